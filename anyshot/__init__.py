@@ -1,0 +1,1 @@
+"""anyshot: learn image classifiers from uneven, scarce and unusual data."""

@@ -1,0 +1,5 @@
+"""What happens inside a task: the update rule (:mod:`.update`) and its fast, hand-derived twin (:mod:`.engine`)."""
+
+from anyshot.inner.update import Inner, adapt, query_loss, update, weighted_loss
+
+__all__ = ["Inner", "adapt", "query_loss", "update", "weighted_loss"]
