@@ -1,0 +1,161 @@
+"""Files that are either whole or absent: written under a temporary name in the same folder, flushed, then renamed."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyshot.errors import AnyshotError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PathLike = str | os.PathLike[str]
+
+
+def cache_folder() -> Path:
+    """The folder for what can be built again: $ANYSHOT_CACHE, or else the user's cache folder. It may not exist yet."""
+    if chosen := os.environ.get("ANYSHOT_CACHE"):
+        return Path(chosen).expanduser()
+    import platformdirs
+
+    return platformdirs.user_cache_path("anyshot")
+
+
+def write_bytes(path: PathLike, data: bytes) -> None:
+    """Write `data` to `path`; a reader, or a crash at any moment, finds the old file or the new one, never a part."""
+    path = Path(path)
+    with _explained("write", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = _sibling(path)
+        try:
+            with open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _fsync(path.parent)
+
+
+def write_json(path: PathLike, obj: Any) -> None:
+    """Write `obj` as indented JSON. Dataclasses, paths and NumPy values are welcome; NaN and infinities become null."""
+    text = json.dumps(plain(obj), indent=2, ensure_ascii=False, allow_nan=False)
+    write_bytes(path, (text + "\n").encode())
+
+
+def read_json(path: PathLike) -> Any:
+    """Read a JSON file, or say which file is missing or broken."""
+    path = Path(path)
+    with _explained("read", path):
+        data = path.read_bytes()
+    try:
+        return json.loads(data)
+    except ValueError as error:  # also UnicodeDecodeError
+        raise AnyshotError(
+            f"The file '{path}' should hold JSON but does not ({error}). Restore or delete it."
+        ) from error
+
+
+def write_tensors(path: PathLike, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Write named tensors of any device, layout or sharing as a safetensors file with text `metadata`."""
+    from safetensors.torch import save
+
+    # safetensors refuses views that share memory, hence the copy
+    apart = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    write_bytes(path, save(apart, dict(metadata or {})))
+
+
+@contextmanager
+def fresh_folder(path: PathLike) -> Iterator[Path]:
+    """A temporary sibling folder that takes the place of `path` when the block ends well and vanishes when it does not.
+
+    with fresh_folder("cache/glyphs") as folder:
+        (folder / "images.npy").write_bytes(...)
+    """
+    path = Path(path)
+    temporary = _sibling(path)
+    with _explained("create", path):
+        temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        with _explained("write", path):
+            for below, _, names in os.walk(temporary):
+                for name in [*names, "."]:
+                    _fsync(os.path.join(below, name))
+            _take_place(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def plain(obj: Any) -> Any:
+    """`obj` in terms of dict, list, str, int, float, bool and None only; non-finite numbers become None.
+
+    >>> plain({"loss": float("nan"), "shots": (1, 5)})
+    {'loss': None, 'shots': [1, 5]}
+    """
+    if obj is None or isinstance(obj, str | bool | int):
+        return obj
+    if isinstance(obj, float):
+        return float(obj) if math.isfinite(obj) else None
+    if is_dataclass(obj) and not isinstance(obj, type):
+        return plain(asdict(obj))
+    if isinstance(obj, Mapping):
+        return {str(key): plain(value) for key, value in obj.items()}
+    if isinstance(obj, list | tuple | set | frozenset):
+        return [plain(value) for value in (sorted(obj) if isinstance(obj, set | frozenset) else obj)]
+    if isinstance(obj, os.PathLike):
+        return os.fspath(obj)
+    if hasattr(obj, "tolist"):  # NumPy and torch, scalars and arrays
+        return plain(obj.tolist())
+    raise TypeError(f"{type(obj).__name__} has no plain JSON form")
+
+
+def _take_place(new: Path, path: Path) -> None:
+    """Rename folder `new` to `path`; what stood there is moved aside first, since a full folder cannot be replaced."""
+    if path.exists() or path.is_symlink():
+        aside = _sibling(path)
+        os.replace(path, aside)
+        os.replace(new, path)
+        if aside.is_dir() and not aside.is_symlink():
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            aside.unlink()
+    else:
+        os.replace(new, path)
+    _fsync(path.parent)
+
+
+def _sibling(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
+
+
+def _fsync(path: PathLike) -> None:
+    """Make sure that a file or folder survives a power cut. Windows cannot open folders, and need not."""
+    if os.name == "nt" and os.path.isdir(path):
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _explained(verb: str, path: Path) -> Iterator[None]:
+    """Turn the system's refusal into a sentence that names the path."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise AnyshotError(f"Cannot {verb} '{path}': there is no such file. Check the path.") from error
+    except OSError as error:
+        raise AnyshotError(f"Cannot {verb} '{path}': {error.strerror or error}.") from error
