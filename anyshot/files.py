@@ -61,9 +61,7 @@ def read_json(path: PathLike) -> Any:
     try:
         return json.loads(data)
     except ValueError as error:  # also UnicodeDecodeError
-        raise AnyshotError(
-            f"The file '{path}' should hold JSON but does not ({error}). Restore or delete it."
-        ) from error
+        raise AnyshotError(f"The file '{path}' is not valid JSON ({error}). Restore or delete it.") from error
 
 
 def write_tensors(path: PathLike, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:

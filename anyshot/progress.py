@@ -15,9 +15,10 @@ INTERVAL = 15.0  # seconds between lines when there is no terminal
 
 
 class Advance(Protocol):
-    """`advance(n, note)`: n more steps are done; `note` replaces the text behind the bar, "" keeps it."""
+    """What `progress` yields."""
 
-    def __call__(self, n: int = 1, note: str = "") -> None: ...
+    def __call__(self, n: int = 1, note: str = "") -> None:
+        """`n` more steps are done; `note` replaces the text behind the bar, "" keeps it."""
 
 
 @contextmanager

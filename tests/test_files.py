@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors import safe_open
+
+from anyshot import files
+from anyshot.errors import AnyshotError
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+def test_a_written_file_stands_alone_in_its_folder_and_respects_the_umask(tmp_path):
+    files.write_bytes(tmp_path / "deep" / "a.bin", b"one")
+    files.write_bytes(tmp_path / "deep" / "a.bin", b"two")
+    assert (tmp_path / "deep" / "a.bin").read_bytes() == b"two"
+    assert names(tmp_path / "deep") == ["a.bin"]
+    (tmp_path / "ordinary").touch()
+    assert (tmp_path / "deep" / "a.bin").stat().st_mode == (tmp_path / "ordinary").stat().st_mode
+
+
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_temporary_one(tmp_path, monkeypatch):
+    files.write_bytes(tmp_path / "a.bin", b"old")
+
+    def full_disk(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(AnyshotError, match=r"Cannot write .*a\.bin': No space left on device"):
+        files.write_bytes(tmp_path / "a.bin", b"new")
+    assert (tmp_path / "a.bin").read_bytes() == b"old"
+    assert names(tmp_path) == ["a.bin"]
+
+
+def test_a_reader_beside_a_writer_only_ever_sees_whole_files(tmp_path):
+    path = tmp_path / "a.json"
+    files.write_json(path, [0] * 5000)
+    stop = threading.Event()
+
+    def write():
+        value = 0
+        while not stop.is_set():
+            value += 1
+            files.write_json(path, [value] * 5000)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(50):
+            value = files.read_json(path)
+            assert len(value) == 5000
+            assert len(set(value)) == 1
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_json_holds_null_for_numbers_that_are_not_finite(tmp_path):
+    @dataclass(frozen=True)
+    class Point:
+        x: float
+        where: Path
+
+    obj = {
+        "a": float("nan"),
+        "b": [np.float32("inf"), np.int64(3), True, None, "ω"],
+        "c": np.array([[1.5, np.nan]]),
+        3: Point(float("-inf"), Path("x/y")),
+        "e": torch.tensor([1.0, 2.0]),
+        "f": {2, 1},
+        "g": np.float64(0.1),
+    }
+    files.write_json(tmp_path / "a.json", obj)
+    text = (tmp_path / "a.json").read_text()
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    assert "ω" in text
+    assert files.read_json(tmp_path / "a.json") == {
+        "a": None,
+        "b": [None, 3, True, None, "ω"],
+        "c": [[1.5, None]],
+        "3": {"x": None, "where": "x/y"},
+        "e": [1.0, 2.0],
+        "f": [1, 2],
+        "g": 0.1,
+    }
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(json_values)
+def test_what_is_plain_already_comes_through_unchanged(value):
+    assert files.plain(value) == value
+    assert json.loads(json.dumps(files.plain(value))) == value
+
+
+def test_an_object_without_a_json_form_is_refused():
+    with pytest.raises(TypeError, match="Lock"):
+        files.plain({"lock": type("Lock", (), {})()})
+
+
+def test_a_missing_and_a_broken_json_file_are_named(tmp_path):
+    with pytest.raises(AnyshotError, match=r"gone\.json': there is no such file"):
+        files.read_json(tmp_path / "gone.json")
+    (tmp_path / "half.json").write_text('{"a": ')
+    with pytest.raises(AnyshotError, match=r"half\.json' is not valid JSON"):
+        files.read_json(tmp_path / "half.json")
+    (tmp_path / "raw.json").write_bytes(b"\xff\xfe\x00\x81")
+    with pytest.raises(AnyshotError, match=r"raw\.json' is not valid JSON"):
+        files.read_json(tmp_path / "raw.json")
+    with pytest.raises(AnyshotError, match="Is a directory"):
+        files.read_json(tmp_path)
+
+
+def test_tensors_that_are_views_of_one_another_come_back_equal_with_their_metadata(tmp_path):
+    base = torch.arange(12.0).reshape(3, 4).requires_grad_()
+    tensors = {"all": base, "turned": base.T, "row": base[1], "half": base.detach().half()}
+    files.write_tensors(tmp_path / "a.safetensors", tensors, {"iteration": "7"})
+    with safe_open(tmp_path / "a.safetensors", "pt") as file:
+        assert file.metadata() == {"iteration": "7"}
+        for name, tensor in tensors.items():
+            read = file.get_tensor(name)
+            assert read.dtype == tensor.dtype
+            assert torch.equal(read, tensor)
+
+
+def test_the_same_tensors_give_the_same_bytes(tmp_path):
+    tensors = {"b": torch.ones(3), "a": torch.zeros(2)}
+    files.write_tensors(tmp_path / "1", tensors)
+    files.write_tensors(tmp_path / "2", tensors)
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
+def test_a_fresh_folder_appears_only_when_its_block_ends_well(tmp_path):
+    with files.fresh_folder(tmp_path / "set") as folder:
+        (folder / "inner").mkdir()
+        (folder / "inner" / "a").write_text("1")
+        assert folder.parent == tmp_path
+        assert not (tmp_path / "set").exists()
+    assert (tmp_path / "set" / "inner" / "a").read_text() == "1"
+    assert names(tmp_path) == ["set"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_fresh_folder_that_fails_leaves_the_old_one(tmp_path, error):
+    with files.fresh_folder(tmp_path / "set") as folder:
+        (folder / "a").write_text("old")
+    with pytest.raises(error), files.fresh_folder(tmp_path / "set") as folder:
+        (folder / "a").write_text("new")
+        raise error
+    assert (tmp_path / "set" / "a").read_text() == "old"
+    assert names(tmp_path) == ["set"]
+
+
+def test_a_fresh_folder_replaces_a_full_folder_a_file_or_a_link(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "precious").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "file").write_text("x")
+    for _ in range(2):
+        for name in ("link", "file"):
+            with files.fresh_folder(tmp_path / name) as folder:
+                (folder / "a").write_text(name)
+            assert names(tmp_path / name) == ["a"]
+    assert names(tmp_path / "elsewhere") == ["precious"]
+    assert names(tmp_path) == ["elsewhere", "file", "link"]
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(AnyshotError, match=r"Cannot create .*file/set'"), files.fresh_folder(tmp_path / "file" / "set"):
+        pass
+
+
+def test_the_cache_folder_is_the_users_unless_the_environment_says_otherwise(tmp_path, monkeypatch):
+    monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path))
+    assert files.cache_folder() == tmp_path
+    monkeypatch.setenv("ANYSHOT_CACHE", "")
+    assert files.cache_folder().name == "anyshot"
+    assert not files.cache_folder().is_relative_to(tmp_path)
