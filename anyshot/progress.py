@@ -49,7 +49,9 @@ def _bar(description: str, total: int | None, console: Console) -> Iterator[Adva
         task = display.add_task(description, total=total, note="")
 
         def advance(n: int = 1, note: str = "") -> None:
-            display.update(task, advance=n, **({"note": note} if note else {}))
+            display.advance(task, n)
+            if note:
+                display.update(task, note=note)
 
         yield advance
 
