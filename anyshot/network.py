@@ -1,7 +1,7 @@
 """The adapted network as plain functions of (parameters, images): no modules, no running averages, no hidden state.
 
 Conv4: four blocks of *3×3 convolution → batch-statistics normalisation → scale, shift → ReLU → 2×2 max-pool*, then a
-linear head. Parameters live in dicts of tensors: ``theta`` is what the inner loop moves, :class:`Norm` what it does not.
+linear head. Parameters live in dicts of tensors: ``theta`` is what the inner loop moves, :class:`Norm` what not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Parameters = dict[str, Tensor]
 class Norm:
     """What follows each normalisation and is not adapted: ``relu(scale · x̂ + shift)``.
 
-    ``shift`` is the meta-learned β, one [channels] tensor a block; ``scale`` is ``None`` (1) unless z acts on activations.
+    ``shift`` is the meta-learned β, one [channels] tensor a block; ``scale`` is 1 (``None``) unless z acts here.
     """
 
     shift: Sequence[Tensor]

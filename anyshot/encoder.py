@@ -1,0 +1,107 @@
+"""q(φ | D; ψ): from a task's own support images to a Gaussian for each balancing variable.
+
+    image ─NN1─► features ─pool over a class─► s_c ─► ω̃_c          s_c ─NN2─► ─pool over the classes─► v ─► γ̃, z̃
+
+Pooling keeps several statistics of the set, so that the encoder sees how much and how varied the evidence is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from anyshot.balance import Posterior
+from anyshot.network import LAYERS, Shape, truncated_normal
+from anyshot.settings import MethodSettings
+
+MOST_SHOTS = 50  #: cardinality inputs are (n − 1) / (MOST_SHOTS − 1)
+
+
+def set_statistics(features: Tensor, members: Tensor, cardinality: Tensor, names: Sequence[str]) -> Tensor:
+    """Statistics [sets, width, len(names)] of features [n, width] over sets given by members, 0/1 [sets, n].
+
+    Biased moments. Variance, skewness and kurtosis of a one-image or constant feature are 0, with gradient 0.
+    ``cardinality`` [sets] is what "N" stands for.
+    """
+    share = members / members.sum(1, keepdim=True)  # [sets, n]
+    mean = share @ features
+    centred = features - members.t() @ mean  # each row minus its own set's mean (a row is in one set)
+    var = share @ centred**2
+    some = var > 1e-12
+    safe = torch.where(some, var, 1.0)
+    parts = {
+        "mean": lambda: mean,
+        "var": lambda: var,
+        "skewness": lambda: torch.where(some, (share @ centred**3) / safe**1.5, 0.0),
+        "kurtosis": lambda: torch.where(some, (share @ centred**4) / safe**2, 0.0),
+        "N": lambda: cardinality[:, None].expand_as(mean),
+    }
+    return torch.stack([parts[name]() for name in names], -1)
+
+
+class StatisticsPooling(nn.Module):
+    """[n, width] → [sets, width · 4]: a linear layer from the statistics to 4 numbers for each feature, then ReLU."""
+
+    def __init__(self, statistics: Sequence[str]) -> None:
+        super().__init__()
+        self.statistics, self.mix = tuple(statistics), nn.Linear(len(statistics), 4)
+
+    def forward(self, features: Tensor, members: Tensor, cardinality: Tensor) -> Tensor:
+        """Features [n, width], 0/1 members [sets, n], cardinality [sets]."""
+        return F.relu(self.mix(set_statistics(features, members, cardinality, self.statistics))).flatten(1)
+
+
+class Encoder(nn.Module):
+    """Amortised inference network; see the top of this file. The number of classes is free."""
+
+    def __init__(self, settings: MethodSettings, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__()
+        self.settings, self.channels = settings, shape.channels
+        height, width = (side // 4 for side in shape.image_size)
+        self.conv1 = nn.Conv2d(shape.image_channels, 10, 3, padding=1)
+        self.conv2 = nn.Conv2d(10, 10, 3, padding=1)
+        self.image_features = nn.Linear(10 * height * width, 64)
+        self.class_pooling = StatisticsPooling(settings.statistics)
+        task_width = 64
+        if settings.hierarchical:
+            self.class_features = nn.Sequential(nn.Linear(64 * 4, 128), nn.ReLU(), nn.Linear(128, 32))
+            task_width = 32
+        self.task_pooling = StatisticsPooling(settings.statistics)
+        sizes = {"omega": 1, "gamma": LAYERS + 1, "z": LAYERS * 2 * shape.channels}
+        self.heads = nn.ModuleDict()
+        for name in settings.balance:
+            width, hidden = (64 * 4, settings.omega_hidden) if name == "omega" else (task_width * 4, 64)
+            out = nn.Linear(hidden or width, 2 * sizes[name])
+            self.heads[name] = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), out) if hidden else out
+        self._start(generator)
+
+    @torch.no_grad()
+    def _start(self, generator: torch.Generator) -> None:
+        """All weights N(0, 0.02), those of convolutions cut at ±2σ; biases 0."""
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                parameter.zero_()
+            elif parameter.dim() == 4:
+                parameter.copy_(truncated_normal(parameter.shape, 0.02, generator))
+            else:
+                parameter.copy_(0.02 * torch.randn(parameter.shape, generator=generator))
+
+    def forward(self, images: Tensor, labels: Tensor, way: int) -> Posterior:
+        """Posterior of the task's φ from images [N, 3, height, width] and labels [N]."""
+        h = F.max_pool2d(F.relu(self.conv1(images)), 2)  # NN1
+        h = F.max_pool2d(F.relu(self.conv2(h)), 2)
+        h = self.image_features(h.flatten(1))  # [N, 64]
+        members = F.one_hot(labels, way).t().to(h)  # [C, N]
+        shots = (members.sum(1) - 1) / (MOST_SHOTS - 1)  # [C]
+        s = self.class_pooling(h, members, shots)  # s_c, [C, 256]
+        size = shots.mean() if self.settings.task_cardinality == "shots" else h.new_tensor((way - 1) / (MOST_SHOTS - 1))
+        of_task = self.class_features(s) if self.settings.hierarchical else h  # NN2, or all images at once
+        v = self.task_pooling(of_task, of_task.new_ones(1, len(of_task)), size[None])[0]
+        mean, deviation = {}, {}
+        for name, head in self.heads.items():
+            mu, sigma = head(s if name == "omega" else v).unflatten(-1, (2, -1)).unbind(-2)
+            mean[name], deviation[name] = mu.flatten(), F.softplus(sigma).flatten()
+        return Posterior(mean, deviation)

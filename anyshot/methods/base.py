@@ -1,0 +1,179 @@
+"""What every method offers, and what the gradient methods share.
+
+A method owns meta-parameters and offers three things, all that training and testing know of it:
+``objective(task)`` for meta-training, ``adapt(images, labels)`` for a predictor, ``predict(task)`` for probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from anyshot.balance import Phi, Posterior, image_weights, scaled_rates, shifted_start
+from anyshot.inner import Inner, adapt_many, predict_many, query_loss
+from anyshot.network import CONV_BIASES, CONV_WEIGHTS, LAYERS, Norm, Parameters, Shape, start_body, to_float, zero_head
+from anyshot.settings import MethodSettings
+from anyshot.tasks import Task
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What meta-training minimises for one task, ``loss + penalty``, and what it shows."""
+
+    loss: Tensor  #: mean cross-entropy of the query set
+    penalty: Tensor | float  #: KL / (N + M) or its like
+    accuracy: float  #: on the query set
+    kl: float = 0.0  #: the KL, not divided
+
+
+def accuracy(scores: Tensor, labels: Tensor) -> float:
+    """Share of images whose highest score is their label's."""
+    return (scores.argmax(1) == labels).float().mean().item()
+
+
+Predictor = Callable[[Tensor], Tensor]  #: images [M, channels, height, width] → probabilities [M, way]
+
+
+class Ensemble:
+    """A task's classifier: images → probabilities, the mean of the softmax over one or several adapted networks.
+
+    Batch statistics are those of the images asked about together ("transductive"), as in the paper.
+    """
+
+    def __init__(self, members: Sequence[Inner], thetas: Sequence[Parameters]) -> None:
+        self.members, self.thetas = members, thetas
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor) -> Tensor:
+        """Probabilities [M, way] of images [M, channels, height, width]."""
+        scores = predict_many(self.members, self.thetas, images)
+        return torch.stack([s.softmax(1) for s in scores]).mean(0)
+
+
+class Method(nn.Module):
+    """Meta-parameters that all methods have: the body's start θ and the normalisation's shift β."""
+
+    name: ClassVar[str]
+
+    def __init__(self, settings: MethodSettings, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__()
+        self.settings, self.shape = settings, shape
+        self.theta = nn.ParameterDict(start_body(shape, generator, settings.start))
+        self.shift = nn.ParameterList([torch.zeros(shape.channels) for _ in range(LAYERS)])
+
+    def rate_factors(self) -> dict[str, float]:
+        """How much faster or slower than the optimiser's rate a named parameter learns, where not 1."""
+        return {}
+
+    @property
+    def like(self) -> Tensor:
+        """A tensor whose type and device are the method's."""
+        return self.shift[0]
+
+    @property
+    def norm(self) -> Norm:
+        return Norm(list(self.shift))
+
+    def images(self, uint8: Tensor) -> Tensor:
+        """Images for the network: float in [0, 1] where the meta-parameters are."""
+        return to_float(uint8.to(self.like.device)).to(self.like.dtype)
+
+    def tensors(self, task: Task) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Support images, support labels, query images and query labels where the meta-parameters are."""
+        device = self.like.device
+        return (
+            self.images(task.support), task.support_labels.to(device),
+            self.images(task.query), task.query_labels.to(device),
+        )  # fmt: skip
+
+    def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
+        """The task's meta-training objective, differentiable in the meta-parameters."""
+        raise NotImplementedError
+
+    def adapt(
+        self, images: Tensor, labels: Tensor, noise: torch.Generator | None = None, prediction: str | None = None
+    ) -> Predictor:
+        """A classifier learned from float images [N, channels, height, width] and labels [N]; no graph is kept.
+
+        ``prediction`` "naive" or "mc" overrides the settings (validation is naive).
+        """
+        raise NotImplementedError
+
+    def predict(self, task: Task, noise: torch.Generator | None = None, prediction: str | None = None) -> Tensor:
+        """Probabilities [M, way] of the task's query images after learning from its support set."""
+        support, labels, query, _ = self.tensors(task)
+        return self.adapt(support, labels, noise or task.noise(), prediction)(query)
+
+
+class GradientMethod(Method):
+    """Methods whose inner loop is the shared update on Conv4. A method is what it says of three things: where the
+    head starts, the step sizes, and the posterior of the balancing variables (if it has any)."""
+
+    alpha: ClassVar[float]  #: the paper's inner step size
+
+    def head(self, theta: Parameters, images: Tensor, labels: Tensor, way: int) -> Parameters:
+        """The head's start: zeros, not learned."""
+        return zero_head(way, self.shape.features, self.like)
+
+    def rates(self) -> Parameters:
+        """α, each entry broadcastable to its parameter."""
+        raise NotImplementedError
+
+    def posterior(self, images: Tensor, labels: Tensor, way: int) -> Posterior | None:
+        """q(φ | D), for methods that balance."""
+        return None
+
+    def effective(self, phi: Phi) -> Phi:
+        """φ as it acts (after gains, where a method has them)."""
+        return phi
+
+    def inner(self, images: Tensor, labels: Tensor, way: int, phi: Phi, steps: int) -> Inner:
+        """The task's inner problem for one φ."""
+        s, phi = self.settings, self.effective(phi)
+        theta, norm = shifted_start(dict(self.theta), self.norm, phi, s.z_site)
+        theta = {**theta, **self.head(theta, images, labels, way)}
+        weights = image_weights(labels, way, phi, self.like, s.class_mean)
+        return Inner(images, labels, weights, theta, scaled_rates(self.rates(), phi), norm, steps, s.centre)
+
+    def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
+        support, labels, query, query_labels = self.tensors(task)
+        q = self.posterior(support, labels, task.way)
+        phi: Phi = {}
+        if q is not None:
+            phi = q.sample(noise or task.noise()) if self.settings.bayesian else q.mean
+        inner = self.inner(support, labels, task.way, phi, self.settings.steps)
+        loss, scores = query_loss(inner, query, query_labels, self.settings.order)
+        hits = accuracy(scores, query_labels)
+        if q is None:
+            return Objective(loss, 0.0, hits)
+        kl = q.kl() if self.settings.bayesian else q.mean_penalty()
+        return Objective(loss, kl / (len(labels) + len(query_labels)), hits, kl.item())
+
+    @torch.no_grad()
+    def adapt(
+        self, images: Tensor, labels: Tensor, noise: torch.Generator | None = None, prediction: str | None = None
+    ) -> Predictor:
+        way = int(labels.max()) + 1
+        q = self.posterior(images, labels, way)
+        if q is None:
+            phis: list[Phi] = [{}]
+        elif not self.settings.bayesian or (prediction or self.settings.prediction) == "naive":
+            phis = [q.mean]
+        else:
+            noise = noise or torch.Generator().manual_seed(0)
+            phis = [q.sample(noise) for _ in range(self.settings.samples)]
+        members = [self.inner(images, labels, way, phi, self.settings.test_steps) for phi in phis]
+        return Ensemble(members, adapt_many(members))
+
+
+def constant_rates(method: GradientMethod) -> Parameters:
+    """The settings' step sizes (or the method's own) as numbers, one for the body and one for the head."""
+    s, like = method.settings, method.like
+    body = method.alpha if s.alpha is None else s.alpha
+    head = body if s.alpha_head is None else s.alpha_head
+    rates = {name: like.new_tensor(body) for name in (*CONV_WEIGHTS, *CONV_BIASES)}
+    return {**rates, "head_weight": like.new_tensor(head), "head_bias": like.new_tensor(head)}

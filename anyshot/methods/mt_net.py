@@ -1,0 +1,80 @@
+"""MT-net (Lee and Choi, 2018): adapt a random subset of channels (M), in a learned, mixed space (T)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from anyshot.inner import Inner, update, weighted_loss
+from anyshot.methods.base import Ensemble, Objective, accuracy
+from anyshot.methods.maml import MAML
+from anyshot.network import CONV_BIASES, CONV_WEIGHTS, HEAD, Parameters, Shape, logits
+from anyshot.settings import MethodSettings
+from anyshot.tasks import Task
+
+
+class MTNet(MAML):
+    """A block is *conv W → 1×1 channel mixing T → normalisation …*. Inner step: W ← W − α M ∘ ∇W; T and ζ are only
+    meta-learned. M ~ Bernoulli(sigmoid(ζ)), one a channel and one for the head, drawn once per task."""
+
+    name = "mt-net"
+
+    def __init__(self, settings: MethodSettings, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__(settings, shape, generator)
+        self.mixing = nn.ParameterDict({name: torch.eye(shape.channels) for name in CONV_WEIGHTS})  # T
+        self.zeta = nn.ParameterDict({name: torch.zeros(shape.channels) for name in CONV_WEIGHTS})
+        self.zeta["head_weight"] = torch.zeros(1)  # one shared logit: no class is special
+
+    def mask(self, noise: torch.Generator, way: int) -> Parameters:
+        """M by straight-through Gumbel-softmax at temperature 1: 0 or 1 forward, the sigmoid's gradient backward."""
+        masks = {}
+        for name, zeta in self.zeta.items():
+            size = way if name == "head_weight" else len(zeta)
+            u = torch.rand(size, generator=noise).to(zeta)
+            soft = torch.sigmoid(zeta + u.log() - (-u).log1p())  # logistic noise = difference of two Gumbels
+            masks[name] = (soft > 0.5).to(soft) + soft - soft.detach()
+        return masks
+
+    def mixed(self, theta: Parameters) -> Parameters:
+        """Convolving with W and then mixing by T is convolving with T W."""
+        mixed = dict(theta)
+        for weight, bias in zip(CONV_WEIGHTS, CONV_BIASES, strict=True):
+            mixed[weight] = torch.einsum("oi,ichw->ochw", self.mixing[weight], theta[weight])
+            mixed[bias] = self.mixing[weight] @ theta[bias]
+        return mixed
+
+    def masked_rates(self, noise: torch.Generator, way: int) -> Parameters:
+        """α M, each shaped to its parameter."""
+        mask, alpha = self.mask(noise, way), self.rates()
+        rates = {}
+        for weight, bias in zip((*CONV_WEIGHTS, HEAD[0]), (*CONV_BIASES, HEAD[1]), strict=True):
+            m = mask[weight]
+            rates[weight] = alpha[weight] * (m[:, None] if weight == HEAD[0] else m.view(-1, 1, 1, 1))
+            rates[bias] = alpha[bias] * m
+        return rates
+
+    def adapted(
+        self, images: Tensor, labels: Tensor, noise: torch.Generator, steps: int, order: int
+    ) -> tuple[Inner, Parameters]:
+        """The inner problem, and the mixed parameters after its last step."""
+        way = int(labels.max()) + 1
+        inner = self.inner(images, labels, way, {}, steps)
+        rates, support_loss = self.masked_rates(noise, way), weighted_loss(inner)
+        theta = update(inner.theta, lambda theta, k: support_loss(self.mixed(theta), k), rates, steps, order)
+        return inner, self.mixed(theta)
+
+    def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
+        support, labels, query, query_labels = self.tensors(task)
+        s = self.settings
+        inner, theta = self.adapted(support, labels, noise or task.noise(), s.steps, s.order)
+        scores = logits(theta, inner.norm, query, inner.centre)
+        return Objective(F.cross_entropy(scores, query_labels), 0.0, accuracy(scores, query_labels))
+
+    @torch.no_grad()
+    def adapt(
+        self, images: Tensor, labels: Tensor, noise: torch.Generator | None = None, prediction: str | None = None
+    ) -> Ensemble:
+        noise = noise or torch.Generator().manual_seed(0)
+        inner, theta = self.adapted(images, labels, noise, self.settings.test_steps, order=0)
+        return Ensemble([inner], [theta])

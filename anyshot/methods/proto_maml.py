@@ -1,0 +1,20 @@
+"""Proto-MAML (Triantafillou et al., 2020): MAML whose head starts as a prototypical network's."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from anyshot.methods.maml import MAML
+from anyshot.methods.protonet import prototypes
+from anyshot.network import Parameters, body
+
+
+class ProtoMAML(MAML):
+    """W_c = 2 p_c, b_c = −‖p_c‖², p_c the class mean of the support features at θ; meta-gradients flow through it."""
+
+    name = "proto-maml"
+    alpha = 0.0005
+
+    def head(self, theta: Parameters, images: Tensor, labels: Tensor, way: int) -> Parameters:
+        p = prototypes(body(theta, self.norm, images, self.settings.centre), labels, way)
+        return {"head_weight": 2 * p, "head_bias": -(p**2).sum(1)}

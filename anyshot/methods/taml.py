@@ -1,0 +1,35 @@
+"""Bayesian TAML (Lee et al., 2020): Meta-SGD whose losses, steps and start are balanced by φ, read off the task."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from anyshot.balance import Phi, Posterior
+from anyshot.encoder import Encoder
+from anyshot.errors import AnyshotError
+from anyshot.methods.meta_sgd import MetaSGD
+from anyshot.network import Shape
+from anyshot.settings import BALANCING, MethodSettings
+
+
+class TAML(MetaSGD):
+    """θ_0 = θ ∗ z,  θ_k = θ_{k−1} − γ ∘ α ∘ Σ_c ω_c ∇L_c,  (ω, γ, z) ~ q(φ | D; ψ)."""
+
+    name = "taml"
+
+    def __init__(self, settings: MethodSettings, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__(settings, shape, generator)
+        self.encoder = Encoder(settings, shape, generator) if settings.balance else None
+        if settings.gains and len(settings.gains) != len(BALANCING):
+            raise AnyshotError(f"gains has {len(settings.gains)} numbers, but needs three, for ω̃, γ̃ and z̃.")
+        self.log_gain = nn.ParameterDict(
+            {name: torch.tensor(gain).log() for name, gain in zip(BALANCING, settings.gains, strict=False)}
+        )
+
+    def posterior(self, images: Tensor, labels: Tensor, way: int) -> Posterior | None:
+        return None if self.encoder is None else self.encoder(images, labels, way)
+
+    def effective(self, phi: Phi) -> Phi:
+        """Gains scale what the variables do, while the prior N(0, 1) stays on the variables themselves."""
+        return {k: v * self.log_gain[k].exp() if k in self.log_gain else v for k, v in phi.items()}

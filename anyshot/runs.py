@@ -1,0 +1,151 @@
+"""A run's folder: settings, version, seeds, log and checkpoints; enough to repeat the run or to go on with it.
+
+RUN/run.json                 settings, image size, version, command
+RUN/log.jsonl                one line an iteration or validation
+RUN/checkpoints/meta-000120/ state.json + tensors.safetensors; the last two are kept
+RUN/best/                    the parameters that validation chose
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
+from torch import Tensor
+
+from anyshot.errors import AnyshotError
+from anyshot.files import fresh_folder, plain, read_json, write_json, write_tensors
+from anyshot.methods import Method, create_method
+from anyshot.settings import Settings
+from anyshot.version import VERSION
+
+KEPT = 2  #: checkpoints that stay on disk: the newest, and one more should it be damaged
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A moment of a run: where it stands (plain values) and its tensors."""
+
+    state: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+
+class Run:
+    """A run folder that exists.
+
+    >>> Run("no/such/folder")
+    Traceback (most recent call last):
+    anyshot.errors.AnyshotError: There is no run in 'no/such/folder'; anyshot train makes one.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        if not (self.folder / "run.json").is_file():
+            raise AnyshotError(f"There is no run in '{self.folder}'; anyshot train makes one.")
+        self.info: dict[str, Any] = read_json(self.folder / "run.json")
+        self.settings = Settings.from_dict(self.info["settings"])
+        self.image_size: tuple[int, int] = tuple(self.info["image_size"])
+
+    @classmethod
+    def create(cls, folder: str | Path, settings: Settings, image_size: tuple[int, int], command: str = "") -> Run:
+        """A new run, or the one that stands there if it has the same settings."""
+        folder = Path(folder)
+        if (folder / "run.json").is_file():
+            run = cls(folder)
+            if run.settings != settings:
+                raise AnyshotError(f"'{folder}' holds a run with other settings; choose another folder or delete it.")
+            return run
+        info = {
+            "settings": settings.as_dict(), "image_size": image_size, "version": VERSION, "command": command,
+            "threads": os.cpu_count(),
+        }  # fmt: skip
+        write_json(folder / "run.json", info)
+        return cls(folder)
+
+    # ------------------------------------------------------------------------------------------------ log
+    @property
+    def log_path(self) -> Path:
+        """One JSON object a line."""
+        return self.folder / "log.jsonl"
+
+    def log(self, record: Mapping[str, Any]) -> None:
+        """Add a line."""
+        with open(self.log_path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(plain(record), ensure_ascii=False) + "\n")
+
+    def records(self, kind: str | None = None) -> Iterator[dict[str, Any]]:
+        """The log's lines, all or those with a given "kind" ("iteration", "validation", "warm"); a half line, as
+        ``kill`` may leave it, is passed over."""
+        if not self.log_path.exists():
+            return
+        for line in self.log_path.read_text(encoding="utf-8").splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if kind is None or record.get("kind") == kind:
+                yield record
+
+    def rewind_log(self, lines: int) -> None:
+        """Keep the first ``lines`` lines: what came after the checkpoint will be written again."""
+        if self.log_path.exists():
+            kept = self.log_path.read_text(encoding="utf-8").splitlines(keepends=True)[:lines]
+            self.log_path.write_text("".join(kept), encoding="utf-8")
+
+    def log_lines(self) -> int:
+        """How many lines the log has."""
+        return len(self.log_path.read_text(encoding="utf-8").splitlines()) if self.log_path.exists() else 0
+
+    # ------------------------------------------------------------------------------------------------ checkpoints
+    def save_checkpoint(self, name: str, checkpoint: Checkpoint) -> None:
+        """Write atomically, then drop all but the newest few. Names must sort by time."""
+        place = self.folder / "checkpoints"
+        _write(place / name, checkpoint)
+        for old in self._checkpoints()[:-KEPT]:
+            shutil.rmtree(old)
+
+    def latest_checkpoint(self) -> Checkpoint | None:
+        """The newest whole checkpoint."""
+        for folder in reversed(self._checkpoints()):
+            return _read(folder)
+        return None
+
+    def _checkpoints(self) -> list[Path]:
+        place = self.folder / "checkpoints"
+        if not place.is_dir():
+            return []
+        return sorted(p for p in place.iterdir() if not p.name.startswith("."))  # a dot: half written
+
+    def save_best(self, checkpoint: Checkpoint) -> None:
+        """The parameters to use from now on."""
+        _write(self.folder / "best", checkpoint)
+
+    def best(self) -> Checkpoint:
+        """The parameters that validation chose."""
+        if not (self.folder / "best").is_dir():
+            raise AnyshotError(
+                f"The run '{self.folder}' has no chosen parameters yet; let it reach its first validation."
+            )
+        return _read(self.folder / "best")
+
+    def load_method(self) -> Method:
+        """The trained method, ready to predict."""
+        method = create_method(self.settings.method, self.image_size, self.settings.train.seed)
+        method.load_state_dict(self.best().tensors)
+        return method.requires_grad_(False)
+
+
+def _write(folder: Path, checkpoint: Checkpoint) -> None:
+    with fresh_folder(folder) as new:
+        write_json(new / "state.json", checkpoint.state)
+        write_tensors(new / "tensors.safetensors", checkpoint.tensors)
+
+
+def _read(folder: Path) -> Checkpoint:
+    return Checkpoint(read_json(folder / "state.json"), load_file(folder / "tensors.safetensors"))

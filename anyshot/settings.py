@@ -1,0 +1,165 @@
+"""Every option of a run with its default and its reason: frozen dataclasses, from which the command line and JSON come.
+
+>>> settings = Settings(task=TaskSettings(way=10), method=MethodSettings(name="maml"))
+>>> Settings.from_dict(settings.as_dict()) == settings
+True
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any
+
+from anyshot.errors import AnyshotError
+
+BALANCING = ("omega", "gamma", "z")
+STATISTICS = ("mean", "N", "var", "skewness", "kurtosis")
+
+
+def option(default: Any, help: str, choices: tuple[str, ...] = (), least: float | None = None) -> Any:
+    """A dataclass field that knows its help text, its choices and its least value."""
+    return field(default=default, metadata={"help": help, "choices": choices, "least": least})
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """How tasks are drawn."""
+
+    way: int = option(5, "Classes in a task.", least=2)
+    shots: str = option(
+        "any-shot:1-50",
+        "Support images a class: any-shot:LO-HI, class-imbalance:LO-HI, task-imbalance:LO-HI or fixed:K.",
+    )
+    query: int = option(15, "Query images a class.", least=1)
+
+
+@dataclass(frozen=True)
+class MethodSettings:
+    """What is learned and how a task is adapted to."""
+
+    name: str = option(
+        "taml",
+        "The method.",
+        choices=("maml", "meta-sgd", "mt-net", "abml", "protonet", "proto-maml", "taml"),
+    )
+    steps: int = option(5, "Inner steps in meta-training (K).", least=0)
+    test_steps: int = option(10, "Inner steps in validation and test.", least=0)
+    order: int = option(2, "2: exact meta-gradients; 1: first-order ones.", choices=("1", "2"))
+    alpha: float | None = option(
+        None, "Inner step size; by default the method's own (0.5 fixed for MAML, 0.01 learned for Meta-SGD and TAML)."
+    )
+    alpha_head: float | None = option(None, "Inner step size of the head, where it is not that of the body.")
+    start: str = option("paper", "Convolution weights at the start: σ = 0.02, or √(2/fan-in).", choices=("paper", "he"))
+    centre: bool = option(False, "Subtract the set's mean feature before the head.")
+    class_mean: bool = option(False, "Average the support loss class by class ('1/N'), not image by image.")
+    balance: tuple[str, ...] = option(BALANCING, "TAML's balancing variables that are on.", choices=BALANCING)
+    bayesian: bool = option(True, "Balancing variables with uncertainty; off: their means alone, with an L2 penalty.")
+    prediction: str = option("mc", "TAML's prediction: averaged over samples, or at the mean.", choices=("mc", "naive"))
+    samples: int = option(10, "Samples of an averaged prediction (S).", least=1)
+    deviation: float = option(0.01, "ABML: standard deviation of every weight at the start.")
+    z_site: str = option("weight", "What z shifts: weights or activations.", choices=("weight", "activation"))
+    hierarchical: bool = option(True, "Encode classes, then the set of classes; off: one pooling over all images.")
+    statistics: tuple[str, ...] = option(("mean", "var", "N"), "Statistics that the encoder pools.", choices=STATISTICS)
+    task_cardinality: str = option(
+        "shots", "What tells the encoder a task's size: the mean of its classes' sizes, or its number of classes.",
+        choices=("shots", "way"),
+    )  # fmt: skip
+    omega_hidden: int = option(64, "Hidden units between a class's statistics and its ω; 0: none (multi).", least=0)
+    gains: tuple[float, ...] = option(
+        (), "Learned gains of ω̃, γ̃, z̃ at their start; none: 1, not learned (paper). Small ones spare a trained body."
+    )
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How long, how fast, and what decides which parameters are kept."""
+
+    iterations: int = option(50_000, "Meta-iterations.", least=1)
+    meta_batch: int = option(4, "Tasks in a meta-iteration.", least=1)
+    rate: float = option(1e-3, "Adam's rate.", least=0)
+    decay: str = option("none", "The rate over the run.", choices=("none", "cosine"))
+    clip: float = option(3.0, "Each gradient element is clipped to ±this.", least=0)
+    warm_epochs: int = option(0, "Epochs of classifying the training classes before meta-training.", least=0)
+    flips: bool = option(False, "Mirror each training task's images at random (never for characters).")
+    validate_every: int = option(10_000, "Iterations between validations; 0: only at the end.", least=0)
+    validation_tasks: int = option(3_000, "Tasks in a validation.", least=1)
+    patience: int = option(0, "Stop after this many validations without a new best; 0: never.", least=0)
+    select: str = option("id+ood", "Accuracy that picks the best checkpoint.", choices=("id+ood", "id"))
+    checkpoint_every: int = option(100, "Iterations between checkpoints.", least=1)
+    seed: int = option(0, "Determines start, tasks and noise.", least=0)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A whole run."""
+
+    images: tuple[str, ...] = option(("glyphs",), "Image sets to learn from.")
+    ood: tuple[str, ...] = option((), "Image sets for out-of-distribution validation.")
+    mixing: str = option(
+        "random", "With several image sets: drawn for each task, or in turn.", choices=("random", "turn")
+    )
+    task: TaskSettings = field(default_factory=TaskSettings)
+    method: MethodSettings = field(default_factory=MethodSettings)
+    train: TrainSettings = field(default_factory=TrainSettings)
+
+    def __post_init__(self) -> None:
+        for part in (self, self.task, self.method, self.train):
+            _check(part)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Settings:
+        """The settings that :meth:`as_dict` wrote; an unknown key is an error with a suggestion."""
+        return _build(cls, values)
+
+
+def _build(cls: type, values: dict[str, Any]) -> Any:
+    hints = typing.get_type_hints(cls)
+    for key in values:
+        if key not in hints:
+            raise AnyshotError(f"There is no setting {key!r} in {cls.__name__}{suggestion(key, hints)}.")
+    parts = {k: _build(hints[k], v) if dataclasses.is_dataclass(hints[k]) else _plain(v) for k, v in values.items()}
+    return cls(**parts)
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def suggestion(word: str, words: typing.Iterable[str]) -> str:
+    """``; did you mean 'way'?`` for a word that is close to one that exists, otherwise the list of those."""
+    words = list(words)
+    close = difflib.get_close_matches(word, words, 1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(words)}"
+
+
+def _check(part: Any) -> None:
+    hints = typing.get_type_hints(type(part))
+    for f in dataclasses.fields(part):
+        value, metadata = getattr(part, f.name), f.metadata
+        _check_type(f.name, value, hints[f.name])
+        for choice in value if isinstance(value, tuple) else (value,):
+            if metadata.get("choices") and str(choice) not in metadata["choices"]:
+                raise AnyshotError(f"{f.name} cannot be {choice!r}{suggestion(str(choice), metadata['choices'])}.")
+        least = metadata.get("least")
+        if least is not None and value < least:
+            raise AnyshotError(f"{f.name} is {value}, but must be at least {least}.")
+
+
+def _check_type(name: str, value: Any, hint: Any) -> None:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is types.UnionType:
+        allowed = tuple(a for a in arguments if isinstance(a, type))
+    else:
+        allowed = (origin or hint,)
+    if float in allowed:
+        allowed += (int,)
+    if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+        raise AnyshotError(f"{name} is {value!r}, but must be of type {getattr(hint, '__name__', hint)}.")

@@ -1,0 +1,195 @@
+"""Tasks and the seeded stream they come from: a task is a function of (seed, stream, index) and of nothing else."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from anyshot.errors import AnyshotError
+from anyshot.images import ImageSet
+from anyshot.settings import TaskSettings, suggestion
+
+Rng = np.random.Generator
+
+
+def seed_sequence(seed: int, *names: str | int) -> np.random.SeedSequence:
+    """A counter-based seed for (seed, names …): equal names give equal numbers, whoever asks and in whatever order."""
+    return np.random.SeedSequence([seed, *(zlib.crc32(n.encode()) if isinstance(n, str) else n for n in names)])
+
+
+def numpy_rng(seed: int, *names: str | int) -> Rng:
+    """NumPy generator for (seed, names …)."""
+    return np.random.Generator(np.random.Philox(seed_sequence(seed, *names)))
+
+
+def torch_rng(seed: int, *names: str | int) -> torch.Generator:
+    """Torch generator for (seed, names …)."""
+    state = seed_sequence(seed, *names).generate_state(1, np.uint64)[0]
+    return torch.Generator().manual_seed(int(state >> np.uint64(1)))
+
+
+# ---------------------------------------------------------------------------------------------------- shots
+def any_shot(rng: Rng, way: int, least: int, most: int) -> np.ndarray:
+    """A fair coin: heads, each class its own size (class imbalance); tails, one size for all (task imbalance)."""
+    return (class_imbalance if rng.random() < 0.5 else task_imbalance)(rng, way, least, most)
+
+
+def class_imbalance(rng: Rng, way: int, least: int, most: int) -> np.ndarray:
+    """N_c ~ U{least..most}, independently for each class."""
+    return rng.integers(least, most, size=way, endpoint=True)
+
+
+def task_imbalance(rng: Rng, way: int, least: int, most: int) -> np.ndarray:
+    """One draw U{least..most} for all classes."""
+    return np.full(way, rng.integers(least, most, endpoint=True))
+
+
+def fixed(rng: Rng, way: int, least: int, most: int) -> np.ndarray:
+    """N_c = k for all classes."""
+    return np.full(way, most)
+
+
+SHOTS: dict[str, Callable[[Rng, int, int, int], np.ndarray]] = {
+    "any-shot": any_shot,
+    "class-imbalance": class_imbalance,
+    "task-imbalance": task_imbalance,
+    "fixed": fixed,
+}
+
+
+def parse_shots(text: str) -> tuple[Callable[[Rng, int, int, int], np.ndarray], int, int]:
+    """The rule and range of a text like ``any-shot:1-50`` or ``fixed:5`` (``any-shot`` means 1-50, ``5`` fixed:5).
+
+    >>> parse_shots("class-imbalance:5-25")[1:]
+    (5, 25)
+    """
+    match = re.fullmatch(r"(?:([a-z-]+):?)?(?:(\d+)(?:-(\d+))?)?", text)
+    name = match and (match[1] or "fixed")
+    if not match or not text or (name == "fixed" and not match[2]):
+        raise AnyshotError(f"Shots {text!r} are not understood; write for instance any-shot:1-50 or fixed:5.")
+    if name not in SHOTS:
+        raise AnyshotError(f"There is no shot distribution {name!r}{suggestion(name, SHOTS)}.")
+    least, most = (1, 50) if match[2] is None else (int(match[2]), int(match[3] or match[2]))
+    if not 1 <= least <= most:
+        raise AnyshotError(f"Shots {text!r} need a range that starts at 1 or more and does not fall.")
+    return SHOTS[name], least, most
+
+
+# ---------------------------------------------------------------------------------------------------- tasks
+@dataclass(frozen=True)
+class Task:
+    """Labelled support images to learn from, query images to be tested on; labels are 0..way−1, never shared images."""
+
+    support: Tensor  #: uint8 [N, height, width, 3], grouped by class
+    support_labels: Tensor  #: int64 [N]
+    query: Tensor  #: uint8 [M, height, width, 3]
+    query_labels: Tensor  #: int64 [M]
+    classes: tuple[str, ...] = ()  #: names, [way]
+    imageset: str = ""  #: where the images are from
+    seed: tuple[int | str, ...] = (0,)  #: (seed, stream, index), from which the task and its noise are made
+
+    @property
+    def way(self) -> int:
+        """Number of classes C."""
+        return int(self.support_labels.max()) + 1
+
+    @property
+    def shots(self) -> tuple[int, ...]:
+        """Support images of each class, N_c."""
+        return tuple(torch.bincount(self.support_labels, minlength=self.way).tolist())
+
+    def __len__(self) -> int:
+        return len(self.support_labels)
+
+    def noise(self) -> torch.Generator:
+        """A fresh generator for whatever is random in learning this task: always the same numbers."""
+        seed, *names = self.seed
+        return torch_rng(int(seed), *names, "noise")
+
+
+class TaskStream:
+    """An endless stream of tasks over one or several image sets; any task of it can be had alone.
+
+    ``run`` is how many tasks in a row come from one image set when sets are mixed in turn (the meta-batch).
+
+    >>> from anyshot.images import ImageSet
+    >>> classes = {name: np.zeros((20, 32, 32, 3), np.uint8) for name in "abcdef"}
+    >>> stream = TaskStream(ImageSet.from_arrays("tiny", classes, {"train": list("abcdef")}), "train")
+    >>> len(stream.task(7).query)
+    75
+    """
+
+    def __init__(
+        self,
+        imagesets: ImageSet | Sequence[ImageSet],
+        split: str,
+        settings: TaskSettings | None = None,
+        seed: int = 0,
+        mixing: str = "random",
+        run: int = 1,
+    ) -> None:
+        self.imagesets = [imagesets] if isinstance(imagesets, ImageSet) else list(imagesets)
+        self.settings = settings or TaskSettings()
+        self.split, self.seed, self.mixing, self.run = split, seed, mixing, run
+        self.draw_shots, self.least, self.most = parse_shots(self.settings.shots)
+        for imageset in self.imagesets:
+            self._check(imageset)
+
+    def _check(self, imageset: ImageSet) -> None:
+        classes = imageset.splits.get(self.split, ())
+        if len(classes) < self.settings.way:
+            raise AnyshotError(
+                f"{imageset.name} has {len(classes)} classes in its {self.split} split, but a task needs "
+                f"{self.settings.way}; lower the way or choose another image set."
+            )
+        small = [imageset.classes[c] for c in classes if imageset.counts[c] < 2]
+        if small:
+            raise AnyshotError(
+                f"{imageset.name}: {len(small)} classes of the {self.split} split have fewer than two images (for "
+                f"instance {small[0]!r}); a class needs one to learn from and one to be tested on."
+            )
+
+    def task(self, index: int) -> Task:
+        """The stream's task number ``index``."""
+        name = (self.split, index)
+        rng, s = numpy_rng(self.seed, *name), self.settings
+        imageset = self.imagesets[
+            (index // self.run) % len(self.imagesets)
+            if self.mixing == "turn"
+            else int(rng.integers(len(self.imagesets)))
+        ]
+        classes = rng.permutation(np.asarray(imageset.splits[self.split]))[: s.way]
+        shots = self.draw_shots(rng, s.way, self.least, self.most)
+        support, query = [], []
+        for c, wanted in zip(classes, shots, strict=True):
+            size = int(imageset.counts[c])
+            n = min(int(wanted), max(1, size - s.query))  # a small class keeps its query images
+            m = min(s.query, size - n)
+            chosen = imageset.starts[c] + rng.choice(size, n + m, replace=False)
+            support.append(chosen[:n])
+            query.append(chosen[n:])
+        return Task(
+            *_gather(imageset, support),
+            *_gather(imageset, query),
+            classes=tuple(imageset.classes[c] for c in classes),
+            imageset=imageset.name,
+            seed=(self.seed, *name),
+        )
+
+    def __iter__(self) -> Iterator[Task]:
+        index = 0
+        while True:
+            yield self.task(index)
+            index += 1
+
+
+def _gather(imageset: ImageSet, rows: list[np.ndarray]) -> tuple[Tensor, Tensor]:
+    images = torch.from_numpy(imageset.images[np.concatenate(rows)])  # a copy: the memory map stays untouched
+    labels = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor([len(r) for r in rows]))
+    return images, labels
