@@ -6,8 +6,10 @@ from pathlib import Path
 
 from anyshot.errors import AnyshotError
 from anyshot.images.digits import open_digits
+from anyshot.images.folder import open_folder
 from anyshot.images.glyphs import open_glyphs
-from anyshot.images.imageset import SPLITS, ImageSet
+from anyshot.images.imageset import ImageSet
+from anyshot.images.storage import SPLITS
 
 __all__ = ["SPLITS", "ImageSet", "open_images"]
 
@@ -15,7 +17,7 @@ EMBEDDED = {"glyphs": open_glyphs, "digits": open_digits}
 
 
 def open_images(name_or_path: str | Path, *, size: int | None = None, seed: int = 0) -> ImageSet:
-    """Open an image set by name ("glyphs", "digits"), or the folder of a saved set.
+    """Open an image set by name ("glyphs", "digits"), or a folder: of a saved set, or of pictures.
 
     size   side of the square images; None takes the set's own (32 for a folder of pictures)
     seed   deals classes to splits where a folder of pictures has none; named sets have one fixed split
@@ -23,10 +25,18 @@ def open_images(name_or_path: str | Path, *, size: int | None = None, seed: int 
     >>> open_images("digits")
     ImageSet('digits', 1797 images 32x32, classes: test 10)
     """
-    name = str(name_or_path)
+    name, path = str(name_or_path), Path(name_or_path).expanduser()
     if name in EMBEDDED:
-        return EMBEDDED[name]()
-    path = Path(name_or_path).expanduser()
-    if (path / "set.json").is_file():
-        return ImageSet.open(path)
-    raise AnyshotError(f"There is no image set {name!r}; the embedded ones are {', '.join(EMBEDDED)}.")
+        images = EMBEDDED[name]()
+    elif (path / "set.json").is_file():
+        images = ImageSet.open(path)
+    elif path.is_dir():
+        images = open_folder(path, size=size, seed=seed)
+    else:
+        raise AnyshotError(f"There is no image set or folder {name!r}; the embedded sets are {', '.join(EMBEDDED)}.")
+    if size is not None and images.size != (size, size):
+        raise AnyshotError(
+            f"The images of {name!r} are {images.size[0]}x{images.size[1]}, and {size}x{size} was asked for; "
+            f"leave the size out to take them as they are."
+        )
+    return images

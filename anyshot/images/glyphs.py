@@ -17,7 +17,8 @@ import numpy as np
 from anyshot.files import cache_folder
 from anyshot.images.glyph_paint import paint
 from anyshot.images.glyph_shapes import class_name, faces_of, field_of
-from anyshot.images.imageset import ImageSet, create, split_by_seed
+from anyshot.images.imageset import ImageSet, split_by_seed
+from anyshot.images.storage import create
 from anyshot.progress import progress
 
 VERSION = 1  # another number, another folder: raise it with any change that moves a pixel
@@ -49,11 +50,11 @@ def build(folder: Path, text: str, count: int = COUNT, workers: int = 2) -> None
     splits = split_by_seed(names, SHARES, SEED)
     with (
         progress("Drawing glyphs", len(text)) as advance,
-        create(folder, "glyphs", dict.fromkeys(names, count), (SIDE, SIDE), splits, notes) as arrays,
+        create(folder, "glyphs", (SIDE, SIDE), splits, notes) as writer,
         ThreadPoolExecutor(workers) as pool,
     ):
-        for array, pictures in zip(arrays, pool.map(lambda character: draw(character, count), text), strict=True):
-            array[:] = pictures
+        for name, pictures in zip(names, pool.map(lambda character: draw(character, count), text), strict=True):
+            writer.add(name, pictures)
             advance()
 
 

@@ -1,16 +1,12 @@
 """`ImageSet`: uint8 images grouped by class, split into train, validation and test **by class**.
 
-On disk a set is a folder of two files: `images.npy` (all images, class after class) and `set.json` (names, where each
-class begins, splits, notes). Opening maps the first file into memory, so 60,000 images open in milliseconds.
+A set that lies on disk (see `storage`) is mapped into memory: 60,000 images open in milliseconds and take no memory.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyshot.errors import AnyshotError
-from anyshot.files import fresh_folder, read_json, write_json
-
-SPLITS = ("train", "validation", "test")
-FORMAT = 1
+from anyshot.images.storage import check_splits, create, digest, indices_of, read_about, starts_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +55,7 @@ class ImageSet:
                 f"The classes of {self.name!r} do not cover its {len(self.images)} images, or one is empty; "
                 f"starts must rise from 0 to the number of images."
             )
-        _check_splits(self.name, self.splits, len(self.classes))
+        check_splits(self.name, self.splits, len(self.classes))
         images = self.images.view()
         images.flags.writeable = False
         object.__setattr__(self, "images", images)
@@ -70,7 +63,7 @@ class ImageSet:
     def __reduce__(self) -> tuple[Any, ...]:
         # A set that lies on disk travels to worker processes as its address, not as its pixels.
         if self.folder is not None:
-            return ImageSet.open, (self.folder,)
+            return _reopen, (self.folder, self.splits)
         return ImageSet, (self.name, self.images, self.classes, self.starts, self.splits, self.notes)
 
     def __len__(self) -> int:
@@ -118,25 +111,24 @@ class ImageSet:
             name,
             np.concatenate(list(arrays.values())),
             tuple(arrays),
-            _starts([len(array) for array in arrays.values()]),
-            _indices(name, tuple(arrays), splits),
+            starts_of([len(array) for array in arrays.values()]),
+            indices_of(name, tuple(arrays), splits),
             dict(notes or {}),
         )
 
     def save(self, folder: str | Path) -> ImageSet:
         """Write the set to a folder that does not exist yet, whole or not at all, and open it there."""
-        counts = dict(zip(self.classes, map(int, self.counts), strict=True))
         splits = {split: [self.classes[c] for c in members] for split, members in self.splits.items()}
-        with create(folder, self.name, counts, self.size, splits, self.notes) as arrays:
-            for c, array in enumerate(arrays):
-                array[:] = self.of(c)
+        with create(folder, self.name, self.size, splits, self.notes) as writer:
+            for c, label in enumerate(self.classes):
+                writer.add(label, self.of(c))
         return ImageSet.open(folder)
 
     @classmethod
     def open(cls, folder: str | Path) -> ImageSet:
         """Open a saved set; the images stay on disk until they are looked at."""
         folder = Path(folder)
-        about = _read_about(folder)
+        about = read_about(folder)
         try:
             images = np.load(folder / "images.npy", mmap_mode="r")
             return cls(
@@ -157,46 +149,10 @@ class ImageSet:
         """Read every pixel of a saved set and compare with the checksum recorded when it was made."""
         if self.folder is None:
             return
-        if _digest(self.images) != _read_about(self.folder)["sha256"]:
+        if digest(self.images) != read_about(self.folder)["sha256"]:
             raise AnyshotError(
                 f"The pixels in {self.folder} are not the ones that were written; delete the folder and make it again."
             )
-
-
-@contextmanager
-def create(
-    folder: str | Path,
-    name: str,
-    counts: Mapping[str, int],
-    size: tuple[int, int],
-    splits: Mapping[str, Sequence[str]],
-    notes: Mapping[str, Any] | None = None,
-) -> Iterator[list[NDArray[np.uint8]]]:
-    """Yield one array to fill for each class, uint8 [count, height, width, 3].
-
-    The arrays lie on disk; the folder appears, whole, when the block ends well, and not at all otherwise.
-    """
-    starts = _starts(list(counts.values()))
-    members = _indices(name, tuple(counts), splits)
-    _check_splits(name, members, len(counts))
-    notes = dict(notes or {})
-    with fresh_folder(Path(folder)) as temporary:
-        images = np.lib.format.open_memmap(
-            temporary / "images.npy", mode="w+", dtype=np.uint8, shape=(int(starts[-1]), *size, 3)
-        )
-        yield [images[a:b] for a, b in pairwise(starts)]
-        images.flush()
-        about = {
-            "format": FORMAT,
-            "name": name,
-            "classes": list(counts),
-            "starts": starts.tolist(),
-            "splits": {split: list(indices) for split, indices in members.items()},
-            "notes": notes,
-            "sha256": _digest(images),
-        }
-        del images
-        write_json(temporary / "set.json", about)
 
 
 def split_by_seed(classes: Sequence[str], shares: Mapping[str, float], seed: int) -> dict[str, list[str]]:
@@ -216,39 +172,5 @@ def split_by_seed(classes: Sequence[str], shares: Mapping[str, float], seed: int
     return {split: members for split, members in dealt.items() if members}
 
 
-def _starts(counts: Sequence[int]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-
-def _digest(images: NDArray[np.uint8]) -> str:
-    return hashlib.sha256(np.ascontiguousarray(images).data).hexdigest()
-
-
-def _indices(name: str, classes: tuple[str, ...], splits: Mapping[str, Sequence[str]]) -> dict[str, tuple[int, ...]]:
-    place = {label: c for c, label in enumerate(classes)}
-    unknown = [label for members in splits.values() for label in members if label not in place]
-    if unknown:
-        raise AnyshotError(f"The splits of {name!r} name {unknown[0]!r}, which is not one of its {len(place)} classes.")
-    return {split: tuple(place[label] for label in members) for split, members in splits.items()}
-
-
-def _check_splits(name: str, splits: Mapping[str, Sequence[int]], classes: int) -> None:
-    strange = [split for split in splits if split not in SPLITS]
-    if strange:
-        raise AnyshotError(f"{name!r} has a split {strange[0]!r}; splits are called {', '.join(SPLITS)}.")
-    listed = [c for members in splits.values() for c in members]
-    if len(set(listed)) != len(listed):
-        raise AnyshotError(f"A class of {name!r} is in two splits; every class belongs to at most one.")
-    if any(not 0 <= c < classes for c in listed):
-        raise AnyshotError(f"The splits of {name!r} name classes beyond its {classes}.")
-
-
-def _read_about(folder: Path) -> dict[str, Any]:
-    if not (folder / "set.json").is_file():
-        raise AnyshotError(f"{folder} holds no image set (there is no set.json in it).")
-    about = read_json(folder / "set.json")
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise AnyshotError(
-            f"{folder} was written in another format than {FORMAT}; delete the folder and make it again."
-        )
-    return about
+def _reopen(folder: Path, splits: dict[str, tuple[int, ...]]) -> ImageSet:
+    return replace(ImageSet.open(folder), splits=splits)

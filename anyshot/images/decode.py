@@ -1,0 +1,90 @@
+"""Any picture file becomes a square uint8 array, or a short reason why not. Files are not trusted."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+MOST_PIXELS = 80_000_000  # below Pillow's own alarm; a 20,000 x 20,000 picture would fill 1.2 GB
+SHORTEST_SIDE = 4
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")  # none that runs a program
+
+Pixels = NDArray[np.uint8]
+T = TypeVar("T")
+
+
+class Unreadable(Exception):
+    """Why a file gives no picture, in a few words."""
+
+
+def decode(source: Path | bytes, side: int) -> Pixels:
+    """Read a picture as uint8 [side, side, 3]: upright, in colour, the short side resized to `side`, centre-cropped."""
+    try:
+        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=_formats()) as image:
+            width, height = image.size
+            if width * height > MOST_PIXELS:
+                raise Unreadable(f"too large ({width}x{height})")
+            if min(width, height) < SHORTEST_SIDE:
+                raise Unreadable(f"too small ({width}x{height})")
+            image.draft(None, (4 * side, 4 * side))  # a JPEG may be read at a fraction of its size
+            return square(ImageOps.exif_transpose(image), side)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise Unreadable("too large (a decompression bomb)") from error
+    except Image.UnidentifiedImageError as error:
+        raise Unreadable("not an image") from error
+    except Unreadable:
+        raise
+    except Exception as error:  # decoders of broken files raise almost anything
+        raise Unreadable(f"damaged ({str(error) or type(error).__name__})") from error
+
+
+def square(image: Image.Image, side: int) -> Pixels:
+    """Resize the short side to `side` (Lanczos) and cut out the centre, in 8-bit RGB."""
+    return np.asarray(ImageOps.fit(_colour(image), (side, side), Image.Resampling.LANCZOS))
+
+
+def _colour(image: Image.Image) -> Image.Image:
+    """8-bit RGB of any mode; transparent parts become white, 16-bit and float greys keep their contrast."""
+    if image.mode.startswith("I") or image.mode == "F":
+        grey = np.asarray(image, np.float32)
+        top = 65535 if image.mode.startswith("I") and grey.max(initial=0) > 255 else 255
+        return Image.fromarray(np.clip(grey * (255 / top), 0, 255).astype(np.uint8)).convert("RGB")
+    if image.has_transparency_data:
+        clear = image.convert("RGBA")
+        white = Image.new("RGBA", clear.size, "white")
+        return Image.alpha_composite(white, clear).convert("RGB")
+    return image.convert("RGB")
+
+
+def decode_all(
+    files: Iterable[tuple[T, Callable[[], Path | bytes]]], side: int, workers: int = 2
+) -> Iterator[tuple[T, Pixels | str]]:
+    """Decode many files on a few threads, in order; yield (key, pixels) or, for the unreadable, (key, reason)."""
+
+    def one(item: tuple[T, Callable[[], Path | bytes]]) -> tuple[T, Pixels | str]:
+        try:
+            return item[0], decode(item[1](), side)
+        except Unreadable as error:
+            return item[0], str(error)
+
+    remaining = iter(files)
+    with warnings.catch_warnings(), ThreadPoolExecutor(workers) as pool:
+        warnings.simplefilter("ignore")  # Pillow's remarks about odd metadata; what matters raises
+        while batch := list(islice(remaining, 256)):  # keeps few files in memory at a time
+            yield from pool.map(one, batch)
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)
