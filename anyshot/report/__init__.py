@@ -1,0 +1,1 @@
+"""Numbers for people: tables on the screen, CSV and JSON on disk, and figures."""
