@@ -1,5 +1,107 @@
-"""What happens inside a task: the update rule (:mod:`.update`) and its fast, hand-derived twin (:mod:`.engine`)."""
+"""What happens inside a task: the update rule (:mod:`.update`) and its fast, hand-derived twin (:mod:`.engine`).
 
-from anyshot.inner.update import Inner, adapt, adapt_many, predict_many, query_loss, update, weighted_loss
+Everybody calls the functions of this file. ``engine="auto"`` takes the engine where it can and autograd where it cannot,
+with one line in the log for each reason; ``"engine"`` and ``"autograd"`` insist.
+"""
 
-__all__ = ["Inner", "adapt", "adapt_many", "predict_many", "query_loss", "update", "weighted_loss"]
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from anyshot import network
+from anyshot.errors import AnyshotError
+from anyshot.inner import attach, update
+from anyshot.inner import engine as _engine
+from anyshot.inner.update import Inner, weighted_loss
+from anyshot.network import Parameters
+from anyshot.parallel import map_tasks
+
+__all__ = ["Inner", "adapt", "adapt_many", "logits_many", "query_loss", "uses_engine", "weighted_loss"]
+
+log = logging.getLogger(__name__)
+_said: set[str] = set()
+
+
+def uses_engine(inner: Inner, images: Tensor | None = None, engine: str = "auto") -> bool:
+    """Whether the engine does this problem (``images``: the query's, if any). Falling back is said once a reason."""
+    if engine not in ("auto", "engine", "autograd"):
+        raise AnyshotError(f"engine={engine!r} is not known; expected 'auto', 'engine' or 'autograd'.")
+    if engine == "autograd":
+        return False
+    reason = attach.obstacle(inner, images)
+    if reason is None:
+        return True
+    if engine == "engine":
+        raise AnyshotError(f"The engine cannot do this: {reason}. Use engine='auto' or 'autograd'.")
+    if reason not in _said:
+        _said.add(reason)
+        log.warning("The engine steps aside for autograd (slower, same numbers): %s.", reason)
+    return False
+
+
+def query_loss(
+    inner: Inner, images: Tensor, labels: Tensor, order: int = 2, engine: str = "auto"
+) -> tuple[Tensor, Tensor]:
+    """Mean cross-entropy of the query set at θ_K and the query's logits [M, way] (detached).
+
+    The loss is differentiable in θ_0 (head included), A, w, β and s. ``order`` 2 is exact; 1 treats the inner gradients
+    as constants, so that β and s count only through the query and w not at all; 0 leaves β and s alone.
+    """
+    if uses_engine(inner, images, engine):
+        return attach.query_loss(inner, images, labels, order)
+    return update.query_loss(inner, images, labels, order)
+
+
+def adapt(inner: Inner, engine: str = "auto") -> Parameters:
+    """θ_K without a graph."""
+    return adapt_many([inner], engine)[0] if uses_engine(inner, None, engine) else update.adapt(inner)
+
+
+def adapt_many(inners: Sequence[Inner], engine: str = "auto", workers: int | None = None) -> list[Parameters]:
+    """θ_K of several problems without graphs, for instance one for each sample of φ, on ``workers`` cores.
+
+    Problems whose ``images`` are the same tensor share what depends on the images alone (the patch moments).
+    """
+    moments = _shared_moments([inner.images for inner in inners if uses_engine(inner, None, engine)])
+
+    def one(inner: Inner) -> Parameters:
+        if not uses_engine(inner, None, engine):
+            return update.adapt(inner)
+        with torch.no_grad():
+            return attach.parameters(inner, _engine.inner_loop(attach.problem(inner, moments[id(inner.images)])))
+
+    if len(inners) == 1 and workers is None:  # nothing to share out: all of torch's threads
+        return [one(inners[0])]
+    return map_tasks(one, inners, workers, size=lambda inner: len(inner.labels) * inner.steps)
+
+
+def logits_many(
+    inners: Sequence[Inner], thetas: Sequence[Parameters], images: Tensor, engine: str = "auto", workers: int | None = None
+) -> Tensor:
+    """Class scores [len(inners), M, way] of the same query images at each θ, without a graph.
+
+    Normalisation (β, s) and centring are those of each problem; the statistics are the query set's own.
+    """
+    x = images.detach().contiguous(memory_format=torch.channels_last)
+    moments = _shared_moments([x for inner in inners if uses_engine(inner, images, engine)])
+
+    def one(pair: tuple[Inner, Parameters]) -> Tensor:
+        inner, theta = pair
+        with torch.no_grad():
+            if not uses_engine(inner, images, engine):
+                return network.logits(theta, inner.norm, images, inner.centre)
+            problem = attach.problem(attach.at(inner, theta))
+            return _engine.query(problem, problem.theta, x, moments[id(x)]).logits
+
+    pairs = list(zip(inners, thetas, strict=True))
+    return torch.stack([one(pairs[0])] if len(pairs) == 1 and workers is None else map_tasks(one, pairs, workers))
+
+
+def _shared_moments(images: Sequence[Tensor]) -> dict[int, _engine.Moments]:
+    """The patch moments of each distinct tensor, by its identity."""
+    with torch.no_grad():
+        return {key: _engine.Moments(x.detach()) for key, x in {id(x): x for x in images}.items()}

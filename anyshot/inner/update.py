@@ -7,7 +7,7 @@ Any network and any loss will do; :mod:`anyshot.inner.engine` gives the same num
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -74,14 +74,3 @@ def query_loss(inner: Inner, images: Tensor, labels: Tensor, order: int = 2) -> 
     [M, way] (detached)."""
     scores = logits(adapt(inner, order), inner.norm, images, inner.centre)
     return F.cross_entropy(scores, labels), scores.detach()
-
-
-def adapt_many(inners: Sequence[Inner]) -> list[Parameters]:
-    """θ_K of several inner problems on the same support images (samples of φ); no graph."""
-    return [adapt(inner) for inner in inners]
-
-
-def predict_many(inners: Sequence[Inner], thetas: Sequence[Parameters], images: Tensor) -> list[Tensor]:
-    """Logits [M, way] of the same images for each adapted network; no graph."""
-    with torch.no_grad():
-        return [logits(theta, inner.norm, images, inner.centre) for inner, theta in zip(inners, thetas, strict=True)]

@@ -1,0 +1,134 @@
+"""Between the autograd world and the engine: detach an :class:`Inner`, run, and hang the gradients on its tensors.
+
+The engine computes loss and gradients together; :class:`_Attach` then gives the loss its gradients, and autograd carries
+them on to whatever made θ_0, A, w, β and s: α, γ, ω, z, the encoder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from anyshot.inner import engine
+from anyshot.inner.ops import CL
+from anyshot.inner.update import Inner
+from anyshot.network import CONV_BIASES, CONV_WEIGHTS, HEAD, LAYERS, Parameters
+
+NAMES = CONV_WEIGHTS + HEAD  #: what the engine moves, in its order; the conv biases cancel and stay as they are
+
+
+def obstacle(inner: Inner, images: Tensor | None = None) -> str | None:
+    """Why the engine cannot do this problem, as part of a sentence; None if it can."""
+    theta, x = inner.theta, inner.images
+    if set(theta) - set(CONV_BIASES) != set(NAMES):
+        return f"the parameters {sorted(theta)} are not those of Conv4"
+    if any(theta[name].shape[2:] != (3, 3) for name in CONV_WEIGHTS):
+        return "a convolution is not 3×3"
+    if x.dtype not in (torch.float32, torch.float64):
+        return f"the images are {x.dtype}"
+    if any(t.dtype != x.dtype for t in (*theta.values(), inner.weights, *inner.norm.shift)):
+        return "images, parameters and weights have different types"
+    if x.requires_grad or (images is not None and images.requires_grad):
+        return "a gradient with respect to images is asked for"
+    if min(x.shape[2:]) < 2**LAYERS:
+        return f"images of {x.shape[2]}×{x.shape[3]} vanish in {LAYERS} poolings"
+    return None
+
+
+def signs(inner: Inner) -> list[Tensor] | None:
+    """±1 per channel and block: the sign of a scale. Pooling commutes with positive slopes only, so a negative scale is
+    made positive by turning the weights round instead: s x̂(W) = |s| x̂(−W); the update rule keeps the turn, element-wise."""
+    if inner.norm.scale is None:
+        return None
+    return [torch.where(s.detach() < 0, -1.0, 1.0).to(s.dtype).view(-1, 1, 1, 1) for s in inner.norm.scale]
+
+
+def turn(tensors: list[Tensor], sign: list[Tensor] | None) -> list[Tensor]:
+    """Turn the convolution weights (or their gradients) round where the sign says so; its own inverse."""
+    return tensors if sign is None else [t * s for t, s in zip(tensors, sign, strict=False)] + tensors[LAYERS:]
+
+
+def problem(inner: Inner, moments: engine.Moments | None = None) -> engine.Problem:
+    """The engine's view of an inner problem: detached, ordered, channels-last, scales positive."""
+    like, sign = inner.images, signs(inner)
+    theta = turn([inner.theta[name].detach() for name in NAMES], sign)
+    body = [t.contiguous(memory_format=CL) for t in theta[:LAYERS]]
+    head = [inner.theta[name] for name in HEAD]
+    rates = [torch.as_tensor(inner.rates[name], dtype=like.dtype, device=like.device).detach() for name in NAMES]
+    scale = inner.norm.scale
+    return engine.Problem(
+        images=like.detach().contiguous(memory_format=CL),
+        labels=inner.labels,
+        weights=inner.weights.detach(),
+        theta=body + theta[LAYERS:],
+        rates=rates,
+        shift=[t.detach() for t in inner.norm.shift],
+        scale=None if scale is None else [t.detach().abs() for t in scale],
+        steps=inner.steps,
+        centre=inner.centre,
+        zero_head=not any(t.requires_grad or bool(t.count_nonzero()) for t in head),
+        moments=moments,
+    )
+
+
+def parameters(inner: Inner, theta: list[Tensor]) -> Parameters:
+    """θ as a dict again, in the order of ``inner.theta``, with its unchanged conv biases."""
+    moved = dict(zip(NAMES, turn(theta, signs(inner)), strict=True))
+    return {name: moved.get(name, value.detach()) for name, value in inner.theta.items()}
+
+
+def at(inner: Inner, theta: Parameters) -> Inner:
+    """The same problem at another θ."""
+    return replace(inner, theta=theta)
+
+
+class _Attach(torch.autograd.Function):
+    """Gives an already computed loss its already computed gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, loss: Tensor, gradients: list[Tensor], *inputs: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        return loss.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dloss: Tensor) -> tuple[Tensor | None, ...]:
+        return (None, None, *[dloss * g for g in ctx.gradients])
+
+
+def query_loss(inner: Inner, images: Tensor, labels: Tensor, order: int = 2) -> tuple[Tensor, Tensor]:
+    """:func:`anyshot.inner.update.query_loss` by the engine."""
+    task, x = problem(inner), images.detach().contiguous(memory_format=CL)
+    leaves = _leaves(inner, order) if torch.is_grad_enabled() else []
+    wanted = [i for i, t in enumerate(leaves) if isinstance(t, Tensor) and t.requires_grad]
+    with torch.no_grad():
+        if not wanted:
+            net = engine.query(task, engine.inner_loop(task), x)
+            return F.cross_entropy(net.logits, labels), net.logits
+        loss, logits, found = engine.meta_gradient(task, x, labels, order)
+        gradients = _in_order(found, signs(inner))
+    return _Attach.apply(loss, [gradients[i] for i in wanted], *[leaves[i] for i in wanted]), logits
+
+
+def _leaves(inner: Inner, order: int) -> list[Tensor]:
+    """What the loss depends on: β and s; from order 1 on θ_0 and, if there are steps, A; at order 2 w as well."""
+    leaves = [*inner.norm.shift, *(inner.norm.scale or ())]
+    if order > 0:
+        leaves += [inner.theta[name] for name in NAMES]
+    if order > 0 and inner.steps:
+        leaves += [inner.rates[name] for name in NAMES]
+    if order == 2 and inner.steps:
+        leaves.append(inner.weights)
+    return leaves
+
+
+def _in_order(found: engine.Gradients, sign: list[Tensor] | None) -> list[Tensor]:
+    """The gradients in the order of :func:`_leaves`, which may end earlier."""
+    scale = [] if sign is None else [d * s.flatten() for d, s in zip(found.scale, sign, strict=True)]
+    # A's do not turn, as λ and g_k both do
+    return [*found.shift, *scale, *turn(found.theta, sign), *found.rates, found.weights]

@@ -1,0 +1,163 @@
+"""The whole network and the adjoint walk back through the inner loop: exact meta-gradients without autograd.
+
+    inner   θ_k = θ_{k−1} − A ∘ g_k,   g_k = ∇ Σ_n w_n CE_n(θ_{k−1}),   k = 1..K
+    outer   L = mean CE of the query set at θ_K
+    walk    λ = dL/dθ_K, then for k = K..1:
+            dL/dA −= λ ∘ g_k,   v = −A ∘ λ,   dL/dw_n += ∂_v CE_n,   dL/dβ += ∂_v ∂_β,   dL/ds += ∂_v ∂_s,   λ += H_k v
+
+H_k v and the mixed terms come from one forward-over-reverse sweep over the blocks of step k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from anyshot.inner.blocks import Block, FirstBlock, Moments
+from anyshot.inner.ops import CL
+from anyshot.network import LAYERS
+
+Tensors = list[Tensor]
+
+
+@dataclass
+class Problem:
+    """An inner problem as the engine wants it: detached lists, parameters in the order W1..W4, head weight, head bias."""
+
+    images: Tensor  #: [N, channels, height, width], channels-last
+    labels: Tensor  #: [N]
+    weights: Tensor  #: w_n, [N]
+    theta: Tensors  #: θ_0
+    rates: Tensors  #: A, broadcastable
+    shift: Tensors  #: β of each block
+    scale: Tensors | None  #: s > 0 of each block
+    steps: int
+    centre: bool
+    zero_head: bool  #: the head starts at zero and nobody asks for its gradient
+    moments: Moments | None = None  #: of the images' patches; computed when needed, shared by samples
+
+
+@dataclass
+class Gradients:
+    """dL/d· of each input; the same lists as in :class:`Problem`."""
+
+    theta: Tensors
+    rates: Tensors
+    weights: Tensor
+    shift: Tensors
+    scale: Tensors
+
+
+class Net:
+    """Forward, backward and Hessian-vector product of Σ_n w_n CE_n at θ; keeps what the product needs."""
+
+    def __init__(self, problem: Problem, theta: Tensors, images: Tensor, moments: Moments) -> None:
+        self.theta, self.centre = theta, problem.centre
+        scale = problem.scale or [None] * LAYERS
+        self.blocks: list[FirstBlock | Block] = [FirstBlock(theta[0], problem.shift[0], scale[0], moments)]
+        self.blocks += [Block(theta[i], problem.shift[i], scale[i]) for i in range(1, LAYERS)]
+        x = images
+        for block in self.blocks:
+            x = block.forward(x)
+        self.shape, self.f = x.shape, self._centred(x.flatten(1))
+        self.logits = torch.addmm(theta[5], self.f, theta[4].t())
+
+    def loss(self, labels: Tensor, weights: Tensor) -> Tensor:
+        """CE_n of each image [n]; ready for :meth:`backward` of Σ_n w_n CE_n."""
+        logp, self.w = F.log_softmax(self.logits, 1), weights[:, None]
+        self.p = logp.exp()
+        self.e = self.p - F.one_hot(labels, logp.shape[1])  # ∂CE_n/∂logits
+        self.g = self.w * self.e
+        return -logp.gather(1, labels[:, None])[:, 0]
+
+    def _centred(self, h: Tensor) -> Tensor:
+        return h - h.mean(0) if self.centre else h  # a projection: forward, backward and tangent alike
+
+    def _down(self, df: Tensor, method: str) -> tuple[Tensors, Tensors, Tensors]:
+        """The blocks' ``backward`` or ``tangent_backward`` from the cotangent of the features: dW, dβ, ds."""
+        d = self._centred(df).view(self.shape).contiguous(memory_format=CL)
+        parts = []
+        for block in reversed(self.blocks):
+            *part, d = getattr(block, method)(d)
+            parts.append(part)
+        dW, dshift, dscale = (list(t) for t in zip(*reversed(parts), strict=True))
+        return dW, dshift, dscale
+
+    def head_gradient(self) -> Tensors:
+        return [self.g.t() @ self.f, self.g.sum(0)]  # gᵀ f,  Σ g
+
+    def backward(self) -> tuple[Tensors, Tensors, Tensors]:
+        """∇θ, ∇β, ∇s."""
+        dW, dshift, dscale = self._down(self.g @ self.theta[4], "backward")
+        return dW + self.head_gradient(), dshift, dscale
+
+    def hessian_times(self, v: Tensors) -> tuple[Tensors, Tensors, Tensors, Tensor]:
+        """H v, ∂_v ∇β, ∂_v ∇s, ∂_v CE_n; call after :meth:`backward`."""
+        xd = None
+        for block, Wd in zip(self.blocks, v[:LAYERS], strict=True):
+            xd = block.tangent(xd, Wd)
+        fd, Wh, (Whd, bhd) = self._centred(xd.flatten(1)), self.theta[4], v[LAYERS:]
+        ld = torch.addmm(bhd, self.f, Whd.t()).addmm_(fd, Wh.t())  # logits′
+        gd = self.w * self.p * (ld - (self.p * ld).sum(1, keepdim=True))  # g′ = w p (l′ − ⟨p, l′⟩)
+        dW, dshift, dscale = self._down((gd @ Wh).addmm_(self.g, Whd), "tangent_backward")
+        head = [(gd.t() @ self.f).addmm_(self.g.t(), fd), gd.sum(0)]
+        return dW + head, dshift, dscale, (self.e * ld).sum(1)
+
+    def hessian_times_at_zero_head(self, v: Tensors) -> tuple[Tensors, Tensors, Tensors, Tensor]:
+        """The same where the head is zero: the body's gradient is 0 and logits′ = f Whdᵀ + bhd, so the body's part of H v
+        is the ordinary backward of the cotangent g Whd, without a forward tangent. The head's part is not asked for."""
+        ld = torch.addmm(v[5], self.f, v[4].t())
+        dW, dshift, dscale = self._down(self.g @ v[4], "backward")
+        return dW + [torch.zeros_like(t) for t in v[LAYERS:]], dshift, dscale, (self.e * ld).sum(1)
+
+
+def inner_loop(problem: Problem, tape: list[tuple[Net | None, Tensors]] | None = None, keep: bool = False) -> Tensors:
+    """θ_K; ``tape`` receives (network, g_k) of each step, the network only if it is to be kept."""
+    theta = problem.theta
+    if problem.steps and problem.moments is None:
+        problem.moments = Moments(problem.images)
+    for k in range(problem.steps):
+        net = Net(problem, theta, problem.images, problem.moments)
+        net.loss(problem.labels, problem.weights)
+        if k == 0 and problem.zero_head:  # a zero head sends nothing down: the body's first gradient is 0
+            g = [torch.zeros((), dtype=t.dtype, device=t.device) for t in theta[:LAYERS]] + net.head_gradient()
+        else:
+            g = net.backward()[0]
+        theta = [torch.addcmul(t, a, d, value=-1) for t, a, d in zip(theta, problem.rates, g, strict=True)]
+        if tape is not None:
+            tape.append((net if keep else None, g))
+    return theta
+
+
+def query(problem: Problem, theta: Tensors, images: Tensor, moments: Moments | None = None) -> Net:
+    """The network at θ on the query set, normalised with the query set's own statistics."""
+    return Net(problem, theta, images, moments or Moments(images))
+
+
+def meta_gradient(
+    problem: Problem, images: Tensor, labels: Tensor, order: int = 2
+) -> tuple[Tensor, Tensor, Gradients]:
+    """Query loss, query logits and the gradients; ``order`` 1 treats every g_k as a constant."""
+    tape: list[tuple[Net | None, Tensors]] = []
+    net = query(problem, inner_loop(problem, tape, keep=order == 2), images)
+    ce = net.loss(labels, images.new_full((len(labels),), 1 / len(labels)))
+    lam, dshift, dscale = net.backward()  # λ = dL/dθ_K
+    loss, logits, dw = ce.mean(), net.logits, torch.zeros_like(problem.weights)
+    dA = [torch.zeros_like(t) for t in lam]
+    for k in reversed(range(problem.steps)):
+        net, g = tape.pop()
+        dA = [d.addcmul_(l, gi, value=-1) for d, l, gi in zip(dA, lam, g, strict=True)]  # dL/dA −= λ ∘ g_k
+        if order < 2:
+            continue
+        v = [(a * l).neg_() for a, l in zip(problem.rates, lam, strict=True)]  # v = −A ∘ λ
+        zero = k == 0 and problem.zero_head
+        Hv, db, ds, ced = net.hessian_times_at_zero_head(v) if zero else net.hessian_times(v)
+        lam = [l + h for l, h in zip(lam, Hv, strict=True)]  # λ += H v
+        dshift = [d + e for d, e in zip(dshift, db, strict=True)]
+        dscale = [d + e for d, e in zip(dscale, ds, strict=True)]
+        dw += ced
+    dA = [d.sum_to_size(a.shape) for d, a in zip(dA, problem.rates, strict=True)]
+    return loss, logits, Gradients(lam, dA, dw, dshift, dscale)

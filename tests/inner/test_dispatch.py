@@ -1,0 +1,111 @@
+"""The functions everybody calls: which way they take, and what they say about it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+import torch
+
+import anyshot.inner
+from anyshot import network
+from anyshot.errors import AnyshotError
+from anyshot.inner import adapt, adapt_many, logits_many, query_loss, update
+
+
+def test_adapted_parameters_agree_with_autograd(make_case):
+    for options in ({}, {"head": True, "centre": True, "scale": True}):
+        case = make_case([1, 3, 2], steps=4, **options)
+        theta, theta0 = adapt(case.inner), update.adapt(case.inner)
+        assert list(theta) == list(theta0)
+        for name in theta:
+            assert not theta[name].requires_grad
+            assert torch.allclose(theta[name], theta0[name], rtol=1e-11, atol=1e-12), name
+
+
+def test_samples_that_share_images_adapt_and_predict_as_they_do_alone(make_case):
+    case = make_case([2, 3], steps=3, scale=True)
+    inners = [replace(case.inner, weights=case.inner.weights * factor) for factor in (0.5, 1.0, 2.0)]
+    thetas = adapt_many(inners, workers=2)
+    scores = logits_many(inners, thetas, case.images, workers=2)
+    assert scores.shape == (3, 7, 2)
+    for inner, theta, score in zip(inners, thetas, scores, strict=True):
+        alone = update.adapt(inner)
+        assert all(torch.allclose(theta[name], alone[name], rtol=1e-11, atol=1e-12) for name in theta)
+        assert torch.allclose(score, network.logits(alone, inner.norm, case.images, inner.centre), rtol=1e-10)
+
+
+def test_autograd_can_adapt_and_predict_in_place_of_the_engine(make_case):
+    case = make_case([2, 1], (16, 16), steps=1)
+    theta = adapt(case.inner, engine="autograd")
+    [same] = adapt_many([case.inner], engine="autograd")
+    assert all(torch.equal(theta[name], same[name]) for name in theta)
+    [score] = logits_many([case.inner], [theta], case.images, engine="autograd")
+    assert torch.allclose(score, logits_many([case.inner], [theta], case.images)[0], rtol=1e-10)
+
+
+def test_a_loss_without_gradients_needs_no_walk(make_case):
+    case = make_case([2, 1], steps=2)
+    with torch.no_grad():
+        loss, logits = query_loss(case.inner, case.images, case.labels)
+    expected, expected_logits = query_loss(case.inner, case.images, case.labels)
+    assert not loss.requires_grad and torch.allclose(loss, expected) and torch.allclose(logits, expected_logits)
+
+
+def test_constant_rates_may_be_plain_numbers(make_case, differences):
+    case = make_case([2, 1], (16, 16), head=True)
+    inner = replace(case.inner, rates={name: 0.05 for name in case.inner.rates})
+    losses = [query_loss(inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
+    assert max(differences(*(case.gradients(loss) for loss in losses)).values()) < 1e-10
+
+
+def test_a_head_of_zeros_that_asks_for_a_gradient_gets_it(make_case, differences):
+    case = make_case([2, 1], (16, 16))
+    head = {name: case.inner.theta[name].detach().requires_grad_() for name in network.HEAD}
+    case = replace(case, inner=replace(case.inner, theta=case.inner.theta | head), leaves=case.leaves | head)
+    losses = [query_loss(case.inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
+    found = differences(*(case.gradients(loss) for loss in losses))
+    assert "head_weight" in found and max(found.values()) < 1e-10
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda c: replace(c, theta=c.theta | {"mix1": torch.eye(32)}), "not those of Conv4"),
+        (lambda c: replace(c, theta=c.theta | {"conv2_weight": torch.ones(32, 32, 5, 5)}), "not 3×3"),
+        (lambda c: replace(c, images=c.images.half()), "float16"),
+        (lambda c: replace(c, weights=c.weights.float()), "different types"),
+        (lambda c: replace(c, images=c.images.clone().requires_grad_()), "with respect to images"),
+        (lambda c: replace(c, images=c.images[..., :12]), "16×12 vanish"),
+    ],
+)
+def test_what_the_engine_cannot_do_is_said_once(make_case, change, reason, caplog, monkeypatch):
+    monkeypatch.setattr(anyshot.inner, "_said", set())
+    inner = change(make_case([1, 1], (16, 16)).inner)
+    with caplog.at_level(logging.WARNING, "anyshot.inner"):
+        assert not anyshot.inner.uses_engine(inner) and not anyshot.inner.uses_engine(inner)
+    assert [reason in record.getMessage() for record in caplog.records] == [True]
+    with pytest.raises(AnyshotError, match="cannot do this"):
+        anyshot.inner.uses_engine(inner, engine="engine")
+
+
+def test_falling_back_gives_a_gradient_for_images(make_case, monkeypatch):
+    monkeypatch.setattr(anyshot.inner, "_said", set())
+    case = make_case([1, 1], (16, 16))
+    images = case.images.clone().requires_grad_()
+    query_loss(case.inner, images, case.labels)[0].backward()
+    assert images.grad is not None and images.grad.abs().max() > 0
+
+
+def test_an_unknown_way_is_an_error(make_case):
+    with pytest.raises(AnyshotError, match="'fast' is not known"):
+        adapt(make_case([1, 1], (16, 16)).inner, engine="fast")
+
+
+def test_a_third_derivative_is_refused_and_not_silently_zero(make_case):
+    case = make_case([1, 1], (16, 16))
+    loss, _ = query_loss(case.inner, case.images, case.labels)
+    [gradient] = torch.autograd.grad(loss.square(), [case.inner.weights], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()

@@ -1,0 +1,133 @@
+"""Tasks in threads: order, errors, threads of torch, gradients."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+
+from anyshot.parallel import cores, map_tasks, tune_process
+
+
+@pytest.mark.parametrize("workers", [None, 1, 2, 5])
+def test_results_come_in_the_order_given_and_threads_are_restored(workers):
+    before = torch.get_num_threads()
+    counts = map_tasks(lambda n: (n, torch.get_num_threads()), [3, 1, 2], workers, size=lambda n: n)
+    assert counts == [(3, 1), (1, 1), (2, 1)]
+    assert torch.get_num_threads() == before
+
+
+def test_the_largest_task_begins_first():
+    begun = []
+    map_tasks(begun.append, ["aa", "a", "aaa"], workers=1, size=len)
+    assert begun == ["aaa", "aa", "a"]
+
+
+def test_tasks_run_at_the_same_time():
+    barrier = threading.Barrier(2, timeout=20)
+    assert sorted(map_tasks(lambda _: barrier.wait(), [0, 1], workers=2)) == [0, 1]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_first_error_in_the_order_of_tasks_is_raised_and_later_tasks_are_dropped(workers):
+    begun = []
+
+    def job(n):
+        begun.append(n)
+        time.sleep(0.02)
+        if n < 2:
+            raise ValueError(f"task {n}")
+
+    with pytest.raises(ValueError, match="task 0"):
+        map_tasks(job, list(range(20)), workers)
+    assert len(begun) < 20
+    assert map_tasks(abs, [-1], workers) == [1]
+
+
+def test_nothing_to_do_is_no_error():
+    assert map_tasks(abs, []) == []
+
+
+def test_a_map_inside_a_map_runs_in_its_worker():
+    def outer(n):
+        return {threading.get_ident()} == set(map_tasks(lambda _: threading.get_ident(), [0, 1, 2], workers=2))
+
+    assert map_tasks(outer, [0, 1], workers=2) == [True, True]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_gradients_are_computed_inside_a_worker_with_one_thread(workers):
+    seen = []
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, d):
+            seen.append((threading.get_ident(), torch.get_num_threads()))
+            return 2 * d * ctx.saved_tensors[0]
+
+    def job(n):
+        x = torch.tensor(float(n), requires_grad=True)
+        return threading.get_ident(), torch.autograd.grad(Square.apply(x), x)[0].item()
+
+    found = map_tasks(job, [1, 2, 3], workers)
+    assert [value for _, value in found] == [2, 4, 6]
+    assert {(thread, 1) for thread, _ in found} == set(seen)
+
+
+def test_gradient_mode_is_the_callers():
+    assert map_tasks(lambda _: torch.is_grad_enabled(), [0, 1], workers=2) == [True, True]
+    with torch.no_grad():
+        assert map_tasks(lambda _: torch.is_grad_enabled(), [0, 1], workers=2) == [False, False]
+    with torch.inference_mode():
+        assert map_tasks(lambda _: torch.is_inference_mode_enabled(), [0, 1], workers=2) == [True, True]
+
+
+def test_results_do_not_depend_on_the_number_of_workers():
+    x = torch.randn(64, 8, 40, 40, generator=torch.Generator().manual_seed(0))
+
+    def job(n):
+        return torch.nn.functional.conv2d(x, x[:8, :, :3, :3] * n).sum((0, 2, 3))
+
+    one, two = (map_tasks(job, [1, 2, 3, 4], workers) for workers in (1, 2))
+    assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_gets_its_own_pool():
+    map_tasks(abs, [1, 2], workers=2)
+    code = (
+        "import os\nfrom anyshot.parallel import map_tasks\nmap_tasks(abs, [1, 2], workers=2)\npid = os.fork()\n"
+        "if pid == 0:\n    os._exit(map_tasks(abs, [-3, -4], workers=2) != [3, 4])\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
+
+
+def test_importing_changes_nothing_and_tuning_says_what_it_did():
+    code = (
+        "import os, sys\nimport anyshot.parallel\nassert 'torch' not in sys.modules\n"
+        "assert 'OMP_WAIT_POLICY' not in os.environ\nprint(anyshot.parallel.tune_process())\n"
+        "assert os.environ['OMP_WAIT_POLICY'] == 'PASSIVE'"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert "sleep at barriers" in done.stdout
+    kept = environment | {"OMP_WAIT_POLICY": "ACTIVE"}
+    command = [sys.executable, "-c", "import anyshot.parallel as p, os; print(p.tune_process(), os.environ['OMP_WAIT_POLICY'])"]
+    done = subprocess.run(command, env=kept, capture_output=True, text=True, check=True)
+    assert "sleep" not in done.stdout and "ACTIVE" in done.stdout
+
+
+def test_too_late_for_openmp_is_not_claimed():
+    assert "OpenMP threads sleep at barriers" not in tune_process()
+    assert cores() >= 1
