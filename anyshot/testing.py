@@ -35,7 +35,7 @@ def evaluate(
 
     for first in range(0, tasks, CHUNK):
         indices = range(first, min(first + CHUNK, tasks))
-        for result in map_tasks(answer, indices, workers, size=lambda index: -index):
+        for result in map_tasks(answer, indices, workers):
             metrics.update(result)
         if advance:
             advance(len(indices))

@@ -103,7 +103,7 @@ class MetaTraining:
         t, state = self.settings.train, self.state
         first = state.iteration * t.meta_batch
         tasks = [self.stream.task(first + i) for i in range(t.meta_batch)]
-        results = map_tasks(lambda task: task_gradients(self.method, task), tasks, self.workers)
+        results = map_tasks(lambda task: task_gradients(self.method, task), tasks, self.workers, size=len)
         gradients = [sum(parts) / t.meta_batch for parts in zip(*(g for g, _ in results), strict=True)]
         record = {key: sum(info[key] for _, info in results) / t.meta_batch for key in results[0][1]}
         state.iteration += 1

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anyshot.inner import Inner, update
+from anyshot.inner.update import Inner, update
 from anyshot.methods.base import Ensemble, Objective, accuracy
 from anyshot.methods.maml import MAML
 from anyshot.network import Parameters, Shape, logits

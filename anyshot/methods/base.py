@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from anyshot.balance import Phi, Posterior, image_weights, scaled_rates, shifted_start
-from anyshot.inner import Inner, adapt_many, predict_many, query_loss
+from anyshot.inner import Inner, adapt_many, logits_many, query_loss
 from anyshot.network import CONV_BIASES, CONV_WEIGHTS, LAYERS, Norm, Parameters, Shape, start_body, to_float, zero_head
 from anyshot.settings import MethodSettings
 from anyshot.tasks import Task
@@ -50,8 +50,7 @@ class Ensemble:
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:
         """Probabilities [M, way] of images [M, channels, height, width]."""
-        scores = predict_many(self.members, self.thetas, images)
-        return torch.stack([s.softmax(1) for s in scores]).mean(0)
+        return logits_many(self.members, self.thetas, images).softmax(2).mean(0)
 
 
 class Method(nn.Module):

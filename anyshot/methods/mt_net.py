@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anyshot.inner import Inner, update, weighted_loss
+from anyshot.inner.update import Inner, update, weighted_loss
 from anyshot.methods.base import Ensemble, Objective, accuracy
 from anyshot.methods.maml import MAML
 from anyshot.network import CONV_BIASES, CONV_WEIGHTS, HEAD, Parameters, Shape, logits

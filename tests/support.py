@@ -1,0 +1,47 @@
+"""Small things that many tests need: a learnable image set of 16×16 pixels, tasks from it, small methods in float64."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import torch
+
+from anyshot.images import ImageSet
+from anyshot.methods import METHODS, Method
+from anyshot.network import Shape
+from anyshot.settings import MethodSettings, TaskSettings
+from anyshot.tasks import Task, TaskStream, torch_rng
+
+
+@functools.cache
+def make_imageset(size: int = 16, classes: int = 12, images: int = 30, name: str = "tiny") -> ImageSet:
+    """Classes differ in a coarse random pattern; images of a class in noise and brightness."""
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for c in range(classes):
+        pattern = np.kron(rng.uniform(0, 255, (4, 4, 3)), np.ones((size // 4, size // 4, 1)))
+        noisy = pattern * rng.uniform(0.6, 1, (images, 1, 1, 1)) + rng.normal(0, 25, (images, size, size, 3))
+        arrays[f"class {c}"] = noisy.clip(0, 255).astype(np.uint8)
+    names, third = list(arrays), classes // 3
+    splits = {"train": names[:third], "validation": names[third : 2 * third], "test": names[2 * third :]}
+    return ImageSet.from_arrays(name, arrays, splits)
+
+
+def make_task(index: int = 0, way: int = 3, shots: str = "class-imbalance:1-6", query: int = 4, split: str = "test") -> Task:
+    """A small task."""
+    return TaskStream(make_imageset(), split, TaskSettings(way=way, shots=shots, query=query)).task(index)
+
+
+def make_method(name: str, dtype: torch.dtype = torch.float64, seed: int = 0, **options: object) -> Method:
+    """A small method (4 channels, 16×16) away from its start, so that everything matters."""
+    settings = MethodSettings(**{"name": name, "start": "he", "samples": 3, **options})  # type: ignore[arg-type]
+    method = METHODS[name](settings, Shape((16, 16), 4), torch_rng(seed, "start")).to(dtype)
+    generator = torch_rng(seed, "elsewhere")
+    with torch.no_grad():
+        for parameter_name, parameter in method.named_parameters():
+            if not parameter_name.startswith(("theta", "rho", "rate")):
+                parameter += 0.05 * torch.randn(parameter.shape, generator=generator).to(parameter)
+            if parameter_name.startswith("rate"):
+                parameter *= 1 + 0.3 * torch.randn(parameter.shape, generator=generator).to(parameter)
+    return method

@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+from anyshot.encoder import Encoder, set_statistics
+from anyshot.network import Shape
+from anyshot.settings import STATISTICS, MethodSettings
+from anyshot.tasks import torch_rng
+
+
+def encoder(**options) -> Encoder:
+    made = Encoder(MethodSettings(**options), Shape((16, 16), 4), torch_rng(0)).double()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=torch_rng(1), dtype=torch.float64)
+    return made
+
+
+def images(n: int) -> torch.Tensor:
+    return torch.rand(n, 3, 16, 16, dtype=torch.float64, generator=torch_rng(2))
+
+
+def test_statistics_equal_scipys():
+    features = torch.randn(9, 5, dtype=torch.float64, generator=torch_rng(0))
+    labels = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1, 1])
+    members = torch.nn.functional.one_hot(labels).t().double()
+    found = set_statistics(features, members, torch.tensor([0.25, 0.5], dtype=torch.float64), STATISTICS)
+    for c in range(2):
+        x = features[labels == c].numpy()
+        expected = [
+            x.mean(0), np.full(5, [0.25, 0.5][c]), x.var(0), scipy.stats.skew(x), scipy.stats.kurtosis(x, fisher=False),
+        ]  # fmt: skip
+        np.testing.assert_allclose(found[c].numpy(), np.stack(expected, -1), rtol=1e-10)
+
+
+def test_statistics_of_one_image_or_a_constant_are_finite_and_so_are_their_gradients():
+    features = torch.tensor([[1.0, 2.0], [3.0, 3.0], [3.0, 3.0]], dtype=torch.float64, requires_grad=True)
+    members = torch.tensor([[1.0, 0, 0], [0, 1, 1]], dtype=torch.float64)
+    found = set_statistics(features, members, torch.zeros(2, dtype=torch.float64), STATISTICS)
+    assert not found[:, :, 2:].any()  # var, skewness and kurtosis
+    found.sum().backward()
+    assert features.grad.isfinite().all()
+
+
+def test_shapes_and_any_number_of_classes():
+    e = encoder()
+    for way in (2, 7, 20):
+        q = e(images(way * 2), torch.arange(way).repeat(2), way)
+        assert {k: tuple(v.shape) for k, v in q.mean.items()} == {"omega": (way,), "gamma": (5,), "z": (32,)}
+        assert all((d > 0).all() for d in q.deviation.values())
+
+
+def test_permuting_images_changes_nothing_and_permuting_classes_permutes_omega():
+    e, x, labels = encoder(), images(8), torch.tensor([0, 0, 0, 1, 2, 2, 2, 2])
+    q = e(x, labels, 3)
+    order = torch.randperm(8, generator=torch_rng(3))
+    p = e(x[order], labels[order], 3)
+    renamed = torch.tensor([2, 0, 1])  # class c is now called renamed[c]
+    r = e(x, renamed[labels], 3)
+    for k in q.mean:
+        torch.testing.assert_close(p.mean[k], q.mean[k])
+        torch.testing.assert_close(r.mean[k][renamed] if k == "omega" else r.mean[k], q.mean[k])
+
+
+def test_more_images_of_the_same_kind_are_seen_through_the_cardinality_alone():
+    x, labels = images(4), torch.tensor([0, 0, 1, 1])
+    twice = (torch.cat([x, x]), torch.cat([labels, labels]), 2)
+    blind, seeing = encoder(statistics=("mean", "var")), encoder()
+    torch.testing.assert_close(blind(*twice).mean["gamma"], blind(x, labels, 2).mean["gamma"])
+    assert (seeing(*twice).mean["gamma"] - seeing(x, labels, 2).mean["gamma"]).abs().max() > 1e-6
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"hierarchical": False},
+        {"statistics": ("mean",)},
+        {"statistics": ("mean", "N")},
+        {"statistics": ("mean", "var", "skewness")},
+        {"statistics": ("mean", "var", "kurtosis")},
+        {"task_cardinality": "way"},
+        {"omega_hidden": 0},
+        {"balance": ("gamma",)},
+    ],
+)
+def test_every_variant_gives_a_finite_posterior_with_gradients(options):
+    e = encoder(**options)
+    q = e(images(5), torch.tensor([0, 1, 1, 1, 2]), 3)
+    q.kl().backward()
+    assert set(q.mean) == set(options.get("balance", ("omega", "gamma", "z")))
+    used = [name for name, p in e.named_parameters() if p.grad is not None]
+    assert {"conv1.weight", "image_features.weight", "task_pooling.mix.weight"} <= set(used)
+    assert all(p.grad.isfinite().all() for p in e.parameters() if p.grad is not None)
+
+
+def test_the_flat_encoder_does_not_see_labels_but_through_omega():
+    e, x = encoder(hierarchical=False), images(6)
+    a, b = e(x, torch.tensor([0, 0, 0, 1, 1, 1]), 2), e(x, torch.tensor([0, 1, 0, 1, 0, 1]), 2)
+    torch.testing.assert_close(a.mean["z"], b.mean["z"])
+    assert (a.mean["omega"] - b.mean["omega"]).abs().max() > 1e-6
+
+
+def test_the_start_is_the_papers():
+    e = Encoder(MethodSettings(), Shape((32, 32)), torch_rng(0))
+    assert not any(p.any() for n, p in e.named_parameters() if n.endswith("bias"))
+    assert abs(e.image_features.weight.std() - 0.02) < 1e-3
+    assert e.conv2.weight.abs().max() <= 0.04

@@ -1,0 +1,48 @@
+import dataclasses
+
+import pytest
+
+from anyshot.errors import AnyshotError
+from anyshot.settings import MethodSettings, Settings, TaskSettings, TrainSettings
+
+
+def test_settings_survive_json():
+    import json
+
+    settings = Settings(images=("a", "b"), method=MethodSettings(balance=("omega",), gains=(1.0, 0.1, 0.03)))
+    assert Settings.from_dict(json.loads(json.dumps(settings.as_dict()))) == settings
+
+
+def test_an_unknown_key_is_an_error_with_a_suggestion():
+    with pytest.raises(AnyshotError, match="did you mean 'meta_batch'"):
+        Settings.from_dict({"train": {"meta_bach": 2}})
+    with pytest.raises(AnyshotError, match="there are way, shots, query"):
+        Settings.from_dict({"task": {"zzz": 2}})
+
+
+@pytest.mark.parametrize(
+    ("part", "sentence"),
+    [
+        ({"method": MethodSettings(name="mamel")}, "name cannot be 'mamel'; did you mean 'maml'"),
+        ({"method": MethodSettings(balance=("omega", "beta"))}, "balance cannot be 'beta'"),
+        ({"task": TaskSettings(way=1)}, "way is 1, but must be at least 2"),
+        ({"train": TrainSettings(iterations=0)}, "iterations is 0"),
+        ({"train": TrainSettings(rate="fast")}, "rate is 'fast', but must be of type float"),
+        ({"method": MethodSettings(centre=1)}, "centre is 1, but must be of type bool"),
+        ({"task": TaskSettings(way=True)}, "way is True, but must be of type int"),
+        ({"method": MethodSettings(order=3)}, "order cannot be 3"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_a_sentence(part, sentence):
+    with pytest.raises(AnyshotError, match=sentence):
+        Settings(**part)
+
+
+def test_every_option_explains_itself():
+    for part in (TaskSettings, MethodSettings, TrainSettings):
+        for field in dataclasses.fields(part):
+            assert field.metadata["help"].endswith("."), field.name
+
+
+def test_a_whole_number_will_do_for_a_real_one():
+    assert Settings(train=TrainSettings(rate=1, clip=3)).train.rate == 1

@@ -1,0 +1,123 @@
+import time
+
+import numpy as np
+import pytest
+import torch
+from support import make_imageset
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anyshot.errors import AnyshotError
+from anyshot.images import ImageSet
+from anyshot.settings import TaskSettings
+from anyshot.tasks import TaskStream, numpy_rng, parse_shots, torch_rng
+
+
+def shots(text: str, way: int = 5, draws: int = 4000) -> np.ndarray:
+    rule, least, most = parse_shots(text)
+    return np.array([rule(numpy_rng(i), way, least, most) for i in range(draws)])
+
+
+def test_any_shot_is_half_class_and_half_task_imbalance():
+    drawn = shots("any-shot:1-50")
+    equal = (drawn == drawn[:, :1]).all(1)
+    assert abs(equal.mean() - 0.5) < 0.04
+    assert drawn.min() == 1
+    assert drawn.max() == 50
+    assert abs(drawn.mean() - 25.5) < 0.8
+
+
+def test_class_imbalance_is_uniform_and_independent():
+    drawn = shots("class-imbalance:5-25")
+    counts = np.bincount(drawn.ravel(), minlength=26)[5:]
+    expected = drawn.size / 21
+    assert ((counts - expected) ** 2 / expected).sum() < 45  # chi-square, 20 degrees of freedom, p = 0.001
+    assert abs(np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1]) < 0.05
+
+
+def test_task_imbalance_and_fixed_are_equal_within_a_task():
+    assert (np.ptp(shots("task-imbalance:1-50"), axis=1) == 0).all()
+    assert (shots("fixed:7", draws=3) == 7).all()
+    assert (shots("7", draws=3) == 7).all()
+    assert shots("any-shot", draws=500).max() <= 50
+
+
+@pytest.mark.parametrize("text", ["", "fixed", "any-shot:0-5", "any-shot:9-5", "some-shot:1-5", "fixed:x", "1-2-3"])
+def test_shots_that_make_no_sense_are_refused(text):
+    with pytest.raises(AnyshotError):
+        parse_shots(text)
+
+
+@given(seed=st.integers(0, 2**31), index=st.integers(0, 10**6), way=st.integers(2, 4))
+def test_a_task_is_a_function_of_its_seed_alone(seed, index, way):
+    imageset = make_imageset(classes=12, images=6)
+    settings = TaskSettings(way=way, shots="any-shot:1-3", query=2)
+    first = TaskStream(imageset, "train", settings, seed)
+    first.task(3)  # what was drawn before does not matter
+    a, b = first.task(index), TaskStream(imageset, "train", settings, seed).task(index)
+    assert torch.equal(a.support, b.support)
+    assert torch.equal(a.query, b.query)
+    assert a.classes == b.classes
+    assert torch.equal(torch.rand(3, generator=a.noise()), torch.rand(3, generator=b.noise()))
+
+
+def test_the_stream_can_be_iterated():
+    stream = TaskStream(make_imageset(), "train", TaskSettings(way=2, query=3))
+    for index, task in zip(range(3), stream, strict=False):
+        assert torch.equal(task.query, stream.task(index).query)
+
+
+def numbered(counts: dict[str, int]) -> ImageSet:
+    """Each image is filled with its own number, so that it can be told apart."""
+    arrays, n = {}, 0
+    for name, count in counts.items():
+        arrays[name] = np.arange(n, n + count, dtype=np.uint8)[:, None, None, None] * np.ones((1, 4, 4, 3), np.uint8)
+        n += count
+    return ImageSet.from_arrays("numbered", arrays, {"train": list(counts)})
+
+
+def test_support_and_query_never_share_an_image_and_a_small_class_keeps_its_query():
+    stream = TaskStream(numbered({"a": 60, "b": 20, "c": 5, "d": 2}), "train", TaskSettings(way=4, shots="fixed:50"))
+    task = stream.task(0)
+    support, query = task.support[:, 0, 0, 0].tolist(), task.query[:, 0, 0, 0].tolist()
+    assert not set(support) & set(query)
+    assert len(set(support)) == len(support)
+    sizes = dict(zip(task.classes, task.shots, strict=True))
+    assert sizes == {"a": 45, "b": 5, "c": 1, "d": 1}  # size − 15, at least 1
+    asked = torch.bincount(task.query_labels)
+    assert {name: int(n) for name, n in zip(task.classes, asked, strict=True)} == {"a": 15, "b": 15, "c": 4, "d": 1}
+
+
+def test_too_few_classes_or_images_are_refused():
+    with pytest.raises(AnyshotError, match="has 2 classes in its train split, but a task needs 5"):
+        TaskStream(numbered({"a": 5, "b": 5}), "train")
+    with pytest.raises(AnyshotError, match="fewer than two images"):
+        TaskStream(numbered({"a": 5, "b": 1}), "train", TaskSettings(way=2))
+    with pytest.raises(AnyshotError, match="0 classes in its test split"):
+        TaskStream(numbered({"a": 5, "b": 5}), "test", TaskSettings(way=2))
+
+
+def test_several_image_sets_come_at_random_or_in_turn():
+    sets = [make_imageset(name=n, images=6) for n in ("one", "two", "three")]
+    settings = TaskSettings(way=2, shots="fixed:1", query=1)
+    in_turn = TaskStream(sets, "train", settings, mixing="turn", run=2)
+    assert [in_turn.task(i).imageset for i in range(7)] == ["one", "one", "two", "two", "three", "three", "one"]
+    at_random = TaskStream(sets, "train", settings)
+    counts = np.unique([at_random.task(i).imageset for i in range(300)], return_counts=True)[1]
+    assert (counts > 70).all()
+
+
+def test_seeds_with_different_names_differ():
+    draws = {torch.rand(1, generator=torch_rng(0, name)).item() for name in ("a", "b", "start", 1, 2)}
+    assert len(draws) == 5
+
+
+def test_drawing_a_task_costs_a_few_milliseconds():
+    imageset = make_imageset(size=32, classes=15, images=100)
+    stream = TaskStream(imageset, "train", TaskSettings(shots="fixed:50"))
+    times = []
+    for i in range(20):
+        start = time.perf_counter()
+        stream.task(i)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.004  # a training step on such a task takes 200 ms or more
