@@ -1,0 +1,129 @@
+"""Options made from the settings' dataclasses, so that names, defaults, choices and help stand in one place."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from anyshot.errors import AnyshotError
+from anyshot.settings import Settings
+
+Json = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Also write the figures, with their origin, to this file.")
+]
+Workers = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Tasks at once; changes no result. Default: one for each core.")
+]
+METAVARS = {int: "N", float: "X", float | None: "X", str: "TEXT"}
+RENAMED = {("method", "name"): "method"}  # field -> option; all others keep their names
+
+
+def options(*wanted: str, default: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of some settings: all of a part ("task"), or one of them ("method.samples", "images").
+
+    The command takes them as `**chosen`, None where an option was not given; :func:`settings_with` applies them.
+    `default` says in the help what then holds, where it is not the settings' own default.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def wrapped(*positional: Any, **named: Any) -> None:
+            return command(*positional, **named)
+
+        own = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for parameter in inspect.signature(command, eval_str=True).parameters.values()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        made = [_parameter(part, field, hint, default) for part, field, hint in _fields(wanted)]
+        wrapped.__signature__ = inspect.Signature([*own, *made])  # type: ignore[attr-defined]
+        wrapped.__annotations__ = {}  # Typer reads the signature
+        return wrapped
+
+    return decorate
+
+
+def settings_with(base: Settings, chosen: Mapping[str, Any]) -> Settings:
+    """`base` with the options that were given; values that cannot be are wrong usage."""
+    changes: dict[str, dict[str, Any]] = {}
+    for part, field, hint in _fields(("images", "ood", "mixing", "task", "method", "train")):
+        value = chosen.get(_option_name(part, field))
+        if value is not None:
+            changes.setdefault(part, {})[field.name] = _parsed(value, hint, _option_name(part, field))
+    own = changes.pop("", {})
+    try:
+        parts = {part: dataclasses.replace(getattr(base, part), **values) for part, values in changes.items()}
+        return dataclasses.replace(base, **parts, **own)
+    except AnyshotError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _fields(wanted: tuple[str, ...]) -> Iterator[tuple[str, dataclasses.Field[Any], Any]]:
+    """(part, field, type) of each field that is wanted; the part of a field of Settings itself is ""."""
+    hints = typing.get_type_hints(Settings)
+    for name in wanted:
+        part, _, one = name.partition(".")
+        whole = dataclasses.is_dataclass(hints[part])
+        cls, part = (hints[part], part) if whole else (Settings, "")
+        for field in dataclasses.fields(cls):
+            if field.name == (one if whole else name) or (whole and not one):
+                yield part, field, typing.get_type_hints(cls)[field.name]
+
+
+def _option_name(part: str, field: dataclasses.Field[Any]) -> str:
+    return RENAMED.get((part, field.name), field.name)
+
+
+def _parameter(part: str, field: dataclasses.Field[Any], hint: Any, default: str | None) -> inspect.Parameter:
+    name, choices, many = _option_name(part, field), field.metadata["choices"], typing.get_origin(hint) is tuple
+    help, listed = field.metadata["help"], "|".join(choices)
+    short = bool(choices) and not many and len(listed) < 16
+    if choices and not short:
+        help += f" {'Any' if many else 'One'} of {', '.join(choices)}."
+    if shown := default or _shown(field.default):
+        help += f" Default: {shown}."
+    metavar = listed if short else "A,B" if many else "NAME" if choices else METAVARS.get(hint)
+    shape = str if many else Literal[choices] if choices else _single(hint)
+    flag = f"--{name.replace('_', '-')}"
+    option = typer.Option(
+        f"{flag}/--no-{flag[2:]}" if hint is bool else flag,
+        help=help,
+        metavar=metavar,
+        show_default=False,
+        rich_help_panel=f"{'Switches' if hint is bool else 'Settings'}: {part or 'images'}",
+    )
+    annotation = Annotated[shape | None, option]  # type: ignore[valid-type]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _single(hint: Any) -> Any:
+    """float for float | None."""
+    return next(a for a in typing.get_args(hint) if a is not type(None)) if isinstance(hint, types.UnionType) else hint
+
+
+def _shown(default: Any) -> str:
+    if isinstance(default, tuple):
+        return ",".join(map(str, default)) or "none"
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    return "" if default is None else str(default)
+
+
+def _parsed(value: Any, hint: Any, name: str) -> Any:
+    """An option's value as the field's type."""
+    if typing.get_origin(hint) is not tuple:
+        return _single(hint)(value)
+    kind = typing.get_args(hint)[0]
+    words = [word.strip() for word in value.split(",") if word.strip()] if value != "none" else []
+    try:
+        return tuple(kind(word) for word in words)
+    except ValueError as error:
+        raise typer.BadParameter(f"{value!r} should be numbers separated by commas.", param_hint=f"--{name}") from error

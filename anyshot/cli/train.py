@@ -1,0 +1,88 @@
+"""anyshot train: learn to learn."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anyshot.cli.options import Json, Workers, options, settings_with
+from anyshot.settings import Settings, suggestion
+
+if TYPE_CHECKING:
+    from anyshot.runs import Run
+
+
+def _preset_names() -> list[str]:
+    from anyshot.presets import PRESETS
+
+    return list(PRESETS)
+
+
+@options("images", "ood", "mixing", "task", "method", "train")
+def train(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run: settings, log and checkpoints.")],
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Settings to start from: glyphs (minutes; the default), or the paper's cifar-fs, miniimagenet, multi.",
+            autocompletion=_preset_names,
+        ),
+    ] = None,
+    workers: Workers = None,
+    json: Json = None,
+    **chosen: Any,
+) -> None:
+    """Meta-train a method, or go on with a run that was interrupted.
+
+    Settings come from the preset, then from the options below, whose defaults are the paper's. A run that exists goes
+    on from its last checkpoint with its own settings, to the same parameters as if it had never stopped.
+
+    Example: anyshot train runs/taml --preset glyphs --iterations 500
+    """
+    settings = _settings(folder, preset, chosen)
+    from anyshot.training import train as train_run
+
+    run = train_run(settings, folder, workers=workers, command=shlex.join(["anyshot", *sys.argv[1:]]))
+    _show(run, json)
+
+
+def _settings(folder: Path, preset: str | None, chosen: dict[str, Any]) -> Settings:
+    if preset is None and (folder / "run.json").is_file():
+        from anyshot.runs import Run
+
+        return settings_with(Run(folder).settings, chosen)
+    from anyshot.presets import PRESETS
+
+    preset = preset or "glyphs"
+    if preset not in PRESETS:
+        raise typer.BadParameter(f"There is no preset {preset!r}{suggestion(preset, PRESETS)}.", param_hint="--preset")
+    return settings_with(PRESETS[preset], chosen)
+
+
+def _show(run: Run, json: Path | None) -> None:
+    """The validations, which of them was chosen, and what can be done next."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from anyshot.report.tables import write_results
+
+    validations, best = list(run.records("validation")), run.best().state
+    sets = [name for name in validations[-1] if name not in {"kind", "iteration", "selection"}]
+    table = Table(title=f"Validation accuracy of {run.settings.method.name}, %", box=box.SIMPLE_HEAD)
+    for column in ("iteration", *sets, ""):
+        table.add_column(column, justify="right")
+    for record in validations:
+        chosen = "chosen" if record["iteration"] == best["iteration"] else ""
+        table.add_row(str(record["iteration"]), *(f"{100 * record[name]:.1f}" for name in sets), chosen)
+    console = Console()
+    console.print(table)
+    console.print(f"The run is in {run.folder}. Next: anyshot test {run.folder}", highlight=False, soft_wrap=True)
+    if json:
+        results = {"validations": validations, "chosen": best}
+        write_results(json, results, run=run.folder, settings=run.settings.as_dict(), seeds=[run.settings.train.seed])
