@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     try:
-        app([argument for argument in arguments if argument != "--debug"])
+        app([argument for argument in arguments if argument != "--debug"], prog_name="anyshot")
     except SystemExit as end:  # Typer ends this way, with 130 for Ctrl-C
         if end.code == 130:
             _say("Interrupted. A run that was training goes on from its last checkpoint when started again.")
