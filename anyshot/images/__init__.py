@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anyshot.errors import AnyshotError
+from anyshot.images.catalogue import CATALOGUE, is_ready, place_of
 from anyshot.images.digits import open_digits
 from anyshot.images.folder import open_folder
 from anyshot.images.glyphs import open_glyphs
@@ -17,7 +18,7 @@ EMBEDDED = {"glyphs": open_glyphs, "digits": open_digits}
 
 
 def open_images(name_or_path: str | Path, *, size: int | None = None, seed: int = 0) -> ImageSet:
-    """Open an image set by name ("glyphs", "digits"), or a folder: of a saved set, or of pictures.
+    """Open an image set by name ("glyphs", "digits", "cifar-fs" ...), or a folder: of a saved set, or of pictures.
 
     size   side of the square images; None takes the set's own (32 for a folder of pictures)
     seed   deals classes to splits where a folder of pictures has none; named sets have one fixed split
@@ -28,15 +29,24 @@ def open_images(name_or_path: str | Path, *, size: int | None = None, seed: int 
     name, path = str(name_or_path), Path(name_or_path).expanduser()
     if name in EMBEDDED:
         images = EMBEDDED[name]()
+    elif name in CATALOGUE:
+        images = _open_published(name)
     elif (path / "set.json").is_file():
         images = ImageSet.open(path)
     elif path.is_dir():
         images = open_folder(path, size=size, seed=seed)
     else:
-        raise AnyshotError(f"There is no image set or folder {name!r}; the embedded sets are {', '.join(EMBEDDED)}.")
+        raise AnyshotError(f"There is no image set or folder {name!r}; sets are {', '.join([*EMBEDDED, *CATALOGUE])}.")
     if size is not None and images.size != (size, size):
         raise AnyshotError(
             f"The images of {name!r} are {images.size[0]}x{images.size[1]}, and {size}x{size} was asked for; "
             f"leave the size out to take them as they are."
         )
     return images
+
+
+def _open_published(name: str) -> ImageSet:
+    entry = CATALOGUE[name]
+    if not is_ready(entry):
+        raise AnyshotError(f"{entry.title} is not prepared on this machine; run: anyshot data prepare {name}")
+    return ImageSet.open(place_of(entry))

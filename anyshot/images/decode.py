@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +19,17 @@ SHORTEST_SIDE = 4
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")  # none that runs a program
 
 Pixels = NDArray[np.uint8]
-T = TypeVar("T")
 
 
 class Unreadable(Exception):
     """Why a file gives no picture, in a few words."""
 
 
-def decode(source: Path | bytes, side: int) -> Pixels:
-    """Read a picture as uint8 [side, side, 3]: upright, in colour, the short side resized to `side`, centre-cropped."""
+def decode(source: Path | bytes, side: int, bottom: int = 0) -> Pixels:
+    """Read a picture as uint8 [side, side, 3]: upright, in colour, the short side resized to `side`, centre-cropped.
+
+    `bottom` rows (of the file's own resolution) are cut off first.
+    """
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=_formats()) as image:
             width, height = image.size
@@ -37,7 +38,9 @@ def decode(source: Path | bytes, side: int) -> Pixels:
             if min(width, height) < SHORTEST_SIDE:
                 raise Unreadable(f"too small ({width}x{height})")
             image.draft(None, (4 * side, 4 * side))  # a JPEG may be read at a fraction of its size
-            return square(ImageOps.exif_transpose(image), side)
+            cut = round(bottom * image.height / height)
+            whole = image.crop((0, 0, image.width, image.height - cut)) if cut else image
+            return square(ImageOps.exif_transpose(whole), side)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise Unreadable("too large (a decompression bomb)") from error
     except Image.UnidentifiedImageError as error:
@@ -67,20 +70,20 @@ def _colour(image: Image.Image) -> Image.Image:
 
 
 def decode_all(
-    files: Iterable[tuple[T, Callable[[], Path | bytes]]], side: int, workers: int = 2
-) -> Iterator[tuple[T, Pixels | str]]:
-    """Decode many files on a few threads, in order; yield (key, pixels) or, for the unreadable, (key, reason)."""
+    sources: Iterable[Path | bytes], side: int, *, bottom: int = 0, workers: int = 2
+) -> Iterator[Pixels | str]:
+    """Decode many files on a few threads; yield, in order, the pixels or the reason why there are none."""
 
-    def one(item: tuple[T, Callable[[], Path | bytes]]) -> tuple[T, Pixels | str]:
+    def one(source: Path | bytes) -> Pixels | str:
         try:
-            return item[0], decode(item[1](), side)
+            return decode(source, side, bottom)
         except Unreadable as error:
-            return item[0], str(error)
+            return str(error)
 
-    remaining = iter(files)
+    remaining = iter(sources)
     with warnings.catch_warnings(), ThreadPoolExecutor(workers) as pool:
         warnings.simplefilter("ignore")  # Pillow's remarks about odd metadata; what matters raises
-        while batch := list(islice(remaining, 256)):  # keeps few files in memory at a time
+        while batch := list(islice(remaining, 256)):  # keeps few pictures in memory at a time
             yield from pool.map(one, batch)
 
 

@@ -148,7 +148,7 @@ def _key(root: Path, listing: Listing, side: int) -> str:
 
 
 def _convert(root: Path, listing: Listing, folder: Path, side: int) -> None:
-    files = [(path, lambda path=path: path) for paths in listing.files.values() for path in paths]
+    files = [path for paths in listing.files.values() for path in paths]
     pictures = decode_all(files, side)
     with (
         progress(f"Reading {root.name}", len(files)) as advance,
@@ -156,8 +156,8 @@ def _convert(root: Path, listing: Listing, folder: Path, side: int) -> None:
     ):
         for label, paths in listing.files.items():
             good = []
-            for _ in paths:
-                path, pixels = next(pictures)
+            for path in paths:
+                pixels = next(pictures)
                 if isinstance(pixels, str):
                     listing.skipped.append((str(path.relative_to(root)), pixels))
                 else:

@@ -1,0 +1,158 @@
+"""Readers of the containers in which data sets are published; none of them lets a file run code or fill the memory."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+import re
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anyshot.errors import AnyshotError
+
+MOST_IMAGES = 1_000_000
+Pixels = NDArray[np.uint8]
+
+
+def broken(path: Path, why: object) -> AnyshotError:
+    """The sentence for a file that is not what its name promises."""
+    return AnyshotError(f"The file {path} is damaged or not the official one ({why}); fetch it again.")
+
+
+# -------------------------------------------------------------------------------------------------- pickle
+def read_pickle(path: Path) -> dict[str, Any]:
+    """A pickled dictionary of lists, strings, numbers and integer arrays; anything else in it is refused unread."""
+    try:
+        with open(path, "rb") as file:
+            content = _Restricted(file, encoding="latin1").load()
+    except pickle.UnpicklingError as error:
+        raise broken(path, error) from error
+    except Exception as error:  # a malformed pickle raises almost anything
+        raise broken(path, f"{type(error).__name__}: {error}") from error
+    if not isinstance(content, dict):
+        raise broken(path, f"it holds a {type(content).__name__}, not a dictionary")
+    return {_text(key): value for key, value in content.items()}
+
+
+class _Restricted(pickle.Unpickler):
+    """Knows only what an array of integers is made of, each in a version of our own that cannot allocate at will."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        module = module.replace("numpy._core", "numpy.core")
+        if (module, name) in _ALLOWED:
+            return _ALLOWED[module, name]
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+
+
+class _Inert:
+    """Has no attributes that a pickle could set. Itself it stands for `numpy.ndarray`, which is named, never called."""
+
+    __slots__ = ()
+
+
+class _Array(_Inert):
+    def __call__(self, *_: Any) -> NDArray[Any]:
+        return np.ndarray((0,), "b")  # shape and content follow in the state, and must fit the bytes that are there
+
+
+class _Dtype(_Inert):
+    def __call__(self, code: str, *_: Any) -> np.dtype[Any]:
+        if not re.fullmatch(r"[<>|=]?[biu][1248]", code):
+            raise pickle.UnpicklingError(f"it holds an array of {code!r}")
+        return np.dtype(code, False, True)  # a copy, whose byte order the pickle may set
+
+
+class _Scalar(_Inert):
+    def __call__(self, dtype: np.dtype[Any], data: bytes | str) -> Any:
+        return np.frombuffer(data.encode("latin1") if isinstance(data, str) else data, dtype, 1)[0]
+
+
+class _Encode(_Inert):
+    def __call__(self, text: str, encoding: str) -> bytes:
+        if encoding != "latin1":
+            raise pickle.UnpicklingError(f"it asks for the codec {encoding!r}")
+        return text.encode("latin1")
+
+
+_ALLOWED: dict[tuple[str, str], Any] = {
+    ("numpy.core.multiarray", "_reconstruct"): _Array(),
+    ("numpy.core.multiarray", "scalar"): _Scalar(),
+    ("numpy", "ndarray"): _Inert(),
+    ("numpy", "dtype"): _Dtype(),
+    ("_codecs", "encode"): _Encode(),
+}
+
+
+def _text(value: Any) -> str:
+    return value.decode("latin1") if isinstance(value, bytes) else str(value)
+
+
+def texts(values: Any) -> list[str]:
+    """Names as strings, whether they were pickled by Python 2 or 3."""
+    return [_text(value) for value in values]
+
+
+# -------------------------------------------------------------------------------------------------- MATLAB
+def read_mat(path: Path, *names: str) -> list[NDArray[Any]]:
+    """Numeric variables of a MATLAB file (version 5), after a look at the sizes that its headers announce."""
+    from scipy.io import loadmat, whosmat
+
+    try:
+        sizes = {name: int(np.prod(shape, dtype=object)) for name, shape, _ in whosmat(path)}
+        large = [name for name in names if sizes.get(name, 0) > 3072 * MOST_IMAGES]
+        if large:
+            raise broken(path, f"{large[0]!r} is larger than any data set")
+        content = loadmat(path, variable_names=list(names))
+    except AnyshotError:
+        raise
+    except Exception as error:  # a malformed file raises almost anything
+        raise broken(path, error) from error
+    missing = [name for name in names if name not in content or content[name].dtype.kind not in "iuf"]
+    if missing:
+        raise broken(path, f"there are no numbers {missing[0]!r} in it")
+    return [content[name] for name in names]
+
+
+# -------------------------------------------------------------------------------------------------- NumPy
+def read_rows(path: Path, most: int, width: int) -> Pixels:
+    """The first rows, at most `most`, of a uint8 [n, width] array in a .npy file, which may be cut off after them."""
+    try:
+        with open(path, "rb") as file:
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = read(file)
+            if dtype != np.uint8 or fortran or len(shape) != 2 or shape[1] != width:
+                raise ValueError(f"it holds {dtype} {list(shape)}, not uint8 [n, {width}]")
+            rows = min(shape[0], most)
+            data = file.read(rows * width)
+    except (OSError, ValueError, EOFError) as error:
+        raise broken(path, error) from error
+    if len(data) < rows * width:
+        raise broken(path, "it is cut off")
+    return np.frombuffer(data, np.uint8).reshape(rows, width)
+
+
+# -------------------------------------------------------------------------------------------------- IDX
+def read_idx(path: Path) -> Pixels:
+    """The uint8 array of an IDX file, compressed by gzip or not."""
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path, "rb") if packed else open(path, "rb") as file:
+            zero, kind, axes = struct.unpack(">HBB", file.read(4))
+            if zero or kind != 8 or not 1 <= axes <= 3:
+                raise ValueError("it does not begin as an IDX file of bytes does")
+            shape = struct.unpack(f">{axes}I", file.read(4 * axes))
+            if shape[0] > MOST_IMAGES or any(side > 4096 for side in shape[1:]):
+                raise ValueError(f"it announces {list(shape)}")
+            data = file.read(int(np.prod(shape)))
+    except (OSError, EOFError, ValueError, struct.error, zlib.error) as error:
+        raise broken(path, error) from error
+    if len(data) < np.prod(shape):
+        raise broken(path, "it is cut off")
+    return np.frombuffer(data, np.uint8).reshape(shape)

@@ -1,0 +1,96 @@
+"""From official files to a memory-mapped set: found, unpacked, checked, converted, whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anyshot.errors import AnyshotError
+from anyshot.files import cache_folder
+from anyshot.images.catalogue.download import fetch
+from anyshot.images.catalogue.entry import ClassImages, Entry
+from anyshot.images.catalogue.tree import Tree, survey, temporary_folder, unpack
+from anyshot.images.imageset import ImageSet
+from anyshot.images.storage import create
+from anyshot.progress import progress
+
+
+def place_of(entry: Entry) -> Path:
+    """The folder of the prepared set, whether or not it is there."""
+    return cache_folder() / "datasets" / entry.name
+
+
+def downloads_of(entry: Entry) -> Path:
+    """The folder for the official files of a set."""
+    return cache_folder() / "downloads" / entry.name
+
+
+def is_ready(entry: Entry) -> bool:
+    """Whether the set was prepared on this machine."""
+    return (place_of(entry) / "set.json").is_file()
+
+
+def prepare(entry: Entry, source: str | Path | None = None, *, again: bool = False) -> ImageSet:
+    """Prepare a set from `source` (archive, folder of archives, or unpacked folder), or from the official address.
+
+    A set that is ready is left as it is, unless `again` is true; the old one stays until the new one is whole.
+    """
+    if is_ready(entry) and not again:
+        return ImageSet.open(place_of(entry))
+    origin = Path(source).expanduser() if source is not None else _fetched(entry)
+    with temporary_folder() as folder:
+        _store(entry, origin, _find(entry, origin, folder))
+    return ImageSet.open(place_of(entry))
+
+
+def _fetched(entry: Entry) -> Path:
+    """The folder of official files, downloaded where they are missing."""
+    folder = downloads_of(entry)
+    if not entry.remotes and not (folder.is_dir() and any(folder.iterdir())):
+        raise AnyshotError(
+            f"{entry.title} has no address from which anyone may download it ({entry.terms}): see {entry.home}, fetch "
+            f"{entry.files}, and put them into {folder} or name their folder with --source."
+        )
+    for remote in entry.remotes:
+        fetch(remote, folder)
+    return folder
+
+
+def _find(entry: Entry, source: Path, folder: Path) -> ClassImages:
+    """The set's images, from files that lie open, or else from the archives, official names first."""
+    tree, archives = survey(source, entry.wanted)
+    if (classes := entry.read(tree, entry.splits())) is not None:
+        return classes
+    official = {remote.file for remote in entry.remotes}
+    refusals: list[AnyshotError] = []
+    for number, archive in enumerate(sorted(archives, key=lambda path: (path.name not in official, path))):
+        try:
+            with progress(f"Unpacking {archive.name}", None) as advance:
+                tree = Tree(tree.files + unpack(archive, entry.wanted, folder / str(number), advance).files)
+        except AnyshotError as error:
+            refusals.append(error)
+            continue
+        if (classes := entry.read(tree, entry.splits())) is not None:
+            return classes
+    if refusals:
+        raise refusals[0]
+    raise AnyshotError(f"{source} does not hold {entry.title}; expected {entry.files}, or the folder unpacked from it.")
+
+
+def _store(entry: Entry, source: Path, classes: ClassImages) -> None:
+    splits = entry.splits()
+    names = [name for members in splits.values() for name in members]
+    notes = {"title": entry.title, "source": str(source), "terms": entry.terms, "split": entry.split_source()}
+    with (
+        progress(f"Preparing {entry.name}", len(names)) as advance,
+        create(place_of(entry), entry.name, (entry.side, entry.side), notes=notes) as writer,
+    ):
+        for label, images in classes:
+            writer.add(label, images)
+            advance()
+        writer.splits = {split: members for split, members in splits.items() if members[0] in writer.counts}
+        lacking = [split for split in splits if split not in writer.splits and split not in entry.optional]
+        missing = [name for members in writer.splits.values() for name in members if name not in writer.counts]
+        if lacking or missing or not writer.counts:
+            raise AnyshotError(
+                f"{source} holds only {len(writer.counts)} of the {len(names)} classes of {entry.title}."
+            )
