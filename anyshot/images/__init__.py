@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anyshot.errors import AnyshotError
-from anyshot.images.catalogue import CATALOGUE, is_ready, place_of
+from anyshot.images.catalogue import CATALOGUE, open_prepared
 from anyshot.images.digits import open_digits
 from anyshot.images.folder import open_folder
 from anyshot.images.glyphs import open_glyphs
@@ -30,7 +30,7 @@ def open_images(name_or_path: str | Path, *, size: int | None = None, seed: int 
     if name in EMBEDDED:
         images = EMBEDDED[name]()
     elif name in CATALOGUE:
-        images = _open_published(name)
+        images = open_prepared(CATALOGUE[name])
     elif (path / "set.json").is_file():
         images = ImageSet.open(path)
     elif path.is_dir():
@@ -43,10 +43,3 @@ def open_images(name_or_path: str | Path, *, size: int | None = None, seed: int 
             f"leave the size out to take them as they are."
         )
     return images
-
-
-def _open_published(name: str) -> ImageSet:
-    entry = CATALOGUE[name]
-    if not is_ready(entry):
-        raise AnyshotError(f"{entry.title} is not prepared on this machine; run: anyshot data prepare {name}")
-    return ImageSet.open(place_of(entry))

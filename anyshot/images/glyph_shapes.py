@@ -73,7 +73,8 @@ def class_name(character: str) -> str:
 
 
 @cache
-def _fonts_folder() -> Path:
+def fonts_folder() -> Path:
+    """Where matplotlib keeps its fonts."""
     import matplotlib
 
     return Path(matplotlib.get_data_path()) / "fonts" / "ttf"
@@ -83,10 +84,10 @@ def _fonts_folder() -> Path:
 def _charmap(face: str) -> frozenset[int]:
     from matplotlib.ft2font import FT2Font
 
-    return frozenset(FT2Font(str(_fonts_folder() / f"{face}.ttf")).get_charmap())
+    return frozenset(FT2Font(str(fonts_folder() / f"{face}.ttf")).get_charmap())
 
 
 @cache
 def _font(face: str) -> ImageFont.FreeTypeFont:
     # The basic layout engine draws one character alone the same way whether or not Raqm is installed.
-    return ImageFont.truetype(str(_fonts_folder() / f"{face}.ttf"), RENDER, layout_engine=ImageFont.Layout.BASIC)
+    return ImageFont.truetype(str(fonts_folder() / f"{face}.ttf"), RENDER, layout_engine=ImageFont.Layout.BASIC)

@@ -31,10 +31,20 @@ MOST_FACES = 8
 
 def open_glyphs() -> ImageSet:
     """Open the glyphs, drawing them into the cache folder (under a minute) the first time."""
-    folder = cache_folder() / f"glyphs-{VERSION}"
+    folder = folder_of_glyphs()
     if not (folder / "set.json").is_file():
         build(folder, characters())
     return ImageSet.open(folder)
+
+
+def folder_of_glyphs() -> Path:
+    """Where the glyphs are, once drawn."""
+    return cache_folder() / f"glyphs-{VERSION}"
+
+
+def split_of_glyphs() -> dict[str, list[str]]:
+    """Class names by split."""
+    return split_by_seed([class_name(character) for character in characters()], SHARES, SEED)
 
 
 def characters() -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+
+from anyshot.errors import AnyshotError
 from anyshot.images.catalogue import (
     aircraft,
     cifar_fs,
@@ -14,11 +17,20 @@ from anyshot.images.catalogue import (
     vgg_flower,
 )
 from anyshot.images.catalogue.entry import Entry, Remote
-from anyshot.images.catalogue.prepare import is_ready, place_of, prepare
+from anyshot.images.catalogue.prepare import check, is_ready, open_prepared, place_of, prepare
 
-__all__ = ["CATALOGUE", "Entry", "Remote", "is_ready", "place_of", "prepare"]
+__all__ = ["CATALOGUE", "Entry", "Remote", "check", "entry_of", "is_ready", "open_prepared", "place_of", "prepare"]
 
 CATALOGUE: dict[str, Entry] = {
     module.ENTRY.name: module.ENTRY
     for module in (cifar_fs, svhn, miniimagenet, cub, aircraft, quickdraw, vgg_flower, gtsrb, fashion_mnist)
 }
+
+
+def entry_of(name: str) -> Entry:
+    """The entry called `name`, or a sentence with the nearest name."""
+    if name not in CATALOGUE:
+        near = difflib.get_close_matches(name, CATALOGUE, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(CATALOGUE)}."
+        raise AnyshotError(f"There is no data set {name!r}; {hint}")
+    return CATALOGUE[name]

@@ -72,6 +72,11 @@ class _Scalar(_Inert):
         return np.frombuffer(data.encode("latin1") if isinstance(data, str) else data, dtype, 1)[0]
 
 
+class _FromBuffer(_Inert):
+    def __call__(self, data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], order: str) -> NDArray[Any]:
+        return np.frombuffer(data, dtype).reshape(shape, order="F" if order == "F" else "C")
+
+
 class _Encode(_Inert):
     def __call__(self, text: str, encoding: str) -> bytes:
         if encoding != "latin1":
@@ -82,6 +87,7 @@ class _Encode(_Inert):
 _ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy.core.multiarray", "_reconstruct"): _Array(),
     ("numpy.core.multiarray", "scalar"): _Scalar(),
+    ("numpy.core.numeric", "_frombuffer"): _FromBuffer(),
     ("numpy", "ndarray"): _Inert(),
     ("numpy", "dtype"): _Dtype(),
     ("_codecs", "encode"): _Encode(),

@@ -42,6 +42,24 @@ def prepare(entry: Entry, source: str | Path | None = None, *, again: bool = Fal
     return ImageSet.open(place_of(entry))
 
 
+def open_prepared(entry: Entry) -> ImageSet:
+    """The set, if it was prepared on this machine."""
+    if not is_ready(entry):
+        raise AnyshotError(f"{entry.title} is not prepared on this machine; run: anyshot data prepare {entry.name}")
+    return ImageSet.open(place_of(entry))
+
+
+def check(entry: Entry) -> ImageSet:
+    """The prepared set, after every pixel, its classes and its splits were verified."""
+    images = open_prepared(entry)
+    images.check()
+    wanted = entry.splits()
+    found = {split: [images.classes[c] for c in members] for split, members in images.splits.items()}
+    if any(members != wanted.get(split) for split, members in found.items()):
+        raise AnyshotError(f"The splits of {place_of(entry)} are not the recorded ones; prepare it with --again.")
+    return images
+
+
 def _fetched(entry: Entry) -> Path:
     """The folder of official files, downloaded where they are missing."""
     folder = downloads_of(entry)

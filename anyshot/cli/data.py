@@ -1,0 +1,169 @@
+"""anyshot data: image sets, from official files or a person's own to what the learner sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from anyshot.cli.options import Json
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from rich.table import Table
+
+    from anyshot.images import ImageSet
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode="markdown", help="Image sets: list them, prepare them, look at them."
+)
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A name that `anyshot data list` shows.")]
+
+
+@app.command("list")
+def list_(json: Json = None) -> None:
+    """Show every image set: size, splits, terms, source, and whether it is ready on this machine.
+
+    Example: anyshot data list
+    """
+    from rich.console import Console
+
+    from anyshot.images.describe import all_sets
+
+    sets = all_sets()
+    Console().print(table_of(sets))
+    if json:
+        _write(json, {"sets": sets})
+
+
+@app.command()
+def prepare(
+    name: Name,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Official archive, a folder that holds it, or the folder unpacked from it. Default: download.",
+        ),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Prepare anew what is ready already.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only verify, pixel by pixel, what was prepared.")] = False,
+    json: Json = None,
+) -> None:
+    """Make an image set ready: find or download its official files, verify, unpack and convert them.
+
+    What is ready stays as it is. An interrupted preparation leaves nothing behind but a download that resumes.
+
+    Example: anyshot data prepare cifar-fs --source ~/Downloads/cifar-100-python.tar.gz
+    """
+    from rich.console import Console
+
+    from anyshot.images.catalogue import CATALOGUE
+    from anyshot.images.describe import facts_of
+
+    if check and (source or again):
+        raise typer.BadParameter("--check only reads; leave out --source and --again.")
+    facts = facts_of(_ready(name, source, again, check))
+    whole = CATALOGUE[name].images if name in CATALOGUE else 0
+    remark = f" (A part: the official files hold {whole:,}.)" if facts["images"] < whole else ""
+    sentence = _sentence(facts, "verified" if check else "ready") + remark
+    Console().print(sentence, highlight=False, soft_wrap=True)
+    if json:
+        _write(json, facts)
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An image set that is ready, or a folder of images.")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The picture. Default: NAME.png.")] = None,
+    split: Annotated[
+        Literal["train", "validation", "test"] | None, typer.Option(help="Of the task. Default: the first there is.")
+    ] = None,
+    way: Annotated[int, typer.Option(min=2, metavar="N", help="Classes in the task.")] = 5,
+    shots: Annotated[str, typer.Option(metavar="TEXT", help="Support images a class, as in training.")] = "any-shot",
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the task, and of a split made by seed.")] = 0,
+) -> None:
+    """Draw a contact sheet (PNG): classes of every split, and one task as the learner gets it.
+
+    Example: anyshot data show glyphs --shots fixed:5
+    """
+    from rich.console import Console
+
+    from anyshot.images import open_images
+    from anyshot.images.sheet import class_sheet, joined
+
+    images = open_images(name, seed=seed)
+    sheet = joined(class_sheet(images), _task_sheet(images, split, way, shots, seed))
+    out = out or Path(f"{images.name}.png")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    sheet.save(out, "PNG")
+    Console().print(f"{images.name}: classes and a task are drawn in {out}.", highlight=False, soft_wrap=True)
+
+
+def table_of(sets: list[dict[str, Any]]) -> Table:
+    """The listing as a table of two lines a set."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, caption="Classes are train/validation/test. Checksum: of downloads.")
+    for heading in ("Set", "Classes", "Images", "Ready", "Terms, official source"):
+        table.add_column(heading, justify="right" if heading == "Images" else "left", overflow="fold")
+    for one in sets:
+        counts = [str(one["splits"].get(split, 0)) for split in ("train", "validation", "test")]
+        table.add_row(
+            f"[bold]{one['name']}[/]\n[dim]{one['title']}[/]",
+            f"{sum(one['splits'].values())}\n[dim]{'/'.join(counts)}[/]",
+            f"{one['images']:,}\n[dim]{one['side']}x{one['side']}[/]",
+            f"{'[green]yes[/]' if one['ready'] else 'no'}\n[dim]{one['bytes'] / 1e6:.0f} MB[/]",
+            f"{one['terms']}\n[dim]{one['source']} (checksum: {one['checksum']})[/]",
+        )
+    return table
+
+
+def _ready(name: str, source: Path | None, again: bool, check: bool) -> ImageSet:
+    from anyshot.images import EMBEDDED, catalogue, open_images
+
+    if name not in EMBEDDED:
+        entry = catalogue.entry_of(name)
+        return catalogue.check(entry) if check else catalogue.prepare(entry, source, again=again)
+    if source or again:
+        raise typer.BadParameter(f"{name} is embedded; leave out --source and --again.")
+    images = open_images(name)
+    images.check()
+    return images
+
+
+def _sentence(facts: dict[str, Any], state: str) -> str:
+    splits = ", ".join(f"{split} {count}" for split, count in facts["splits"].items())
+    least, most = facts["images_per_class"]
+    height, width = facts["size"]
+    each = str(least) if least == most else f"{least} to {most}"
+    where = f", in {facts['folder']}" if facts["folder"] else ""
+    return (
+        f"{facts['name']} is {state}: {facts['images']:,} images of {height}x{width}, {facts['classes']} classes "
+        f"({splits}) of {each} images{where}."
+    )
+
+
+def _task_sheet(images: ImageSet, split: str | None, way: int, shots: str, seed: int) -> Image:
+    from anyshot.images.sheet import task_sheet
+    from anyshot.settings import TaskSettings
+    from anyshot.tasks import TaskStream
+
+    split = split or next(iter(images.splits))
+    task = TaskStream(images, split, TaskSettings(way=way, shots=shots), seed).task(0)
+    return task_sheet(
+        f"A {way}-way task of {split} classes ({shots}, seed {seed})",
+        task.classes,
+        task.support.numpy(),
+        task.support_labels.numpy(),
+        task.query.numpy(),
+        task.query_labels.numpy(),
+    )
+
+
+def _write(path: Path, facts: dict[str, Any]) -> None:
+    from anyshot.report.tables import write_results
+
+    write_results(path, facts)

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import builtins
+import os
+import pickle
+import struct
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from anyshot.errors import AnyshotError
+from anyshot.images.catalogue.containers import read_idx, read_mat, read_pickle, read_rows, texts
+
+
+class Runs:
+    """Pickles as a call of any function."""
+
+    def __init__(self, function, *arguments):
+        self.call = (function, arguments)
+
+    def __reduce__(self):
+        return self.call
+
+
+def python2_pickle() -> bytes:
+    """{'data': uint8 [2, 3], 'fine_labels': [7], 'name': 'x'} as Python 2 wrote it: byte strings everywhere."""
+
+    def text(value: bytes) -> bytes:
+        return b"U" + bytes([len(value)]) + value
+
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00t" + text(b"b") + b"tR"
+        b"(K\x01(K\x02K\x03tcnumpy\ndtype\n("
+        + text(b"u1")
+        + b"K\x00K\x01tR(K\x03"
+        + text(b"|")
+        + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89"
+        + text(bytes([1, 2, 3, 250, 251, 252]))
+        + b"tb"
+    )
+    return (
+        b"\x80\x02}(" + text(b"data") + array + text(b"fine_labels") + b"]K\x07a" + text(b"name") + text(b"x") + b"u."
+    )
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_arrays_lists_and_names_come_back(protocol, tmp_path):
+    content = {
+        b"data": np.arange(6, dtype=np.uint8).reshape(2, 3),
+        b"labels": [1, np.int64(2)],
+        "names": ["a", b"\xe9"],
+    }
+    (tmp_path / "p").write_bytes(pickle.dumps(content, protocol=protocol))
+    read = read_pickle(tmp_path / "p")
+    assert list(read) == ["data", "labels", "names"]
+    assert np.array_equal(read["data"], content[b"data"])
+    assert read["labels"] == [1, 2]
+    assert texts(read["names"]) == ["a", "é"]
+
+
+def test_pickles_of_python_2_are_read(tmp_path):
+    (tmp_path / "p").write_bytes(python2_pickle())
+    read = read_pickle(tmp_path / "p")
+    assert read["data"].tolist() == [[1, 2, 3], [250, 251, 252]]
+    assert read["fine_labels"] == [7]
+    assert read["name"] == "x"
+
+
+def test_a_foreign_byte_order_in_a_pickle_changes_no_other_array(tmp_path):
+    (tmp_path / "p").write_bytes(pickle.dumps({"a": np.array([1, 2], ">i8")}))
+    assert read_pickle(tmp_path / "p")["a"].tolist() == [1, 2]
+    assert np.array([1], np.int64).tobytes() == (1).to_bytes(8, "little")
+
+
+def reduce_of(module: str, name: str, *arguments) -> bytes:
+    """A pickle that calls module.name(*arguments), also where Python itself would not write it."""
+    body = b"".join(pickle.dumps(argument, 0)[:-1] for argument in arguments)
+    return f"c{module}\n{name}\n(".encode() + body + b"tR."
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (pickle.dumps({"x": Runs(os.system, "echo hacked > hacked")}), "asks for posix.system|asks for nt.system"),
+        (pickle.dumps(Runs(builtins.eval, "1+1")), "asks for .*builtin.*eval"),
+        (pickle.dumps(Runs(getattr, "x", "upper")), "getattr"),
+        (pickle.dumps({"x": np.array([{}, []], object)}), "array of 'O8'"),
+        (pickle.dumps({"x": np.array(["text"])}), "array of 'U4'"),
+        (pickle.dumps({"x": np.zeros(3)}), "array of 'f8'"),
+        (reduce_of("numpy", "ndarray", 10**12), "not callable"),
+        (reduce_of("_codecs", "encode", "x", "zlib_codec"), "codec 'zlib_codec'"),
+        (b"cnumpy\ndtype\n}X\x01\x00\x00\x00aK\x01sb.", "damaged"),
+        (b"\x80\x04\x95", "damaged"),
+        (b"", "damaged"),
+        (b"plain words", "damaged"),
+    ],
+)
+def test_a_pickle_that_wants_more_than_numbers_is_refused_unread(data, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil").write_bytes(data)
+    with pytest.raises(AnyshotError, match=words) as caught:
+        read_pickle(tmp_path / "evil")
+    assert str(tmp_path / "evil") in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["evil"]
+
+
+def test_a_forged_array_shape_allocates_nothing(tmp_path):
+    data = bytearray(python2_pickle())
+    at = data.index(b"(K\x02K\x03t")
+    data[at : at + 6] = b"(J\xff\xff\xff\x7fK\x03t"
+    (tmp_path / "p").write_bytes(data)
+    with pytest.raises(AnyshotError, match="damaged"):
+        read_pickle(tmp_path / "p")
+
+
+def test_matlab_variables_must_be_numbers_of_a_sane_size(tmp_path, monkeypatch):
+    savemat(tmp_path / "m.mat", {"X": np.zeros((2, 2), np.uint8), "words": "text"})
+    assert read_mat(tmp_path / "m.mat", "X")[0].shape == (2, 2)
+    for name in ("y", "words"):
+        with pytest.raises(AnyshotError, match=f"no numbers '{name}'"):
+            read_mat(tmp_path / "m.mat", name)
+    monkeypatch.setattr("anyshot.images.catalogue.containers.MOST_IMAGES", 0)
+    with pytest.raises(AnyshotError, match="'X' is larger"):
+        read_mat(tmp_path / "m.mat", "X")
+
+
+def test_rows_are_read_from_a_file_that_is_cut_off_after_them(tmp_path):
+    rows = np.arange(50, dtype=np.uint8).reshape(10, 5)
+    np.save(tmp_path / "a.npy", rows)
+    (tmp_path / "a.npy").write_bytes((tmp_path / "a.npy").read_bytes()[: 128 + 4 * 5])
+    assert np.array_equal(read_rows(tmp_path / "a.npy", 4, 5), rows[:4])
+    with pytest.raises(AnyshotError, match="cut off"):
+        read_rows(tmp_path / "a.npy", 5, 5)
+
+
+def test_an_idx_file_may_be_uncompressed(tmp_path):
+    (tmp_path / "i").write_bytes(struct.pack(">HBBII", 0, 8, 2, 2, 3) + bytes(range(6)))
+    assert read_idx(tmp_path / "i").tolist() == [[0, 1, 2], [3, 4, 5]]

@@ -1,0 +1,387 @@
+from __future__ import annotations
+
+import dataclasses
+import io
+import pickle
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.io import savemat
+
+from anyshot.errors import AnyshotError
+from anyshot.images import open_images
+from anyshot.images.catalogue import CATALOGUE, check, entry_of, is_ready, place_of, prepare
+
+EXPECTED = {  # classes by split, images of a class
+    "cifar-fs": ((64, 16, 20), 3),
+    "svhn": ((0, 10, 10), None),
+    "miniimagenet": ((64, 16, 20), 3),
+    "cub": ((100, 50, 50), 3),
+    "aircraft": ((70, 15, 15), 3),
+    "quickdraw": ((241, 52, 52), 3),
+    "vgg-flower": ((71, 15, 16), 3),
+    "gtsrb": ((0, 0, 43), 3),
+    "fashion-mnist": ((0, 0, 10), 3),
+}
+
+
+def class_colour(name: str, c: int) -> list[int]:
+    if name == "quickdraw":
+        return [c % 256] * 3
+    if name == "fashion-mnist":
+        return [c * 20] * 3
+    if name == "cifar-fs":  # its colours go by the alphabet
+        splits = CATALOGUE[name].splits()
+        labels = [label for members in splits.values() for label in members]
+        c = sorted(labels).index(labels[c])
+    c = c % 10 if name == "svhn" else c
+    return [c % 8 * 32 + 16, c // 8 % 8 * 32 + 16, c // 64 * 32 + 16]
+
+
+def nothing_left(cache) -> bool:
+    return not cache.exists() or not [path for path in cache.rglob("*") if path.is_file() or path.name.startswith(".")]
+
+
+def test_the_catalogue_has_the_nine_sets_of_the_paper():
+    assert set(CATALOGUE) == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_official_files_become_a_set(name, official, tmp_path):
+    source = official[name](tmp_path)
+    images = prepare(CATALOGUE[name], source)
+    splits, each = EXPECTED[name]
+    assert tuple(len(images.splits.get(split, ())) for split in ("train", "validation", "test")) == splits
+    assert images.size == (CATALOGUE[name].side,) * 2
+    assert images.name == name
+    if each:
+        assert set(images.counts) == {each}
+    for c in range(0, len(images.classes), 7):
+        difference = images.of(c)[:, 10:20, 10:20].astype(int) - class_colour(name, c)
+        assert np.abs(difference).max() <= 4
+    assert open_images(name).classes == check(CATALOGUE[name]).classes == images.classes
+
+
+@pytest.mark.parametrize("name", ["cifar-fs", "cub", "gtsrb", "aircraft", "vgg-flower"])
+def test_an_unpacked_folder_does_as_well_as_the_archive(name, official, tmp_path):
+    (tmp_path / "packed").mkdir()
+    source = official[name](tmp_path / "packed")
+    packed = prepare(CATALOGUE[name], source)
+    for path in list((tmp_path / "packed").iterdir()):
+        if path.suffix == ".mat":
+            continue
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                archive.extractall(tmp_path / "packed" / "open")
+        else:
+            with tarfile.open(path) as archive:
+                archive.extractall(tmp_path / "packed" / "open", filter="data")
+        path.unlink()
+    again = prepare(CATALOGUE[name], tmp_path / "packed", again=True)
+    assert np.array_equal(packed.images, again.images)
+
+
+def test_svhn_takes_six_hundred_training_images_a_digit_for_validation(official, tmp_path):
+    images = prepare(CATALOGUE["svhn"], official["svhn"](tmp_path))
+    assert images.counts.tolist() == [600] * 10 + [3] * 10
+    assert images.classes[:2] == ("0 (validation)", "1 (validation)")
+    assert images.classes[10:12] == ("0", "1")
+
+
+def test_svhn_prefers_the_set_aside_file_and_does_with_one_of_the_two(official, tmp_path):
+    source = official["svhn"](tmp_path)
+    (tmp_path / "val_32x32.mat").write_bytes((tmp_path / "test_32x32.mat").read_bytes())
+    assert prepare(CATALOGUE["svhn"], source).counts.tolist() == [3] * 20
+    one = prepare(CATALOGUE["svhn"], tmp_path / "val_32x32.mat", again=True)
+    assert set(one.splits) == {"validation", "test"}, "files beside a given file are found"
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "test_32x32.mat").rename(tmp_path / "alone" / "test_32x32.mat")
+    assert set(prepare(CATALOGUE["svhn"], tmp_path / "alone", again=True).splits) == {"test"}
+
+
+def write_listed_miniimagenet(folder):
+    splits = CATALOGUE["miniimagenet"].splits()
+    (folder / "images").mkdir()
+    for part, names in zip(("train", "val", "test"), splits.values(), strict=True):
+        rows = ["filename,label"]
+        for name in names:
+            for n in range(2):
+                Image.new("RGB", (90, 100), (n * 200, 10, 10)).save(folder / "images" / f"{name}{n:08}.jpg")
+                rows.append(f"{name}{n:08}.jpg,{name}")
+        (folder / f"{part}.csv").write_text("\n".join(rows))
+
+
+def test_miniimagenet_is_read_from_csv_files_and_images(tmp_path):
+    write_listed_miniimagenet(tmp_path)
+    images = prepare(CATALOGUE["miniimagenet"], tmp_path)
+    assert images.images.shape == (200, 84, 84, 3)
+    assert images.of("n01930112")[:, 40, 40, 0].tolist() == pytest.approx([0, 200], abs=4)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"), [("x.jpg,n99999999", "not one of the hundred"), ("gone.jpg,n01532829", "'gone.jpg'")]
+)
+def test_a_csv_that_lists_what_is_not_there_is_refused(tmp_path, line, words):
+    write_listed_miniimagenet(tmp_path)
+    with open(tmp_path / "train.csv", "a") as file:
+        file.write("\n" + line)
+    with pytest.raises(AnyshotError, match=words):
+        prepare(CATALOGUE["miniimagenet"], tmp_path)
+
+
+@pytest.mark.parametrize("name", ["miniimagenet", "vgg-flower", "gtsrb", "aircraft"])
+def test_class_folders_of_reduced_pictures_are_read_too(name, tmp_path):
+    labels = [label for members in CATALOGUE[name].splits().values() for label in members]
+    for label in labels:
+        folder = tmp_path / "set" / label.replace("/", "-")
+        folder.mkdir(parents=True)
+        for n in range(2):
+            Image.new("RGB", (32, 32), (n * 100, 5, 5)).save(folder / f"{n}.png")
+    (tmp_path / "set" / "001.Black_footed_Albatross").mkdir()  # a class of another set beside them is no trouble
+    Image.new("RGB", (32, 32)).save(tmp_path / "set" / "001.Black_footed_Albatross" / "1.png")
+    images = prepare(CATALOGUE[name], tmp_path)
+    assert set(images.counts) == {2}
+    assert list(images.classes) == labels
+
+
+def test_what_is_ready_stays_unless_asked_for_again(official, tmp_path):
+    entry = CATALOGUE["fashion-mnist"]
+    source = official["fashion-mnist"](tmp_path)
+    prepare(entry, source)
+    before = (place_of(entry) / "set.json").stat().st_ino
+    prepare(entry, tmp_path / "nothing here")
+    assert (place_of(entry) / "set.json").stat().st_ino == before
+    prepare(entry, source, again=True)
+    assert (place_of(entry) / "set.json").stat().st_ino != before
+
+
+def test_an_interrupted_preparation_leaves_nothing(official, tmp_path, cache):
+    entry = CATALOGUE["fashion-mnist"]
+
+    def interrupted(tree, splits):
+        yield next(entry.read(tree, splits))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(dataclasses.replace(entry, read=interrupted), official["fashion-mnist"](tmp_path))
+    assert not is_ready(entry)
+    assert nothing_left(cache)
+
+
+def test_a_set_that_is_not_prepared_says_how(cache):
+    with pytest.raises(AnyshotError, match="anyshot data prepare cub"):
+        open_images("cub")
+
+
+def test_a_wrong_name_gets_the_nearest_one():
+    with pytest.raises(AnyshotError, match="did you mean cifar-fs"):
+        entry_of("cifarfs")
+    with pytest.raises(AnyshotError, match="there are cifar-fs, svhn"):
+        entry_of("zzz")
+
+
+def test_a_set_without_an_address_says_what_to_fetch_and_where_to_put_it(official, cache):
+    entry = CATALOGUE["miniimagenet"]
+    with pytest.raises(AnyshotError, match=r"mini-imagenet-cache-train.pkl.*downloads.miniimagenet or name"):
+        prepare(entry)
+    folder = cache / "downloads" / "miniimagenet"
+    folder.mkdir(parents=True)
+    official["miniimagenet"](folder)
+    assert len(prepare(entry).classes) == 100
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_folder_without_the_set_is_told_what_was_expected(name, tmp_path, cache):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "holiday.txt").write_text("nothing")
+    with pytest.raises(AnyshotError, match=r"does not hold .* expected"):
+        prepare(CATALOGUE[name], tmp_path / "source")
+    assert nothing_left(cache)
+
+
+def test_a_source_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(AnyshotError, match=r"no file or folder .*gone"):
+        prepare(CATALOGUE["cub"], tmp_path / "gone.tgz")
+
+
+def test_damage_to_the_prepared_pixels_or_splits_is_found(official, tmp_path):
+    entry = CATALOGUE["fashion-mnist"]
+    prepare(entry, official["fashion-mnist"](tmp_path))
+    about = place_of(entry) / "set.json"
+    good = about.read_text()
+    about.write_text(good.replace("Trouser", "Toaster"))
+    with pytest.raises(AnyshotError, match="not the recorded ones"):
+        check(entry)
+    about.write_text(good)
+    data = bytearray((place_of(entry) / "images.npy").read_bytes())
+    data[5000] ^= 255
+    (place_of(entry) / "images.npy").write_bytes(data)
+    with pytest.raises(AnyshotError, match="not the ones that were written"):
+        check(entry)
+
+
+# ------------------------------------------------------------------------------------------- wrong content
+def one_class_less(folder):
+    (next((folder / "numpy_bitmap").glob("a*.npy"))).unlink()
+
+
+def replaced(pattern, data):
+    def harm(folder):
+        next(folder.rglob(pattern)).write_bytes(data)
+
+    return harm
+
+
+def cut(pattern, share=0.6):
+    def harm(folder):
+        path = next(folder.rglob(pattern))
+        data = path.read_bytes()
+        path.write_bytes(data[: int(len(data) * share)])
+
+    return harm
+
+
+def npy(array) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+def mat(**content) -> bytes:
+    buffer = io.BytesIO()
+    savemat(buffer, content)
+    return buffer.getvalue()
+
+
+def mini(**content) -> bytes:
+    return pickle.dumps(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "harm", "words"),
+    [
+        ("quickdraw", one_class_less, "lacks 1 of 345 files"),
+        ("quickdraw", cut("zebra.npy"), "zebra.npy is damaged .*cut off"),
+        ("quickdraw", replaced("zebra.npy", b"no array"), "zebra.npy is damaged"),
+        ("quickdraw", replaced("zebra.npy", npy(np.zeros((5, 784)))), "float64"),
+        ("quickdraw", replaced("zebra.npy", npy(np.array([{}]))), "zebra.npy is damaged"),
+        ("fashion-mnist", cut("t10k-images*"), "t10k-images-idx3-ubyte.gz is damaged"),
+        ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x0d\1\0\0\0\0"), "IDX"),
+        ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x08\1\xff\xff\xff\xff"), "announces"),
+        ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x08\1\0\0\0\x05\1\1"), "cut off"),
+        ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x08\1\0\0\0\x05\1\1\1\1\1"), "for 5 labels"),
+        ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x08\1\0\0\0\x1e" + b"\1" * 30), "no label 0"),
+        ("svhn", cut("test_32x32.mat"), "test_32x32.mat is damaged"),
+        ("svhn", replaced("test_32x32.mat", b"not a matrix" * 50), "test_32x32.mat is damaged"),
+        ("svhn", replaced("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 2), np.uint8), y=[[1]])), "with n labels 'y'"),
+        ("svhn", replaced("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 1), np.uint8), y=[[1]])), "has no digit 0"),
+        ("miniimagenet", cut("*train.pkl"), "mini-imagenet-cache-train.pkl is damaged"),
+        ("miniimagenet", replaced("*val.pkl", mini(image_data=[], class_dict={})), "no 'image_data'"),
+        (
+            "miniimagenet",
+            replaced("*val.pkl", mini(image_data=np.zeros((1, 84, 84, 3), np.uint8), class_dict={"n1": [0]})),
+            "no class 'n01855672'",
+        ),
+        (
+            "miniimagenet",
+            replaced("*val.pkl", mini(image_data=np.zeros((1, 84, 84, 3), np.uint8), class_dict={"n01855672": [9]})),
+            "not among its 1 images",
+        ),
+        ("miniimagenet", replaced("*val.pkl", pickle.dumps([1, 2])), "holds a list"),
+        ("cub", cut("CUB_200_2011.tgz"), "CUB_200_2011.tgz is damaged"),
+        ("gtsrb", cut("GTSRB*.zip"), "GTSRB_Final_Training_Images.zip is damaged"),
+        ("vgg-flower", cut("imagelabels.mat"), "imagelabels.mat is damaged"),
+    ],
+)
+def test_a_wrong_file_gets_one_sentence_with_its_name_and_leaves_nothing(name, harm, words, official, tmp_path, cache):
+    official[name](tmp_path)
+    harm(tmp_path)
+    with pytest.raises(AnyshotError, match=words) as caught:
+        prepare(CATALOGUE[name], tmp_path)
+    assert "\n" not in str(caught.value)
+    assert nothing_left(cache)
+
+
+def retar(path, change):
+    """Rewrite a tar archive with {name: data} changed."""
+    with tarfile.open(path) as archive:
+        members = {info.name: archive.extractfile(info).read() for info in archive}
+    change(members)
+    with tarfile.open(path, "w:gz", compresslevel=1) as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+
+
+def without_albatross(members):
+    for name in [name for name in members if "002.Laysan" in name]:
+        del members[name]
+
+
+def broken_bird(members):
+    name = next(name for name in members if "002.Laysan" in name)
+    members[name] = members[name][:100]
+
+
+def strange_list(members):
+    members["fgvc-aircraft-2013b/data/images_variant_test.txt"] += b"0000000 Flying Saucer\n"
+
+
+def bare_meta(members):
+    members["cifar-100-python/meta"] = pickle.dumps({"fine_label_names": ["apple"]})
+
+
+def odd_data(members):
+    members["cifar-100-python/train"] = pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "fine_labels": [1]})
+
+
+def one_flower_less(members):
+    del members["jpg/image_00009.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("cub", without_albatross, "no pictures of 1 of 200 classes, for instance '002.Laysan_Albatross'"),
+        ("cub", broken_bird, "Laysan_Albatross_0000.jpg is damaged"),
+        ("aircraft", strange_list, "Flying Saucer"),
+        ("cifar-fs", bare_meta, "meta is damaged .*no class 'train'"),
+        ("cifar-fs", odd_data, "train is damaged .*'data' is not uint8"),
+        ("vgg-flower", one_flower_less, "no picture image_00009.jpg"),
+    ],
+)
+def test_an_archive_with_wrong_content_is_told_apart(name, change, words, official, tmp_path, cache):
+    source = official[name](tmp_path)
+    retar(source, change)
+    with pytest.raises(AnyshotError, match=words):
+        prepare(CATALOGUE[name], source)
+    assert nothing_left(cache)
+
+
+def test_a_reader_that_gives_too_few_classes_is_noticed(official, tmp_path, cache):
+    entry = CATALOGUE["fashion-mnist"]
+
+    def lazy(tree, splits):
+        classes = entry.read(tree, splits)
+        yield from (next(classes) for _ in range(4))
+
+    with pytest.raises(AnyshotError, match="only 4 of the 10 classes"):
+        prepare(dataclasses.replace(entry, read=lazy), official["fashion-mnist"](tmp_path))
+    assert nothing_left(cache)
+
+
+def test_an_archive_of_something_else_beside_the_right_one_is_no_trouble(official, tmp_path):
+    official["gtsrb"](tmp_path)
+    (tmp_path / "a broken one.zip").write_bytes(b"PK\x03\x04 and no more")
+    assert len(prepare(CATALOGUE["gtsrb"], tmp_path).classes) == 43
+
+
+def test_splits_are_data_that_say_where_they_come_from():
+    for entry in CATALOGUE.values():
+        labels = [label for members in entry.splits().values() for label in members]
+        assert len(set(labels)) == len(labels)
+        assert len(entry.split_source()) > 20
