@@ -220,7 +220,7 @@ def task_gradients(method: Method, task: Task) -> tuple[list[Tensor], dict[str, 
         objective.loss + objective.penalty, parameters, allow_unused=True, materialize_grads=True
     )
     info = {
-        "loss": objective.loss.item(), "penalty": float(objective.penalty), "kl": objective.kl,
+        "loss": objective.loss.item(), "penalty": float(torch.as_tensor(objective.penalty).detach()), "kl": objective.kl,
         "accuracy": objective.accuracy,
     }  # fmt: skip
     return list(gradients), info

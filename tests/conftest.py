@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: no spinning when tests share the cores
+
+import torch  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+torch.set_num_threads(1)  # small tensors, several test processes
 
 # A first call may compile, build or load something: no single example has a deadline, and a failure comes back.
 settings.register_profile("anyshot", deadline=None, print_blob=True)

@@ -35,8 +35,9 @@ def update(
     theta: Parameters, loss: Callable[[Parameters, int], Tensor], rates: Parameters, steps: int, order: int = 2
 ) -> Parameters:
     """θ_K. ``loss(θ, k)`` is the loss of step k; ``order`` 2 keeps the graph through the gradients, 1 treats them as
-    constants, 0 keeps no graph at all (adaptation only)."""
-    if order == 0:
+    constants, 0 keeps no graph at all (adaptation only; also whenever gradients are switched off)."""
+    if order == 0 or not torch.is_grad_enabled():
+        order = 0
         theta = {name: value.detach() for name, value in theta.items()}
     for k in range(steps):
         with torch.enable_grad():

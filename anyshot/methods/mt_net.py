@@ -26,15 +26,17 @@ class MTNet(MAML):
         self.zeta = nn.ParameterDict({name: torch.zeros(shape.channels) for name in CONV_WEIGHTS})
         self.zeta["head_weight"] = torch.zeros(1)  # one shared logit: no class is special
 
-    def mask(self, noise: torch.Generator, way: int) -> Parameters:
-        """M by straight-through Gumbel-softmax at temperature 1: 0 or 1 forward, the sigmoid's gradient backward."""
+    def soft_mask(self, noise: torch.Generator, way: int) -> Parameters:
+        """Gumbel-softmax at temperature 1 between "moves" (logit ζ) and "stays" (logit 0)."""
         masks = {}
         for name, zeta in self.zeta.items():
-            size = way if name == "head_weight" else len(zeta)
-            u = torch.rand(size, generator=noise).to(zeta)
-            soft = torch.sigmoid(zeta + u.log() - (-u).log1p())  # logistic noise = difference of two Gumbels
-            masks[name] = (soft > 0.5).to(soft) + soft - soft.detach()
+            u = torch.rand(way if name == "head_weight" else len(zeta), generator=noise).to(zeta)
+            masks[name] = torch.sigmoid(zeta + u.log() - (-u).log1p())  # logistic noise: the difference of two Gumbels
         return masks
+
+    def mask(self, noise: torch.Generator, way: int) -> Parameters:
+        """M, straight through: 0 or 1 forward, the soft mask's gradient backward."""
+        return {name: (soft > 0.5).to(soft) + soft - soft.detach() for name, soft in self.soft_mask(noise, way).items()}
 
     def mixed(self, theta: Parameters) -> Parameters:
         """Convolving with W and then mixing by T is convolving with T W."""

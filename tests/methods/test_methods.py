@@ -1,0 +1,222 @@
+"""What must hold between the methods, and for each of them: reductions, invariances, predictions, any way."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import make_imageset, make_method, make_task
+from torch.distributions import Gamma, Normal, kl_divergence
+
+from anyshot.inner import adapt
+from anyshot.methods import METHODS, abml, create_method
+from anyshot.parallel import map_tasks
+from anyshot.settings import MethodSettings, TaskSettings
+from anyshot.tasks import Task, TaskStream, torch_rng
+from anyshot.training import task_gradients
+
+
+# ---------------------------------------------------------------------------------------------------- reductions
+def test_taml_with_uniform_omega_gamma_one_and_z_zero_is_meta_sgd_exactly():
+    task, taml, sgd = make_task(), make_method("taml", alpha=0.1), make_method("meta-sgd", alpha=0.1)
+    sgd.load_state_dict({k: v for k, v in taml.state_dict().items() if not k.startswith("encoder")})
+    x, y, _, _ = taml.tensors(task)
+    neutral = {"omega": torch.zeros(3).double(), "gamma": torch.zeros(5).double(), "z": torch.zeros(32).double()}
+    for site in ("weight", "activation"):
+        taml.settings = MethodSettings(name="taml", z_site=site)
+        a, b = adapt(taml.inner(x, y, 3, neutral, 5)), adapt(sgd.inner(x, y, 3, {}, 5))
+        assert all(torch.equal(a[name], b[name]) for name in b) or site == "activation"
+        for name in b:
+            torch.testing.assert_close(a[name], b[name], rtol=1e-12, atol=1e-12)
+
+
+def test_meta_sgd_with_constant_steps_is_maml():
+    task, maml, sgd = make_task(), make_method("maml", alpha=0.1), make_method("meta-sgd", alpha=0.1)
+    sgd.load_state_dict({**maml.state_dict(), **{k: torch.full_like(v, 0.1) for k, v in sgd.state_dict().items() if "rate" in k}})
+    torch.testing.assert_close(sgd.predict(task), maml.predict(task), rtol=1e-12, atol=1e-12)
+    a, b = sgd.objective(task).loss, maml.objective(task).loss
+    for name in ("conv1_weight", "conv4_weight"):
+        torch.testing.assert_close(
+            torch.autograd.grad(a, sgd.theta[name], retain_graph=True)[0],
+            torch.autograd.grad(b, maml.theta[name], retain_graph=True)[0], rtol=1e-9, atol=1e-12,
+        )  # fmt: skip
+
+
+def test_proto_maml_without_steps_is_a_prototypical_network():
+    task = make_task()
+    proto, maml = make_method("protonet"), make_method("proto-maml", test_steps=0)
+    maml.load_state_dict(proto.state_dict())
+    torch.testing.assert_close(maml.predict(task), proto.predict(task))
+
+
+def test_mt_net_with_all_channels_moving_and_no_mixing_is_maml():
+    task, maml, mt_net = make_task(), make_method("maml", alpha=0.1), make_method("mt-net", alpha=0.1)
+    with torch.no_grad():
+        for name in mt_net.zeta:
+            mt_net.zeta[name].fill_(50.0)
+        for name in mt_net.mixing:
+            mt_net.mixing[name].copy_(torch.eye(4))
+    mt_net.load_state_dict({**mt_net.state_dict(), **maml.state_dict()})
+    torch.testing.assert_close(mt_net.predict(task), maml.predict(task))
+
+
+# ---------------------------------------------------------------------------------------------------- invariances
+def renamed(task: Task, new: torch.Tensor) -> Task:
+    """Class c is now called new[c]."""
+    return Task(task.support, new[task.support_labels], task.query, new[task.query_labels], seed=task.seed)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@given(seed=st.integers(0, 10_000), way=st.integers(2, 4))
+@settings(max_examples=8)
+def test_permuting_classes_permutes_probabilities(name, seed, way):
+    method, task = make_method(name, alpha=0.1), make_task(seed, way)
+    if name == "mt-net":  # the mask is noise, drawn class by class: let it be all ones
+        torch.nn.init.constant_(method.zeta["head_weight"], 50.0)
+    with pytest.MonkeyPatch.context() as patch:
+        if name == "abml":  # likewise its weights
+            patch.setattr(abml, "sample", lambda q, noise: {k.split()[1]: v for k, v in q.items() if "mean" in k})
+        new = torch.randperm(way, generator=torch_rng(seed))
+        p = method.predict(task, torch_rng(0), prediction="naive")
+        q = method.predict(renamed(task, new), torch_rng(0), prediction="naive")
+    torch.testing.assert_close(q[:, new], p, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=8)
+def test_the_order_of_support_images_changes_nothing(name, seed):
+    method, task = make_method(name, alpha=0.1), make_task(seed)
+    order = torch.randperm(len(task), generator=torch_rng(seed))
+    shuffled = Task(task.support[order], task.support_labels[order], task.query, task.query_labels, seed=task.seed)
+    torch.testing.assert_close(method.predict(shuffled), method.predict(task), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@given(neighbours=st.lists(st.integers(0, 1000), max_size=3), workers=st.integers(1, 3))
+@settings(max_examples=5)
+def test_a_tasks_result_does_not_depend_on_its_neighbours(name, neighbours, workers):
+    method, task = make_method(name, torch.float32, alpha=0.05), make_task(1)
+    (alone, info), = map_tasks(lambda t: task_gradients(method, t), [task], 1)  # fmt: skip
+    batch = [make_task(i) for i in neighbours] + [task]
+    gradients, again = map_tasks(lambda t: task_gradients(method, t), batch, workers, size=len)[-1]
+    assert again == info
+    assert all(torch.equal(a, b) for a, b in zip(alone, gradients, strict=True))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_equal_seeds_give_equal_numbers_and_others_do_not(name):
+    task = make_task(2)
+    first, second = (make_method(name, alpha=0.1).predict(task) for _ in range(2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, make_method(name, alpha=0.1, seed=1).predict(task))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_any_way_at_test_time_and_classes_of_one_image(name):
+    method = create_method(MethodSettings(name=name, samples=2, test_steps=2), (16, 16))
+    for way in (2, 4):
+        settings = TaskSettings(way=way, shots="fixed:1", query=2)
+        p = method.predict(TaskStream(make_imageset(), "test", settings).task(0))
+        assert p.shape == (2 * way, way)
+        torch.testing.assert_close(p.sum(1), torch.ones(2 * way))
+        assert not p.requires_grad
+
+
+# ---------------------------------------------------------------------------------------------------- predictions
+def certain(method) -> None:
+    """σ → 0: the second half of each output is softplus's input."""
+    with torch.no_grad():
+        for head in method.encoder.heads.values():
+            last = head[-1]
+            half = len(last.bias) // 2
+            last.weight[half:] = 0
+            last.bias[half:] = -60.0
+
+
+def test_mc_prediction_without_uncertainty_is_the_naive_one():
+    method, task = make_method("taml", alpha=0.1), make_task()
+    assert (method.predict(task) - method.predict(task, prediction="naive")).abs().max() > 1e-6
+    certain(method)
+    torch.testing.assert_close(method.predict(task), method.predict(task, prediction="naive"))
+
+
+def test_mc_prediction_averages_the_softmax_of_each_sample():
+    method, task = make_method("taml", alpha=0.1), make_task()
+    x, y, xq, _ = method.tensors(task)
+    noise, parts = task.noise(), []
+    q = method.posterior(x, y, task.way)
+    from anyshot.network import logits
+
+    for _ in range(3):
+        inner = method.inner(x, y, task.way, q.sample(noise), 10)
+        parts.append(logits(adapt(inner), inner.norm, xq).softmax(1))
+    torch.testing.assert_close(method.predict(task), torch.stack(parts).mean(0))
+
+
+def test_the_objective_is_query_loss_plus_kl_over_all_images():
+    method, task = make_method("taml", alpha=0.1), make_task()
+    x, y, _, _ = method.tensors(task)
+    q, images = method.posterior(x, y, task.way), len(task) + len(task.query)
+    torch.testing.assert_close(method.objective(task).penalty, q.kl() / images)
+    method.settings = MethodSettings(name="taml", alpha=0.1, bayesian=False)
+    torch.testing.assert_close(method.objective(task).penalty, 0.5 * sum((m**2).sum() for m in q.mean.values()) / images)
+
+
+def test_the_elbo_equals_its_monte_carlo_estimate():
+    """E[loss + KL/(N+M)] = E[loss + (log q(φ) − log p(φ))/(N+M)], over the same samples."""
+    method, task = make_method("taml", alpha=0.1, steps=1), make_task()
+    x, y, _, _ = method.tensors(task)
+    q, images = method.posterior(x, y, task.way), len(task) + len(task.query)
+    differences = []
+    with torch.no_grad():
+        for i in range(300):
+            phi = q.sample(torch_rng(i))
+            ratio = sum(
+                (Normal(q.mean[k], q.deviation[k]).log_prob(v) - Normal(0.0, 1.0).log_prob(v)).sum() for k, v in phi.items()
+            )
+            o = method.objective(task, torch_rng(i))
+            differences.append((o.loss + o.penalty) - (o.loss + ratio / images))
+    d = torch.stack(differences)
+    assert abs(d.mean()) < 4 * d.std() / len(d) ** 0.5
+
+
+def test_switching_every_variable_off_leaves_meta_sgd():
+    method = make_method("taml", balance=())
+    o = method.objective(make_task())
+    assert method.encoder is None
+    assert o.penalty == 0
+
+
+def test_wrong_gains_are_refused():
+    from anyshot.errors import AnyshotError
+
+    with pytest.raises(AnyshotError, match="gains has 2 numbers"):
+        make_method("taml", gains=(1.0, 2.0))
+
+
+# ---------------------------------------------------------------------------------------------------- ABML
+def test_abmls_kl_and_hyperprior_equal_torchs():
+    method = make_method("abml", deviation=0.2)
+    x, y, _, _ = method.tensors(make_task())
+    inner, prior, q = method.adapted(x, y, torch_rng(0), 3, 1)
+    softplus = torch.nn.functional.softplus
+    exact = sum(
+        kl_divergence(
+            Normal(q[f"mean {n}"], softplus(q[f"rho {n}"])), Normal(prior[f"mean {n}"], softplus(prior[f"rho {n}"]))
+        ).sum()
+        for n in inner.theta
+    )
+    torch.testing.assert_close(abml.gaussian_kl(q, prior), exact)
+    assert exact > 0
+    minus_log = -sum(Normal(0.0, 1.0).log_prob(m).sum() for m in method.theta.values())
+    minus_log -= sum(Gamma(1.0, 0.01).log_prob(softplus(r) ** -2).sum() for r in method.rho.values())
+    count = sum(m.numel() for m in method.theta.values()), sum(r.numel() for r in method.rho.values())
+    constant = count[0] * 0.5 * torch.log(torch.tensor(2 * torch.pi)) - count[1] * torch.log(torch.tensor(0.01))
+    torch.testing.assert_close(method.hyperprior() + constant, minus_log)
+
+
+def test_abml_stays_finite_at_the_papers_step_size():
+    method, task = make_method("abml", torch.float32, start="paper"), make_task(shots="fixed:1")
+    o = method.objective(task)
+    assert torch.isfinite(o.loss + o.penalty)
+    assert o.kl < 1e4

@@ -1,0 +1,197 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from support import make_imageset
+
+from anyshot import training
+from anyshot.errors import AnyshotError
+from anyshot.methods import METHODS
+from anyshot.runs import Run
+from anyshot.settings import MethodSettings, Settings, TaskSettings, TrainSettings
+from anyshot.training import MetaTraining, train
+
+
+def tiny(method: str = "taml", **options) -> Settings:
+    defaults = {"iterations": 4, "meta_batch": 2, "validate_every": 2, "validation_tasks": 3, "checkpoint_every": 2}
+    return Settings(
+        images=("tiny",),
+        task=TaskSettings(way=2, shots="any-shot:1-4", query=3),
+        method=MethodSettings(name=method, start="he", steps=2, test_steps=2, alpha=0.05),
+        train=TrainSettings(**{**defaults, **options}),
+    )
+
+
+def run(settings: Settings, folder, **options) -> Run:
+    return train(settings, folder, imagesets=[make_imageset()], ood=[], **options)
+
+
+def parameters(folder) -> dict[str, torch.Tensor]:
+    return Run(folder).latest_checkpoint().tensors
+
+
+def assert_equal(a: dict, b: dict) -> None:
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[k], b[k]) for k in a), [k for k in a if not torch.equal(a[k], b[k])]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_trains_and_its_run_can_be_loaded(method, tmp_path):
+    made = run(tiny(method), tmp_path)
+    start = MetaTraining(Run.create(tmp_path / "new", made.settings, (16, 16)), [make_imageset()], [], 1).method
+    trained = made.load_method()
+    assert trained.name == method
+    assert any(not torch.equal(a, b) for a, b in zip(start.parameters(), trained.parameters(), strict=True))
+    kinds = [record["kind"] for record in made.records()]
+    assert kinds == ["iteration", "iteration", "validation", "iteration", "iteration", "validation"]
+    assert made.info["version"]
+    assert Settings.from_dict(made.info["settings"]) == made.settings
+
+
+def test_training_lowers_the_loss(tmp_path):
+    made = run(tiny("maml", iterations=30, rate=0.01, validate_every=0), tmp_path)
+    losses = [r["loss"] for r in made.records("iteration")]
+    assert sum(losses[-8:]) < 0.8 * sum(losses[:8])
+
+
+def test_a_run_in_two_parts_equals_one_in_one_whatever_the_workers(tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    run(tiny(iterations=5), whole)
+    settings = tiny(iterations=5)
+    made = Run.create(parts, settings, (16, 16))
+    first = MetaTraining(made, [make_imageset()], [], 1)
+    for _ in range(3):
+        first.step()
+        if first.state.iteration == 2:
+            first.validate()
+            first.checkpoint()  # the third step is lost
+    run(settings, parts, workers=1)
+    assert_equal(parameters(parts), parameters(whole))
+    assert list(Run(parts).records()) == list(Run(whole).records())
+
+
+def test_a_killed_run_goes_on_to_the_same_bits(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from test_training import run, tiny\n"
+        "run(tiny(iterations=40, checkpoint_every=1, warm_epochs=1, decay='cosine'), sys.argv[2])\n"
+    )
+    command = [sys.executable, str(program), os.path.dirname(__file__)]
+    subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
+    killed = tmp_path / "killed"
+    for lines in (4, 20):  # twice, at moments nobody chose
+        process = subprocess.Popen([*command, str(killed)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while process.poll() is None and (not (killed / "log.jsonl").exists() or Run(killed).log_lines() < lines):
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert Run(killed).latest_checkpoint().state["iteration"] < 40
+    subprocess.run([*command, str(killed)], check=True, capture_output=True)
+    assert_equal(parameters(killed), parameters(tmp_path / "whole"))
+    assert_equal(Run(killed).best().tensors, Run(tmp_path / "whole").best().tensors)
+    assert list(Run(killed).records()) == list(Run(tmp_path / "whole").records())
+
+
+def test_a_loss_that_is_not_finite_is_skipped_and_counted(tmp_path, monkeypatch):
+    honest, calls = training.task_gradients, []
+
+    def sometimes_nan(method, task):
+        gradients, info = honest(method, task)
+        calls.append(task)
+        if task.seed[-1] == 2:  # of the second iteration
+            gradients[1] = gradients[1] * float("nan")
+        return gradients, info
+
+    monkeypatch.setattr(training, "task_gradients", sometimes_nan)
+    made = run(tiny("maml", iterations=3), tmp_path)
+    assert [r["skipped"] for r in made.records("iteration")] == [0, 1, 1]
+    assert all(t.isfinite().all() for t in parameters(tmp_path).values())
+
+
+def test_a_hundred_in_a_row_end_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "task_gradients", lambda m, t: (
+        [torch.zeros_like(p) for p in m.parameters()],
+        {"loss": float("inf"), "penalty": 0.0, "kl": 0.0, "accuracy": 0.0},
+    ))  # fmt: skip
+    with pytest.raises(AnyshotError, match="100 steps in a row .* at iteration 100; lower the rate"):
+        run(tiny("maml", iterations=200, validate_every=0), tmp_path)
+
+
+def test_the_best_parameters_are_kept_and_patience_ends_the_run(tmp_path, monkeypatch):
+    accuracies = iter([0.5, 0.9, 0.7, 0.6, 0.95])
+
+    def fake(method, stream, tasks, **_):
+        from anyshot.metrics import Summary
+
+        return Summary(1, 1, next(accuracies), None, 0.0, 0.0, 0.0, {}, 0, None)
+
+    monkeypatch.setattr(training, "evaluate", fake)
+    made = run(tiny("maml", iterations=5, validate_every=1, patience=2, checkpoint_every=1), tmp_path)
+    assert made.best().state == {"iteration": 2, "selection": 0.9, "by": "id+ood"}
+    assert made.latest_checkpoint().state["iteration"] == 4
+
+
+def test_selection_adds_out_of_distribution_accuracy_unless_told_not_to(tmp_path):
+    other = make_imageset(name="other")
+    for select in ("id+ood", "id"):
+        settings = tiny("maml", iterations=2, select=select)
+        made = train(settings, tmp_path / select, imagesets=[make_imageset()], ood=[other])
+        (record,) = made.records("validation")
+        expected = record["tiny"] + (record["other"] if select == "id+ood" else 0)
+        assert record["selection"] == pytest.approx(expected)
+        assert ("other" in record) == (select == "id+ood")
+
+
+def test_the_rate_decays_and_each_parameter_has_its_own_factor(tmp_path):
+    settings = tiny("meta-sgd", iterations=4, decay="cosine", rate=0.1)
+    settings = replace(settings, method=replace(settings.method, alpha_head=1.0))
+    made = MetaTraining(Run.create(tmp_path, settings, (16, 16)), [make_imageset()], [], 1)
+    rates = []
+    for _ in range(4):
+        made.step()
+        rates.append({g["factor"]: g["lr"] for g in made.optimiser.param_groups})
+    assert rates[0] == pytest.approx({1.0: 0.1, 5.0: 0.5, 10.0: 1.0})
+    assert rates[2][1.0] == pytest.approx(0.05)
+
+
+def test_gradients_are_clipped_element_by_element(tmp_path):
+    made = MetaTraining(Run.create(tmp_path, tiny("maml", clip=0.001), (16, 16)), [make_imageset()], [], 1)
+    made.apply([torch.ones_like(p) for p in made.method.parameters()])
+    assert all((p.grad == 0.001).all() for p in made.method.parameters())
+
+
+def test_images_of_different_sizes_are_refused(tmp_path):
+    with pytest.raises(AnyshotError, match="one image size"):
+        train(tiny(), tmp_path, imagesets=[make_imageset(), make_imageset(32, name="large")], ood=[])
+
+
+def test_a_folder_with_another_run_is_refused(tmp_path):
+    run(tiny("maml", iterations=1), tmp_path)
+    with pytest.raises(AnyshotError, match="other settings"):
+        run(tiny("maml", iterations=2), tmp_path)
+
+
+def test_several_image_sets_are_validated_each(tmp_path):
+    settings = replace(tiny("maml", iterations=2), images=("a", "b"), mixing="turn")
+    made = train(settings, tmp_path, imagesets=[make_imageset(name="a"), make_imageset(name="b")], ood=[])
+    (record,) = made.records("validation")
+    assert record["selection"] == pytest.approx((record["a"] + record["b"]) / 2)
+
+
+def test_files_are_safetensors_and_json(tmp_path):
+    run(tiny("maml", iterations=1), tmp_path)
+    files = [p for p in tmp_path.rglob("*") if p.is_file() and "tensorboard" not in p.parts]
+    assert {p.suffix for p in files} == {".json", ".jsonl", ".safetensors"}
+    for path in files:
+        if path.suffix == ".json":
+            json.loads(path.read_text())
+        elif path.suffix == ".safetensors":
+            assert load_file(path)
