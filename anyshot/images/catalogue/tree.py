@@ -6,8 +6,10 @@ import bz2
 import gzip
 import lzma
 import os
+import shutil
 import tarfile
 import tempfile
+import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -73,8 +75,11 @@ def archive_kind(path: Path) -> str:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder for unpacked files, on the disk of the cache, gone at the end."""
+    """A folder for unpacked files, on the disk of the cache, gone at the end; so are those of processes long killed."""
     cache_folder().mkdir(parents=True, exist_ok=True)
+    for stale in cache_folder().glob(".unpacking-*"):
+        if time.time() - stale.stat().st_mtime > 86_400:
+            shutil.rmtree(stale, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=cache_folder()) as name:
         yield Path(name)
 

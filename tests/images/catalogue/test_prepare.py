@@ -3,6 +3,8 @@ from __future__ import annotations
 import dataclasses
 import io
 import pickle
+import subprocess
+import sys
 import tarfile
 import zipfile
 
@@ -169,6 +171,34 @@ def test_an_interrupted_preparation_leaves_nothing(official, tmp_path, cache):
         prepare(dataclasses.replace(entry, read=interrupted), official["fashion-mnist"](tmp_path))
     assert not is_ready(entry)
     assert nothing_left(cache)
+
+
+KILLED = """
+import dataclasses, sys, time
+from anyshot.images.catalogue import CATALOGUE, prepare
+entry = CATALOGUE["fashion-mnist"]
+def slow(tree, splits):
+    classes = entry.read(tree, splits)
+    yield next(classes)
+    yield next(classes)
+    print("half", flush=True)
+    time.sleep(60)
+prepare(dataclasses.replace(entry, read=slow), sys.argv[1])
+"""
+
+
+def test_a_killed_preparation_leaves_nothing_that_looks_whole(official, tmp_path):
+    entry = CATALOGUE["fashion-mnist"]
+    source = official["fashion-mnist"](tmp_path)
+    command = [sys.executable, "-c", KILLED, str(source)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout.readline() == b"half\n"
+        process.kill()
+    assert not is_ready(entry)
+    with pytest.raises(AnyshotError, match="not prepared"):
+        open_images("fashion-mnist")
+    prepare(entry, source)
+    assert check(entry).counts.tolist() == [3] * 10
 
 
 def test_a_set_that_is_not_prepared_says_how(cache):
