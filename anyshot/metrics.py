@@ -46,7 +46,7 @@ class Summary:
     """A test in numbers; fractions, not per cent. None where there was nothing to measure."""
 
     tasks: int
-    images: int  # query images
+    queries: int  # query images
     accuracy: float  # mean over tasks
     interval: float | None  # half-width of the 95 % interval: 1.96 · std / √tasks, std with ddof = 1
     nll: float  # mean over tasks of the mean −log p(true class)
@@ -106,7 +106,7 @@ class Metrics:
         images, hits = np.sum([row.shots for row in rows], axis=0).T.tolist()
         return Summary(
             tasks=n,
-            images=sum(images),
+            queries=sum(images),
             accuracy=accuracy,
             interval=None if deviation is None else 1.96 * deviation / math.sqrt(n),
             nll=_mean(row.nll for row in rows),

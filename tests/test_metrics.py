@@ -40,7 +40,7 @@ def test_accuracy_interval_likelihood_and_worst_class_equal_those_of_scipy_and_s
     found = summary(tasks)
     accuracies = [accuracy_score(t.labels, t.probabilities.argmax(1)) for t in tasks]
     assert found.tasks == 40
-    assert found.images == sum(len(t.labels) for t in tasks)
+    assert found.queries == sum(len(t.labels) for t in tasks)
     assert found.accuracy == pytest.approx(np.mean(accuracies), rel=1e-12)
     assert found.interval == pytest.approx(1.96 * scipy.stats.sem(accuracies), rel=1e-12)
     low, high = scipy.stats.norm.interval(0.95, found.accuracy, scipy.stats.sem(accuracies))

@@ -11,7 +11,7 @@ import typer
 
 from anyshot.cli.inspect import draw, look
 from anyshot.cli.options import Json, Workers
-from anyshot.cli.test import Seed, Tasks, measure, task_settings_text
+from anyshot.cli.test import Seed, Tasks, measure, task_text
 from anyshot.settings import Settings
 
 METHODS = ("maml", "taml")
@@ -36,38 +36,40 @@ def demo(
     they have never seen (in distribution) and on real handwritten digits (out of distribution), with anything from 1
     to 50 images a class.
     """
-    from rich.console import Console
-
-    from anyshot.presets import PRESETS
+    from anyshot.presets import preset
     from anyshot.report.figures import save_figure, training_figure
-    from anyshot.report.tables import balance_tables, summaries_payload, summary_table, write_csv, write_results
+    from anyshot.report.tables import (
+        balance_tables,
+        print_tables,
+        summaries_payload,
+        summary_table,
+        write_csv,
+        write_results,
+    )  # fmt: skip
     from anyshot.training import train
 
-    console, started = Console(), time.monotonic()
+    started = time.monotonic()
     runs = []
     for name in METHODS:
-        settings = _settings(PRESETS["glyphs"], name, seed, iterations)
+        settings = _settings(preset("glyphs", name), seed, iterations)
         runs.append(train(settings, folder / name, workers=workers, command="anyshot demo"))
     rows = [row for run in runs for row in measure(run, IMAGES, "test", tasks, seed, workers)]
     records = look(runs[-1], IMAGES, "test", min(tasks, 100), seed)
-    console.print(summary_table(rows, title=f"New classes, {task_settings_text(runs[-1])}; accuracies and ECE in %"))
-    console.print(*balance_tables(records), sep="\n")
+    print_tables(summary_table(rows, title=f"New classes, {task_text(runs[-1])}"), *balance_tables(records))
     logs = {run.folder.name: run.records() for run in runs}
     paths = [*draw(runs[-1], records, folder), *save_figure(training_figure(logs), folder / "training")]
     write_csv(folder / "results.csv", rows)
+    seconds = time.monotonic() - started
     for path in {folder / "results.json", *([json] if json else [])}:
         write_results(
             path, summaries_payload(rows), settings={run.folder.name: run.settings.as_dict() for run in runs},
-            split="test", tasks=tasks, seeds=[seed], seconds=time.monotonic() - started,
+            split="test", tasks=tasks, seeds=[seed], seconds=seconds,
         )  # fmt: skip
     names = ", ".join(dict.fromkeys(path.name for path in paths))
-    console.print(
-        f"{time.monotonic() - started:.0f} seconds. In {folder}: results.json, results.csv, {names}.\n"
-        f"Next: anyshot test {runs[-1].folder} --images digits --shots fixed:1",
-        highlight=False, soft_wrap=True,
-    )  # fmt: skip
+    print(f"{seconds:.0f} seconds. In {folder}: results.json, results.csv, {names}.")
+    print(f"Next: anyshot test {runs[-1].folder} --images digits --shots fixed:1")
 
 
-def _settings(preset: Settings, method: str, seed: int, iterations: int | None) -> Settings:
-    train = dataclasses.replace(preset.train, seed=seed, iterations=iterations or preset.train.iterations)
-    return dataclasses.replace(preset, method=dataclasses.replace(preset.method, name=method), train=train)
+def _settings(base: Settings, seed: int, iterations: int | None) -> Settings:
+    train = dataclasses.replace(base.train, seed=seed, iterations=iterations or base.train.iterations)
+    return dataclasses.replace(base, train=train)

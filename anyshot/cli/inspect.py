@@ -36,15 +36,12 @@ def inspect(
 
     Example: anyshot inspect runs/taml --images glyphs,digits
     """
-    from rich.console import Console
-
-    from anyshot.report.tables import balance_summary, balance_tables, write_results
+    from anyshot.report.tables import balance_summary, balance_tables, print_tables, write_results
 
     (run,) = opened([folder], chosen)
     records = look(run, image_names(run, images), split, tasks, seed)
-    console = Console()
-    console.print(*balance_tables(records), sep="\n")
-    console.print("Figures:", *draw(run, records, figures or folder / "figures"), highlight=False, soft_wrap=True)
+    print_tables(*balance_tables(records))
+    print("Figures:", *draw(run, records, figures or folder / "figures"))
     if json:
         results = {**balance_summary(records), "tasks": records}
         write_results(json, results, run=folder, settings=run.settings.as_dict(), split=split, seeds=[seed])

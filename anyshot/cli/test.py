@@ -43,13 +43,11 @@ def test(
 
     Example: anyshot test runs/taml runs/maml --images glyphs,digits --shots class-imbalance:1-50 --json out.json
     """
-    from rich.console import Console
-
-    from anyshot.report.tables import summaries_payload, summary_table, write_csv, write_results
+    from anyshot.report.tables import print_tables, summaries_payload, summary_table, write_csv, write_results
 
     runs = opened(folders, chosen)
     rows = [row for run in runs for row in measure(run, image_names(run, images), split, tasks, seed, workers)]
-    Console().print(summary_table(rows, title=f"{split.capitalize()} classes; accuracies and ECE in %"))
+    print_tables(summary_table(rows, title=f"Classes of the {split} split, {task_text(runs[0])}"))
     if csv:
         write_csv(csv, rows)
     if json:
@@ -91,7 +89,7 @@ def measure(run: Run, images: Sequence[str], split: str, tasks: int, seed: int, 
     return rows
 
 
-def task_settings_text(run: Run) -> str:
+def task_text(run: Run) -> str:
     """5-way any-shot:1-50, 15 query images a class."""
     way, shots, query = dataclasses.astuple(run.settings.task)
     return f"{way}-way {shots}, {query} query images a class"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anyshot.cli.options import Json, Workers, options, settings_with
-from anyshot.settings import Settings, suggestion
+from anyshot.errors import AnyshotError
+from anyshot.settings import Settings
 
 if TYPE_CHECKING:
     from anyshot.runs import Run
@@ -56,33 +57,32 @@ def _settings(folder: Path, preset: str | None, chosen: dict[str, Any]) -> Setti
         from anyshot.runs import Run
 
         return settings_with(Run(folder).settings, chosen)
-    from anyshot.presets import PRESETS
+    from anyshot import presets
 
-    preset = preset or "glyphs"
-    if preset not in PRESETS:
-        raise typer.BadParameter(f"There is no preset {preset!r}{suggestion(preset, PRESETS)}.", param_hint="--preset")
-    return settings_with(PRESETS[preset], chosen)
+    try:
+        base = presets.preset(preset or "glyphs", chosen.get("method") or "taml")
+    except AnyshotError as error:
+        raise typer.BadParameter(str(error), param_hint="--preset") from error
+    return settings_with(base, chosen)
 
 
 def _show(run: Run, json: Path | None) -> None:
     """The validations, which of them was chosen, and what can be done next."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    from anyshot.report.tables import write_results
+    from anyshot.report.tables import print_tables, write_results
 
     validations, best = list(run.records("validation")), run.best().state
     sets = [name for name in validations[-1] if name not in {"kind", "iteration", "selection"}]
-    table = Table(title=f"Validation accuracy of {run.settings.method.name}, %", box=box.SIMPLE_HEAD)
+    table = Table(title=f"{run.settings.method.name}: validation accuracy, %", box=box.SIMPLE_HEAD)
     for column in ("iteration", *sets, ""):
         table.add_column(column, justify="right")
     for record in validations:
         chosen = "chosen" if record["iteration"] == best["iteration"] else ""
         table.add_row(str(record["iteration"]), *(f"{100 * record[name]:.1f}" for name in sets), chosen)
-    console = Console()
-    console.print(table)
-    console.print(f"The run is in {run.folder}. Next: anyshot test {run.folder}", highlight=False, soft_wrap=True)
+    print_tables(table)
+    print(f"The run is in {run.folder}. Next: anyshot test {run.folder}")
     if json:
         results = {"validations": validations, "chosen": best}
         write_results(json, results, run=run.folder, settings=run.settings.as_dict(), seeds=[run.settings.train.seed])

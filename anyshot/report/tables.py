@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from anyshot.files import PathLike, write_bytes, write_json
@@ -31,26 +32,42 @@ Row = tuple[Mapping[str, str], Summary]
 def summary_table(rows: Sequence[Row], title: str | None = None) -> Table:
     """One line for each combination; per cent, except NLL and speed. Ranges of shots that never occur are left out."""
     ranges = [name for name in SHOTS if any(summary.by_shots[name] is not None for _, summary in rows)]
-    table = Table(title=title, box=box.SIMPLE_HEAD)
-    for name in rows[0][0]:
-        table.add_column(name)
-    shots = [f"{_dash(name)} shot{'s' if name != '1' else ''}" for name in ranges]
-    for header in ("accuracy", "NLL", "ECE", "worst class", *shots, "tasks", "tasks/s"):
-        table.add_column(header, justify="right")
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=0, show_edge=False, caption=_caption([s for _, s in rows]))
+    # a run that is called like its method needs no column
+    names = [name for name in rows[0][0] if name != "run" or any(row["run"] != row.get("method") for row, _ in rows)]
+    for name in names:
+        table.add_column(name, no_wrap=True)
+    shots = [f"{_dash(name)}\nshot{'s' if name != '1' else ''}" for name in ranges]
+    for header in ("accuracy", "NLL", "ECE", "worst\nclass", *shots, "tasks\n/s"):
+        table.add_column(header, justify="right", no_wrap=True)
     for labels, s in rows:
         cells = [
             _percent(s.accuracy) + ("" if s.interval is None else f" ± {100 * s.interval:.1f}"),
-            f"{s.nll:.3f}",
+            f"{s.nll:.2f}",
             _percent(s.ece),
             _percent(s.worst_class),
             *(_percent(s.by_shots[name]) for name in ranges),
-            str(s.tasks),
             "–" if s.tasks_per_second is None else f"{s.tasks_per_second:.1f}",
         ]
-        table.add_row(*labels.values(), *cells)
-    if failed := sum(summary.failed for _, summary in rows):
-        table.caption = f"{failed} tasks had predictions that were not finite; they count as wrong."
+        table.add_row(*(labels[name] for name in names), *cells)
     return table
+
+
+def _caption(summaries: Sequence[Summary]) -> str:
+    counts = sorted({summary.tasks for summary in summaries})
+    text = f"{' or '.join(map(str, counts))} task{'s' if counts != [1] else ''} each; accuracies and ECE in %."
+    failed = sum(summary.failed for summary in summaries)
+    return text + (f" {failed} tasks had predictions that were not finite; they count as wrong." if failed else "")
+
+
+def print_tables(*tables: Table) -> None:
+    """Print to standard output; into a file or pipe at full width, since there is no edge to wrap at."""
+    console = Console()
+    if not console.is_terminal:
+        needed = (console.measure(table, options=console.options.update(width=10_000)).maximum for table in tables)
+        console.width = max(console.width, *needed)
+    for table in tables:
+        console.print(table)
 
 
 def write_csv(path: PathLike, rows: Sequence[Row]) -> None:

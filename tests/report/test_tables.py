@@ -39,19 +39,36 @@ def test_a_summary_table_shows_per_cent_the_interval_and_only_shots_that_occur()
     out = text(tables.summary_table([({"method": "taml", "images": "digits"}, summary())], title="Test"))
     assert "taml" in out
     assert "62.5 ± 24.5" in out  # one task of four has both right: 1.96 · 0.25 / 2
-    assert "1 shot " in out
-    assert "16–50 shots" in out
+    assert "16–50" in out
     assert "2–5" not in out
     assert "2.0" in out  # tasks a second
+    assert "4 tasks each" in out
 
 
 def test_missing_numbers_are_dashes_and_failed_tasks_are_mentioned():
-    one = replace(summary(), interval=None, tasks_per_second=None, failed=3)
+    one = replace(summary(), tasks=1, interval=None, tasks_per_second=None, failed=3)
     out = text(tables.summary_table([({"images": "a"}, one), ({"images": "b"}, summary((3, 3)))]))
-    assert "±" in out.splitlines()[4]
-    assert "±" not in out.splitlines()[3]
-    assert "–" in out.splitlines()[3]
-    assert "3 tasks had predictions that were not finite" in out
+    first, second = (line for line in out.splitlines() if line.strip().startswith(("a ", "b ")))
+    assert "±" not in first
+    assert "–" in first
+    assert "±" in second
+    assert "1 or 4 tasks each" in out
+    assert "3 tasks had predictions that were not finite" in " ".join(out.split())
+
+
+def test_a_full_summary_table_fits_a_terminal_of_80_columns():
+    wide = replace(summary(), by_shots={"1": 1.0, "2-5": 1.0, "6-15": 1.0, "16-50": 1.0, ">50": None}, tasks=10_000)
+    out = text(tables.summary_table([({"method": "proto-maml", "images": "digits"}, wide)]), width=80)
+    assert "proto-maml" in out
+    assert "digits" in out
+    assert "62.5 ± 24.5" in out
+    assert "…" not in out
+
+
+def test_a_pipe_gets_tables_at_full_width(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    tables.print_tables(tables.summary_table([({"images": "a-rather-long-name" * 5}, summary())]))
+    assert "a-rather-long-name" * 5 in capsys.readouterr().out
 
 
 def test_the_csv_holds_the_summary_at_full_precision(tmp_path):

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from anyshot import presets
+from anyshot.cli import demo, main
+from anyshot.settings import TaskSettings
+
+
+def test_the_demo_trains_tests_looks_inside_and_leaves_its_results(tiny, tmp_path, monkeypatch, capsys):
+    preset = presets.PRESETS["glyphs"]
+    small = dataclasses.replace(
+        preset,
+        images=(tiny,),
+        ood=(),
+        task=TaskSettings(way=2, shots="any-shot:1-4", query=2),
+        method=dataclasses.replace(preset.method, steps=1, test_steps=1, samples=2),
+        train=dataclasses.replace(preset.train, warm_epochs=0, meta_batch=1, validate_every=0, validation_tasks=2),
+    )
+    monkeypatch.setitem(presets.PRESETS, "glyphs", small)
+    monkeypatch.setattr(demo, "IMAGES", (tiny,))
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as end:
+        main(
+            ["demo", "--out", str(tmp_path), "--tasks", "3", "--iterations", "2", "--json", str(tmp_path / "copy.json")]
+        )
+    assert not end.value.code
+    out = capsys.readouterr().out
+    assert "2-way any-shot:1-4, 2 query images a class" in out
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert found["results"] == json.loads((tmp_path / "copy.json").read_text())["results"]
+    assert [result["method"] for result in found["results"]] == ["maml", "taml"]
+    for result in found["results"]:
+        assert f"{100 * result['accuracy']:.1f} ±" in out
+    for name in ("omega.png", "gamma.svg", "z.png", "training.png", "results.csv"):
+        assert (tmp_path / name).stat().st_size > 100
+        assert name in out

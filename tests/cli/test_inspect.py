@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from anyshot.cli import main
+
+
+def run(*arguments) -> int:
+    with pytest.raises(SystemExit) as end:
+        main([str(argument) for argument in arguments])
+    return end.value.code or 0
+
+
+def test_balancing_variables_come_as_tables_figures_and_json(trained, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "200")
+    files = ("--figures", tmp_path / "figures", "--json", tmp_path / "out.json")
+    assert run("inspect", trained["taml"], "--tasks", 4, *files) == 0
+    out = capsys.readouterr().out
+    names = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    assert names == [f"{name}.{kind}" for name in ("gamma", "omega", "training", "z") for kind in ("png", "svg")]
+    found = json.loads((tmp_path / "out.json").read_text())["results"]
+    assert len(found["tasks"]) == 4
+    for record in found["tasks"]:
+        assert sum(record["omega_mean"]) == pytest.approx(1, abs=1e-5)
+        assert len(record["gamma_mean"]) == 5
+    mean = found["z"][0]["‖z‖"]
+    assert mean == pytest.approx(sum(record["z_norm"] for record in found["tasks"]) / 4)
+    assert f"{mean:.2f}" in out
+
+
+def test_figures_go_into_the_runs_folder_by_default(trained):
+    assert run("inspect", trained["taml"], "--tasks", 1) == 0
+    assert (trained["taml"] / "figures" / "omega.png").is_file()
+
+
+def test_a_method_without_balancing_variables_is_a_failure_in_one_sentence(trained, capsys):
+    assert run("inspect", trained["maml"], "--tasks", 1) == 1
+    assert "no balancing variables" in capsys.readouterr().err.splitlines()[-1]
