@@ -1,1 +1,71 @@
-"""anyshot: learn image classifiers from uneven, scarce and unusual data."""
+"""anyshot: learn image classifiers from uneven, scarce and unusual data.
+
+    import anyshot
+
+    images = anyshot.open_images("glyphs")
+    run = anyshot.train(anyshot.preset("glyphs", "taml"), "runs/taml")
+    method = run.load_method()
+    stream = anyshot.TaskStream(images, "test", anyshot.TaskSettings(way=5, shots="any-shot:1-50"))
+    print(anyshot.evaluate(method, stream, tasks=200))
+    print(method.predict(stream.task(0)))
+    print(anyshot.inspect_task(method, stream.task(0)))
+
+Names are loaded when they are first used, so that importing the package (and ``anyshot --help``) does not load torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from anyshot.errors import AnyshotError
+from anyshot.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from anyshot.balance import Posterior
+    from anyshot.images import ImageSet, open_images
+    from anyshot.inner import Inner, adapt, query_loss
+    from anyshot.inspection import BalanceRecord, inspect_stream, inspect_task
+    from anyshot.methods import METHODS, Method, Objective, create_method
+    from anyshot.metrics import Metrics, Summary, TaskResult
+    from anyshot.network import Norm, Shape
+    from anyshot.presets import PRESETS, preset
+    from anyshot.runs import Run
+    from anyshot.settings import MethodSettings, Settings, TaskSettings, TrainSettings
+    from anyshot.tasks import Task, TaskStream
+    from anyshot.testing import evaluate
+    from anyshot.training import train
+
+_HOMES = {
+    "anyshot.balance": ("Posterior",),
+    "anyshot.images": ("ImageSet", "open_images"),
+    "anyshot.inner": ("Inner", "adapt", "query_loss"),
+    "anyshot.inspection": ("BalanceRecord", "inspect_stream", "inspect_task"),
+    "anyshot.methods": ("METHODS", "Method", "Objective", "create_method"),
+    "anyshot.metrics": ("Metrics", "Summary", "TaskResult"),
+    "anyshot.network": ("Norm", "Shape"),
+    "anyshot.presets": ("PRESETS", "preset"),
+    "anyshot.runs": ("Run",),
+    "anyshot.settings": ("MethodSettings", "Settings", "TaskSettings", "TrainSettings"),
+    "anyshot.tasks": ("Task", "TaskStream"),
+    "anyshot.testing": ("evaluate",),
+    "anyshot.training": ("train",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "METHODS", "PRESETS", "AnyshotError", "BalanceRecord", "ImageSet", "Inner", "Method", "MethodSettings", "Metrics",
+    "Norm", "Objective", "Posterior", "Run", "Settings", "Shape", "Summary", "Task", "TaskResult", "TaskSettings",
+    "TaskStream", "TrainSettings", "__version__", "adapt", "create_method", "evaluate", "inspect_stream",
+    "inspect_task", "open_images", "preset", "query_loss", "train",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        return getattr(importlib.import_module(_HOME_OF[name]), name)
+    raise AttributeError(f"module 'anyshot' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -77,13 +77,15 @@ class MetaTraining:
         self.stream = TaskStream(imagesets, "train", s.task, t.seed, s.mixing, t.meta_batch)
         self.validation = {i.name: TaskStream(i, "validation", s.task, t.seed) for i in imagesets}
         self.ood = {i.name: TaskStream(i, "validation", s.task, t.seed) for i in ood}
-        self.board = _tensorboard(run.folder)
+        self.board: Any = None
 
     def finish(self) -> Run:
         """All iterations that are left."""
-        t, state = self.settings.train, self.state
+        t = self.settings.train
         if not self.restore() and t.warm_epochs:
             self.warm()
+        state = self.state
+        self.board = _tensorboard(self.run.folder, state.iteration)
         with progress(f"Meta-training {self.method.name}", t.iterations) as advance:
             advance(state.iteration)
             while state.iteration < t.iterations and not (t.patience and state.stale >= t.patience):
@@ -231,9 +233,10 @@ def _note(record: dict[str, Any], speed: float, skipped: int) -> str:
     return note + (f"  skipped {skipped}" if skipped else "")
 
 
-def _tensorboard(folder: Path) -> Any:
+def _tensorboard(folder: Path, iteration: int) -> Any:
+    """A writer, if TensorBoard is installed; what an interrupted run wrote after ``iteration`` is dropped."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(folder / "tensorboard"))
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=iteration + 1)

@@ -28,7 +28,9 @@ def make_imageset(size: int = 16, classes: int = 12, images: int = 30, name: str
     return ImageSet.from_arrays(name, arrays, splits)
 
 
-def make_task(index: int = 0, way: int = 3, shots: str = "class-imbalance:1-6", query: int = 4, split: str = "test") -> Task:
+def make_task(
+    index: int = 0, way: int = 3, shots: str = "class-imbalance:1-6", query: int = 4, split: str = "test"
+) -> Task:
     """A small task."""
     return TaskStream(make_imageset(), split, TaskSettings(way=way, shots=shots, query=query)).task(index)
 

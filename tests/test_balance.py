@@ -17,13 +17,18 @@ def posterior() -> Posterior:
 
 def test_kl_equals_torchs_and_a_monte_carlo_estimate():
     q = posterior()
-    exact = sum(torch.distributions.kl_divergence(Normal(q.mean[k], q.deviation[k]), Normal(0.0, 1.0)).sum() for k in q.mean)
+    exact = sum(
+        torch.distributions.kl_divergence(Normal(q.mean[k], q.deviation[k]), Normal(0.0, 1.0)).sum() for k in q.mean
+    )
     torch.testing.assert_close(q.kl(), exact)
     noise, draws = torch_rng(5), []
     for _ in range(20_000):
         phi = q.sample(noise)
         draws.append(
-            sum((Normal(q.mean[k], q.deviation[k]).log_prob(v) - Normal(0.0, 1.0).log_prob(v)).sum() for k, v in phi.items())
+            sum(
+                (Normal(q.mean[k], q.deviation[k]).log_prob(v) - Normal(0.0, 1.0).log_prob(v)).sum()
+                for k, v in phi.items()
+            )
         )
     estimate = torch.stack(draws)
     error = estimate.std() / len(draws) ** 0.5
@@ -31,7 +36,10 @@ def test_kl_equals_torchs_and_a_monte_carlo_estimate():
 
 
 def test_samples_have_the_posteriors_moments_and_are_reparametrised():
-    q = Posterior({"gamma": torch.tensor([1.0, -2.0], requires_grad=True)}, {"gamma": torch.tensor([0.5, 2.0], requires_grad=True)})
+    q = Posterior(
+        {"gamma": torch.tensor([1.0, -2.0], requires_grad=True)},
+        {"gamma": torch.tensor([0.5, 2.0], requires_grad=True)},
+    )
     noise = torch_rng(0)
     draws = torch.stack([q.sample(noise)["gamma"] for _ in range(10_000)])
     torch.testing.assert_close(draws.mean(0), torch.tensor([1.0, -2.0]), atol=0.08, rtol=0)

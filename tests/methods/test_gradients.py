@@ -35,9 +35,7 @@ def test_meta_gradients_agree_with_finite_differences(case, monkeypatch):
         o = method.objective(task, torch_rng(1))
         return o.loss + o.penalty
 
-    gradients = torch.autograd.grad(
-        objective(), list(method.parameters()), allow_unused=True, materialize_grads=True
-    )
+    gradients = torch.autograd.grad(objective(), list(method.parameters()), allow_unused=True, materialize_grads=True)
     groups: dict[str, list] = {}
     for (key, parameter), gradient in zip(method.named_parameters(), gradients, strict=True):
         groups.setdefault(key.split(".")[0], []).append((parameter, gradient))

@@ -31,7 +31,9 @@ def test_taml_with_uniform_omega_gamma_one_and_z_zero_is_meta_sgd_exactly():
 
 def test_meta_sgd_with_constant_steps_is_maml():
     task, maml, sgd = make_task(), make_method("maml", alpha=0.1), make_method("meta-sgd", alpha=0.1)
-    sgd.load_state_dict({**maml.state_dict(), **{k: torch.full_like(v, 0.1) for k, v in sgd.state_dict().items() if "rate" in k}})
+    sgd.load_state_dict(
+        {**maml.state_dict(), **{k: torch.full_like(v, 0.1) for k, v in sgd.state_dict().items() if "rate" in k}}
+    )
     torch.testing.assert_close(sgd.predict(task), maml.predict(task), rtol=1e-12, atol=1e-12)
     a, b = sgd.objective(task).loss, maml.objective(task).loss
     for name in ("conv1_weight", "conv4_weight"):
@@ -159,7 +161,9 @@ def test_the_objective_is_query_loss_plus_kl_over_all_images():
     q, images = method.posterior(x, y, task.way), len(task) + len(task.query)
     torch.testing.assert_close(method.objective(task).penalty, q.kl() / images)
     method.settings = MethodSettings(name="taml", alpha=0.1, bayesian=False)
-    torch.testing.assert_close(method.objective(task).penalty, 0.5 * sum((m**2).sum() for m in q.mean.values()) / images)
+    torch.testing.assert_close(
+        method.objective(task).penalty, 0.5 * sum((m**2).sum() for m in q.mean.values()) / images
+    )
 
 
 def test_the_elbo_equals_its_monte_carlo_estimate():
@@ -172,7 +176,8 @@ def test_the_elbo_equals_its_monte_carlo_estimate():
         for i in range(300):
             phi = q.sample(torch_rng(i))
             ratio = sum(
-                (Normal(q.mean[k], q.deviation[k]).log_prob(v) - Normal(0.0, 1.0).log_prob(v)).sum() for k, v in phi.items()
+                (Normal(q.mean[k], q.deviation[k]).log_prob(v) - Normal(0.0, 1.0).log_prob(v)).sum()
+                for k, v in phi.items()
             )
             o = method.objective(task, torch_rng(i))
             differences.append((o.loss + o.penalty) - (o.loss + ratio / images))
