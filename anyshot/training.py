@@ -221,11 +221,8 @@ def task_gradients(method: Method, task: Task) -> tuple[list[Tensor], dict[str, 
     gradients = torch.autograd.grad(
         objective.loss + objective.penalty, parameters, allow_unused=True, materialize_grads=True
     )
-    info = {
-        "loss": objective.loss.item(), "penalty": float(torch.as_tensor(objective.penalty).detach()), "kl": objective.kl,
-        "accuracy": objective.accuracy,
-    }  # fmt: skip
-    return list(gradients), info
+    loss, penalty = (float(torch.as_tensor(part).detach()) for part in (objective.loss, objective.penalty))
+    return list(gradients), {"loss": loss, "penalty": penalty, "kl": objective.kl, "accuracy": objective.accuracy}
 
 
 def _note(record: dict[str, Any], speed: float, skipped: int) -> str:

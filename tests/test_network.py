@@ -31,7 +31,7 @@ def test_the_body_is_conv_norm_shift_relu_pool():
 
 
 def test_centred_features_have_mean_zero_and_scale_scales():
-    shape, theta, norm = network()
+    _, theta, norm = network()
     x = torch.rand(6, 3, 16, 16, dtype=torch.float64, generator=torch_rng(2))
     assert body(theta, norm, x, centre=True).mean(0).abs().max() < 1e-12
     ones = Norm(norm.shift, [torch.ones(4, dtype=torch.float64)] * 4)

@@ -3,9 +3,9 @@ import time
 import numpy as np
 import pytest
 import torch
-from support import make_imageset
 from hypothesis import given
 from hypothesis import strategies as st
+from support import make_imageset
 
 from anyshot.errors import AnyshotError
 from anyshot.images import ImageSet

@@ -121,7 +121,7 @@ def test_a_hundred_in_a_row_end_the_run(tmp_path, monkeypatch):
         [torch.zeros_like(p) for p in m.parameters()],
         {"loss": float("inf"), "penalty": 0.0, "kl": 0.0, "accuracy": 0.0},
     ))  # fmt: skip
-    with pytest.raises(AnyshotError, match="100 steps in a row .* at iteration 100; lower the rate"):
+    with pytest.raises(AnyshotError, match=r"100 steps in a row .* at iteration 100; lower the rate"):
         run(tiny("maml", iterations=200, validate_every=0), tmp_path)
 
 
