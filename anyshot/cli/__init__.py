@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from anyshot.cli import demo, inspect, test, train
+from anyshot.cli import data, demo, inspect, test, train
 from anyshot.errors import AnyshotError
 from anyshot.version import VERSION
 
@@ -45,6 +45,7 @@ app.command()(demo.demo)
 app.command()(train.train)
 app.command()(test.test)
 app.command()(inspect.inspect)
+app.add_typer(data.app, name="data")
 
 
 def main(arguments: list[str] | None = None) -> None:

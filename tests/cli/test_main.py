@@ -30,7 +30,7 @@ def test_help_and_version_succeed(capsys):
     assert capsys.readouterr().out == f"anyshot {VERSION}\n"
     assert run("--help") == 0
     out = capsys.readouterr().out
-    for command in ("demo", "train", "test", "inspect"):
+    for command in ("demo", "train", "test", "inspect", "data"):
         assert command in out
 
 

@@ -53,3 +53,9 @@ def test_unknown_images_are_a_failure_in_one_sentence(tmp_path, short, capsys):
     assert "no-such-images" in err
     assert len(err.splitlines()) == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_presets_are_completed_by_name():
+    from anyshot.cli.train import _preset_names
+
+    assert {"glyphs", "cifar-fs", "miniimagenet", "multi"} <= set(_preset_names())
