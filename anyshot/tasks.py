@@ -70,9 +70,9 @@ def parse_shots(text: str) -> tuple[Callable[[Rng, int, int, int], np.ndarray], 
     (5, 25)
     """
     match = re.fullmatch(r"(?:([a-z-]+):?)?(?:(\d+)(?:-(\d+))?)?", text)
-    name = match and (match[1] or "fixed")
-    if not match or not text or (name == "fixed" and not match[2]):
+    if not match or not text or (match[1] in (None, "fixed") and not match[2]):
         raise AnyshotError(f"Shots {text!r} are not understood; write for instance any-shot:1-50 or fixed:5.")
+    name = match[1] or "fixed"
     if name not in SHOTS:
         raise AnyshotError(f"There is no shot distribution {name!r}{suggestion(name, SHOTS)}.")
     least, most = (1, 50) if match[2] is None else (int(match[2]), int(match[3] or match[2]))

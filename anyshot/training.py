@@ -38,7 +38,7 @@ class State:
     iteration: int = 0  #: finished ones
     skipped: int = 0  #: steps with a non-finite loss or gradient
     skipped_in_a_row: int = 0
-    best: float = -math.inf  #: accuracy that chose the best parameters
+    best: float = -1.0  #: accuracy that chose the best parameters; below any at the start
     best_iteration: int = 0
     stale: int = 0  #: validations since then
     log_lines: int = 0
@@ -107,7 +107,7 @@ class MetaTraining:
         tasks = [self.stream.task(first + i) for i in range(t.meta_batch)]
         results = map_tasks(lambda task: task_gradients(self.method, task), tasks, self.workers, size=len)
         gradients = [sum(parts) / t.meta_batch for parts in zip(*(g for g, _ in results), strict=True)]
-        record = {key: sum(info[key] for _, info in results) / t.meta_batch for key in results[0][1]}
+        record: dict[str, Any] = {k: sum(info[k] for _, info in results) / t.meta_batch for k in results[0][1]}
         state.iteration += 1
         if math.isfinite(record["loss"] + record["penalty"]) and all(g.isfinite().all() for g in gradients):
             state.skipped_in_a_row = 0
@@ -191,7 +191,7 @@ class MetaTraining:
         if checkpoint is None:
             self.run.rewind_log(0)
             return False
-        self.state = State(**{k: -math.inf if v is None else v for k, v in checkpoint.state.items()})
+        self.state = State(**checkpoint.state)
         tensors = checkpoint.tensors
         self.method.load_state_dict(
             {k.removeprefix("method."): v for k, v in tensors.items() if k.startswith("method.")}
