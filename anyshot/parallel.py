@@ -1,7 +1,7 @@
 """Several tasks at once, each on one core; and what a whole process may tune before torch is loaded.
 
-Importing this file changes nothing, and does not load torch. Two tasks at once with one thread each beat one task with two
-threads: there are no barriers inside operators. Measured numbers and the reasoning are in docs/engine.md.
+Importing this file changes nothing, and does not load torch. Two tasks at once with one thread each beat one task with
+two threads: there are no barriers inside operators. Numbers and reasons are in docs/engine.md.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def map_tasks(
 ) -> list[R]:
     """``[function(task) for task in tasks]``, several at once in threads, those of the largest ``size`` first.
 
-    Every task runs with one torch thread, whatever the number of workers (1 included), so a result does not depend on it.
-    ``workers`` defaults to the cores, at most one a task. Gradient mode and context variables are the caller's; a graph
-    may be built or walked inside a task. Called inside a worker it runs there, one task after another. The caller's thread
-    count is restored. The first error (in the order of the tasks) is raised once the running tasks have ended; tasks not
-    yet begun are dropped then.
+    Every task runs with one torch thread, whatever the number of workers (1 included), so that a result does not depend
+    on it. ``workers`` defaults to the cores, at most one a task. Gradient mode and context variables are the caller's;
+    a graph may be built or walked inside a task. Called inside a worker it runs there, one task after another. The
+    caller's thread count is restored. The first error (in the order of the tasks) is raised once the running tasks have
+    ended; tasks not yet begun are dropped then.
 
     >>> map_tasks(abs, [-3, 2, -1], workers=2)
     [3, 2, 1]
@@ -141,9 +141,9 @@ if hasattr(os, "register_at_fork"):
 def tune_process() -> list[str]:
     """Tune this whole process for the engine; for programs that own their process (our command line), never on import.
 
-    1. ``OMP_WAIT_POLICY=PASSIVE``, unless the user has set it: OpenMP's threads sleep at a barrier instead of spinning; two
-       that land on one core otherwise stall each other for whole time slices. OpenMP reads it when torch is loaded, so
-       this must be called before, and has no effect after.
+    1. ``OMP_WAIT_POLICY=PASSIVE``, unless the user has set it: OpenMP's threads sleep at a barrier instead of spinning;
+       two that land on one core otherwise stall each other for whole time slices. OpenMP reads it when torch is loaded,
+       so this must be called before, and has no effect after.
     2. glibc's allocator keeps big blocks instead of returning each to the kernel: no page faults on every activation.
 
     Returns what was done, for the log.

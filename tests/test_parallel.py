@@ -123,9 +123,10 @@ def test_importing_changes_nothing_and_tuning_says_what_it_did():
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert "sleep at barriers" in done.stdout
     kept = environment | {"OMP_WAIT_POLICY": "ACTIVE"}
-    command = [sys.executable, "-c", "import anyshot.parallel as p, os; print(p.tune_process(), os.environ['OMP_WAIT_POLICY'])"]
-    done = subprocess.run(command, env=kept, capture_output=True, text=True, check=True)
-    assert "sleep" not in done.stdout and "ACTIVE" in done.stdout
+    code = "import anyshot.parallel as p, os\nprint(p.tune_process(), os.environ['OMP_WAIT_POLICY'])"
+    done = subprocess.run([sys.executable, "-c", code], env=kept, capture_output=True, text=True, check=True)
+    assert "sleep" not in done.stdout
+    assert "ACTIVE" in done.stdout
 
 
 def test_too_late_for_openmp_is_not_claimed():

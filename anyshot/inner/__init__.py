@@ -1,7 +1,7 @@
 """What happens inside a task: the update rule (:mod:`.update`) and its fast, hand-derived twin (:mod:`.engine`).
 
-Everybody calls the functions of this file. ``engine="auto"`` takes the engine where it can and autograd where it cannot,
-with one line in the log for each reason; ``"engine"`` and ``"autograd"`` insist.
+Everybody calls the functions of this file. ``engine="auto"`` takes the engine where it can and autograd where it
+cannot, with one line in the log for each reason; ``"engine"`` and ``"autograd"`` insist.
 """
 
 from __future__ import annotations
@@ -80,7 +80,11 @@ def adapt_many(inners: Sequence[Inner], engine: str = "auto", workers: int | Non
 
 
 def logits_many(
-    inners: Sequence[Inner], thetas: Sequence[Parameters], images: Tensor, engine: str = "auto", workers: int | None = None
+    inners: Sequence[Inner],
+    thetas: Sequence[Parameters],
+    images: Tensor,
+    engine: str = "auto",
+    workers: int | None = None,
 ) -> Tensor:
     """Class scores [len(inners), M, way] of the same query images at each θ, without a graph.
 

@@ -1,7 +1,7 @@
 """Between the autograd world and the engine: detach an :class:`Inner`, run, and hang the gradients on its tensors.
 
-The engine computes loss and gradients together; :class:`_Attach` then gives the loss its gradients, and autograd carries
-them on to whatever made θ_0, A, w, β and s: α, γ, ω, z, the encoder.
+The engine computes loss and gradients together; :class:`_Attach` then gives the loss its gradients, and autograd
+carries them on to whatever made θ_0, A, w, β and s: α, γ, ω, z, the encoder.
 """
 
 from __future__ import annotations
@@ -41,8 +41,11 @@ def obstacle(inner: Inner, images: Tensor | None = None) -> str | None:
 
 
 def signs(inner: Inner) -> list[Tensor] | None:
-    """±1 per channel and block: the sign of a scale. Pooling commutes with positive slopes only, so a negative scale is
-    made positive by turning the weights round instead: s x̂(W) = |s| x̂(−W); the update rule keeps the turn, element-wise."""
+    """±1 per channel and block: the sign of a scale.
+
+    Pooling commutes with positive slopes only, so a negative scale is made positive by turning the weights round:
+    s x̂(W) = |s| x̂(−W). The update rule is element-wise and keeps the turn.
+    """
     if inner.norm.scale is None:
         return None
     return [torch.where(s.detach() < 0, -1.0, 1.0).to(s.dtype).view(-1, 1, 1, 1) for s in inner.norm.scale]
@@ -60,6 +63,7 @@ def problem(inner: Inner, moments: engine.Moments | None = None) -> engine.Probl
     body = [t.contiguous(memory_format=CL) for t in theta[:LAYERS]]
     head = [inner.theta[name] for name in HEAD]
     rates = [torch.as_tensor(inner.rates[name], dtype=like.dtype, device=like.device).detach() for name in NAMES]
+    rates = [t.contiguous(memory_format=CL) if t.dim() == 4 else t for t in rates]
     scale = inner.norm.scale
     return engine.Problem(
         images=like.detach().contiguous(memory_format=CL),

@@ -10,6 +10,7 @@ H_k v and the mixed terms come from one forward-over-reverse sweep over the bloc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,7 +26,7 @@ Tensors = list[Tensor]
 
 @dataclass
 class Problem:
-    """An inner problem as the engine wants it: detached lists, parameters in the order W1..W4, head weight, head bias."""
+    """An inner problem as the engine wants it: detached lists, parameters in the order W1..W4, head weight, bias."""
 
     images: Tensor  #: [N, channels, height, width], channels-last
     labels: Tensor  #: [N]
@@ -33,7 +34,7 @@ class Problem:
     theta: Tensors  #: θ_0
     rates: Tensors  #: A, broadcastable
     shift: Tensors  #: β of each block
-    scale: Tensors | None  #: s > 0 of each block
+    scale: Sequence[Tensor] | None  #: s > 0 of each block
     steps: int
     centre: bool
     zero_head: bool  #: the head starts at zero and nobody asks for its gradient
@@ -56,11 +57,12 @@ class Net:
 
     def __init__(self, problem: Problem, theta: Tensors, images: Tensor, moments: Moments) -> None:
         self.theta, self.centre = theta, problem.centre
-        scale = problem.scale or [None] * LAYERS
-        self.blocks: list[FirstBlock | Block] = [FirstBlock(theta[0], problem.shift[0], scale[0], moments)]
-        self.blocks += [Block(theta[i], problem.shift[i], scale[i]) for i in range(1, LAYERS)]
-        x = images
-        for block in self.blocks:
+        shift: Tensors = problem.shift
+        scale: Sequence[Tensor | None] = problem.scale or [None] * LAYERS
+        self.first = FirstBlock(theta[0], shift[0], scale[0], moments)
+        self.rest = [Block(theta[i], shift[i], scale[i]) for i in range(1, LAYERS)]
+        x = self.first.forward(images)
+        for block in self.rest:
             x = block.forward(x)
         self.shape, self.f = x.shape, self._centred(x.flatten(1))
         self.logits = torch.addmm(theta[5], self.f, theta[4].t())
@@ -78,15 +80,16 @@ class Net:
 
     def _down(self, df: Tensor, method: str) -> tuple[Tensors, Tensors, Tensors]:
         """The blocks' ``backward`` or ``tangent_backward`` from the cotangent of the features: dW, dβ, ds."""
-        d = self._centred(df).view(self.shape).contiguous(memory_format=CL)
+        d = [self._centred(df).view(self.shape).contiguous(memory_format=CL)]
         parts = []
-        for block in reversed(self.blocks):
+        for block in (*reversed(self.rest), self.first):
             *part, d = getattr(block, method)(d)
             parts.append(part)
         dW, dshift, dscale = (list(t) for t in zip(*reversed(parts), strict=True))
         return dW, dshift, dscale
 
     def head_gradient(self) -> Tensors:
+        """∇ of the head alone, which a zero head does have."""
         return [self.g.t() @ self.f, self.g.sum(0)]  # gᵀ f,  Σ g
 
     def backward(self) -> tuple[Tensors, Tensors, Tensors]:
@@ -96,8 +99,8 @@ class Net:
 
     def hessian_times(self, v: Tensors) -> tuple[Tensors, Tensors, Tensors, Tensor]:
         """H v, ∂_v ∇β, ∂_v ∇s, ∂_v CE_n; call after :meth:`backward`."""
-        xd = None
-        for block, Wd in zip(self.blocks, v[:LAYERS], strict=True):
+        xd = self.first.tangent(v[0])
+        for block, Wd in zip(self.rest, v[1:LAYERS], strict=True):
             xd = block.tangent(xd, Wd)
         fd, Wh, (Whd, bhd) = self._centred(xd.flatten(1)), self.theta[4], v[LAYERS:]
         ld = torch.addmm(bhd, self.f, Whd.t()).addmm_(fd, Wh.t())  # logits′
@@ -107,28 +110,29 @@ class Net:
         return dW + head, dshift, dscale, (self.e * ld).sum(1)
 
     def hessian_times_at_zero_head(self, v: Tensors) -> tuple[Tensors, Tensors, Tensors, Tensor]:
-        """The same where the head is zero: the body's gradient is 0 and logits′ = f Whdᵀ + bhd, so the body's part of H v
-        is the ordinary backward of the cotangent g Whd, without a forward tangent. The head's part is not asked for."""
+        """The same where the head is zero: the body's gradient is 0 and logits′ = f Whdᵀ + bhd, so the body's part of
+        H v is the ordinary backward of the cotangent g Whd, without a forward tangent; the head's is not asked for."""
         ld = torch.addmm(v[5], self.f, v[4].t())
         dW, dshift, dscale = self._down(self.g @ v[4], "backward")
         return dW + [torch.zeros_like(t) for t in v[LAYERS:]], dshift, dscale, (self.e * ld).sum(1)
 
 
-def inner_loop(problem: Problem, tape: list[tuple[Net | None, Tensors]] | None = None, keep: bool = False) -> Tensors:
-    """θ_K; ``tape`` receives (network, g_k) of each step, the network only if it is to be kept."""
+def inner_loop(problem: Problem, gradients: list[Tensors] | None = None, nets: list[Net] | None = None) -> Tensors:
+    """θ_K; the lists, if given, receive g_k and the network of each step."""
     theta = problem.theta
-    if problem.steps and problem.moments is None:
-        problem.moments = Moments(problem.images)
     for k in range(problem.steps):
+        problem.moments = problem.moments or Moments(problem.images)
         net = Net(problem, theta, problem.images, problem.moments)
         net.loss(problem.labels, problem.weights)
         if k == 0 and problem.zero_head:  # a zero head sends nothing down: the body's first gradient is 0
-            g = [torch.zeros((), dtype=t.dtype, device=t.device) for t in theta[:LAYERS]] + net.head_gradient()
+            g = [t.new_zeros(()) for t in theta[:LAYERS]] + net.head_gradient()
         else:
             g = net.backward()[0]
         theta = [torch.addcmul(t, a, d, value=-1) for t, a, d in zip(theta, problem.rates, g, strict=True)]
-        if tape is not None:
-            tape.append((net if keep else None, g))
+        if gradients is not None:
+            gradients.append(g)
+        if nets is not None:
+            nets.append(net)
     return theta
 
 
@@ -137,27 +141,28 @@ def query(problem: Problem, theta: Tensors, images: Tensor, moments: Moments | N
     return Net(problem, theta, images, moments or Moments(images))
 
 
-def meta_gradient(
-    problem: Problem, images: Tensor, labels: Tensor, order: int = 2
-) -> tuple[Tensor, Tensor, Gradients]:
+def meta_gradient(problem: Problem, images: Tensor, labels: Tensor, order: int = 2) -> tuple[Tensor, Tensor, Gradients]:
     """Query loss, query logits and the gradients; ``order`` 1 treats every g_k as a constant."""
-    tape: list[tuple[Net | None, Tensors]] = []
-    net = query(problem, inner_loop(problem, tape, keep=order == 2), images)
+    gradients: list[Tensors] = []
+    nets: list[Net] = []
+    net = query(problem, inner_loop(problem, gradients, nets if order == 2 else None), images)
     ce = net.loss(labels, images.new_full((len(labels),), 1 / len(labels)))
     lam, dshift, dscale = net.backward()  # λ = dL/dθ_K
     loss, logits, dw = ce.mean(), net.logits, torch.zeros_like(problem.weights)
     dA = [torch.zeros_like(t) for t in lam]
     for k in reversed(range(problem.steps)):
-        net, g = tape.pop()
-        dA = [d.addcmul_(l, gi, value=-1) for d, l, gi in zip(dA, lam, g, strict=True)]  # dL/dA −= λ ∘ g_k
-        if order < 2:
-            continue
-        v = [(a * l).neg_() for a, l in zip(problem.rates, lam, strict=True)]  # v = −A ∘ λ
-        zero = k == 0 and problem.zero_head
-        Hv, db, ds, ced = net.hessian_times_at_zero_head(v) if zero else net.hessian_times(v)
-        lam = [l + h for l, h in zip(lam, Hv, strict=True)]  # λ += H v
-        dshift = [d + e for d, e in zip(dshift, db, strict=True)]
-        dscale = [d + e for d, e in zip(dscale, ds, strict=True)]
-        dw += ced
+        for d, a, g in zip(dA, lam, gradients.pop(), strict=True):
+            d.addcmul_(a, g, value=-1)  # dL/dA −= λ ∘ g_k
+        if order == 2:
+            net = nets.pop()  # forgets the step before: memory falls as the walk goes down
+            v = [(a * b).neg_() for a, b in zip(problem.rates, lam, strict=True)]  # v = −A ∘ λ
+            product = net.hessian_times_at_zero_head if k == 0 and problem.zero_head else net.hessian_times
+            Hv, db, ds, ced = product(v)
+            lam = _sum(lam, Hv)  # λ += H v
+            dshift, dscale, dw = _sum(dshift, db), _sum(dscale, ds), dw + ced
     dA = [d.sum_to_size(a.shape) for d, a in zip(dA, problem.rates, strict=True)]
     return loss, logits, Gradients(lam, dA, dw, dshift, dscale)
+
+
+def _sum(left: Tensors, right: Tensors) -> Tensors:
+    return [a + b for a, b in zip(left, right, strict=True)]

@@ -1,6 +1,6 @@
 """Everything the engine does between two convolutions, as torch operators: statistics, pooling, gathering, scattering.
 
-Activations are [n, channels, h, w], channels-last in memory where the device likes it; per-channel vectors are [channels].
+Activations are [n, channels, h, w], channels-last in memory; per-channel vectors are [channels].
 ``code`` says where each 2×2 window had its maximum; what it looks like is the business of this file alone (here the
 flat index h·W + w that torch returns; one byte in :mod:`anyshot.inner.loops`, the same functions as fused loops).
 Functions that end in an underscore overwrite their first argument.
@@ -8,11 +8,41 @@ Functions that end in an underscore overwrite their first argument.
 
 from __future__ import annotations
 
+import functools
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+log = logging.getLogger(__name__)
 aten = torch.ops.aten
 CL = torch.channels_last
+MOST_THREADS = 4  #: of torch, up to which the single-threaded loops pay
+
+
+def conv(x: Tensor, W: Tensor, bias: Tensor | None = None) -> Tensor:
+    """W * x."""
+    return F.conv2d(x, W, bias, padding=1)
+
+
+def conv_dx(dy: Tensor, x: Tensor, W: Tensor) -> Tensor:
+    """Wᵀ * dy (x only lends its shape)."""
+    return _conv_backward(dy, x, W, [True, False, False])[0]
+
+
+def conv_dW(dy: Tensor, x: Tensor, W: Tensor) -> Tensor:
+    """x ⋆ dy, the correlation (W only lends its shape)."""
+    return _conv_backward(dy, x, W, [False, True, False])[1]
+
+
+def _conv_backward(dy: Tensor, x: Tensor, W: Tensor, mask: list[bool]) -> tuple[Tensor, ...]:
+    return aten.convolution_backward(dy, x, W, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, mask)
 
 
 def ch(t: Tensor) -> Tensor:
@@ -58,16 +88,21 @@ def affine_relu(p: Tensor, slope: Tensor, offset: Tensor) -> Tensor:
     return torch.addcmul(ch(offset), p, ch(slope)).relu_()
 
 
-def gated_sums_(d: Tensor, a: Tensor, u: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """dz = [a > 0] d, Σ dz (u − c), Σ dz."""
-    dz = gate_(d, a)
+def gated_sums_(d: Sequence[Tensor], a: Tensor, u: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """dz = [a > 0] Σ d, Σ dz (u − c), Σ dz; d is one or two summands, the first overwritten."""
+    dz = gate_(total_(d), a)
     return dz, *channel_sums(dz, u, c)
 
 
-def gated_unpool(d: Tensor, a: Tensor, code: Tensor, y_shape: torch.Size) -> tuple[Tensor, Tensor]:
-    """scatter(dz) with dz = [a > 0] d, zero elsewhere, and Σ dz; d may be overwritten."""
-    dz = gate_(d, a)
-    return aten.max_unpool2d(dz, code, y_shape[2:]), dz.sum((0, 2, 3))
+def total_(d: Sequence[Tensor]) -> Tensor:
+    """The sum of one or two tensors, in the first."""
+    return d[0] if len(d) == 1 else d[0].add_(d[1])
+
+
+def gated_unpool(d: Sequence[Tensor], a: Tensor, code: Tensor, size: torch.Size) -> tuple[Tensor, Tensor]:
+    """scatter(dz), zero elsewhere, [n, channels, *size], and Σ dz, with dz = [a > 0] Σ d; d may be overwritten."""
+    dz = gate_(total_(d), a)
+    return aten.max_unpool2d(dz, code, size), dz.sum((0, 2, 3))
 
 
 def scatter_add_(D: Tensor, dz: Tensor, code: Tensor) -> Tensor:
@@ -100,13 +135,37 @@ def gated_gather(yd: Tensor, code: Tensor, a: Tensor) -> Tensor:
     return gate_(gather(yd, code), a)
 
 
-def gated_affine(a: Tensor, p: Tensor, slope: Tensor, u: Tensor, slope_u: Tensor, offset: Tensor) -> Tensor:
-    """[a > 0] (slope p + slope_u u + offset)."""
-    return gate_(torch.addcmul(ch(offset), p, ch(slope)).addcmul_(u, ch(slope_u)), a)
+def gated_affine_(
+    p: Tensor, a: Tensor, slope: Tensor, u: Tensor, slope_u: Tensor, offset: Tensor, dz: Tensor
+) -> tuple[Tensor, Tensor]:
+    """t = [a > 0] (slope p + slope_u u + offset) and Σ dz t."""
+    t = gate_(torch.addcmul(ch(offset), p, ch(slope)).addcmul_(u, ch(slope_u)), a)
+    return t, channel_sums(dz, t, torch.zeros_like(offset))[0]
 
 
-def tangent_spread_(
-    yd: Tensor, c1: Tensor, y: Tensor, c1d: Tensor, c0d: Tensor, dzd: Tensor, code: Tensor
-) -> Tensor:
+def tangent_spread_(yd: Tensor, c1: Tensor, y: Tensor, c1d: Tensor, c0d: Tensor, dzd: Tensor, code: Tensor) -> Tensor:
     """D' = scatter(dz') + c0' + c1' y + c1 y'."""
     return scatter_add_(torch.addcmul(ch(c0d), y, ch(c1d)).addcmul_(yd, ch(c1)), dzd, code)
+
+
+def fused(like: Tensor) -> ModuleType:
+    """The module with these functions for tensors like this one: :mod:`.loops` on a CPU with Numba, else this one.
+
+    ``ANYSHOT_LOOPS=0`` in the environment keeps to torch. The loops run on one thread, where they are three to
+    four times faster than torch's operators; torch wins with more threads than that.
+    """
+    pays = like.device.type == "cpu" and torch.get_num_threads() <= MOST_THREADS
+    return loops() if pays else sys.modules[__name__]
+
+
+@functools.cache
+def loops() -> ModuleType:
+    """:mod:`.loops` if Numba is there and not switched off, else this module."""
+    if os.environ.get("ANYSHOT_LOOPS", "1") != "0":
+        try:
+            module = importlib.import_module("anyshot.inner.loops")
+            module.announce()
+            return module
+        except ImportError as error:
+            log.info("Fused loops are not used, which costs about a fifth of the speed: %s. Try anyshot[fast].", error)
+    return sys.modules[__name__]

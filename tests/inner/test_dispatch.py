@@ -50,12 +50,14 @@ def test_a_loss_without_gradients_needs_no_walk(make_case):
     with torch.no_grad():
         loss, logits = query_loss(case.inner, case.images, case.labels)
     expected, expected_logits = query_loss(case.inner, case.images, case.labels)
-    assert not loss.requires_grad and torch.allclose(loss, expected) and torch.allclose(logits, expected_logits)
+    assert not loss.requires_grad
+    assert torch.allclose(loss, expected)
+    assert torch.allclose(logits, expected_logits)
 
 
 def test_constant_rates_may_be_plain_numbers(make_case, differences):
     case = make_case([2, 1], (16, 16), head=True)
-    inner = replace(case.inner, rates={name: 0.05 for name in case.inner.rates})
+    inner = replace(case.inner, rates=dict.fromkeys(case.inner.rates, 0.05))
     losses = [query_loss(inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
     assert max(differences(*(case.gradients(loss) for loss in losses)).values()) < 1e-10
 
@@ -66,7 +68,8 @@ def test_a_head_of_zeros_that_asks_for_a_gradient_gets_it(make_case, differences
     case = replace(case, inner=replace(case.inner, theta=case.inner.theta | head), leaves=case.leaves | head)
     losses = [query_loss(case.inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
     found = differences(*(case.gradients(loss) for loss in losses))
-    assert "head_weight" in found and max(found.values()) < 1e-10
+    assert "head_weight" in found
+    assert max(found.values()) < 1e-10
 
 
 @pytest.mark.parametrize(
@@ -84,7 +87,7 @@ def test_what_the_engine_cannot_do_is_said_once(make_case, change, reason, caplo
     monkeypatch.setattr(anyshot.inner, "_said", set())
     inner = change(make_case([1, 1], (16, 16)).inner)
     with caplog.at_level(logging.WARNING, "anyshot.inner"):
-        assert not anyshot.inner.uses_engine(inner) and not anyshot.inner.uses_engine(inner)
+        assert not any(anyshot.inner.uses_engine(inner) for _ in range(2))
     assert [reason in record.getMessage() for record in caplog.records] == [True]
     with pytest.raises(AnyshotError, match="cannot do this"):
         anyshot.inner.uses_engine(inner, engine="engine")
@@ -95,7 +98,7 @@ def test_falling_back_gives_a_gradient_for_images(make_case, monkeypatch):
     case = make_case([1, 1], (16, 16))
     images = case.images.clone().requires_grad_()
     query_loss(case.inner, images, case.labels)[0].backward()
-    assert images.grad is not None and images.grad.abs().max() > 0
+    assert images.grad.abs().max() > 0
 
 
 def test_an_unknown_way_is_an_error(make_case):
