@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 INTERVAL = 15.0  # seconds between lines when there is no terminal
 
@@ -35,25 +36,43 @@ def progress(description: str, total: int | None, *, console: Console | None = N
         yield advance
 
 
+_shown: list[Progress] = []  # the display that is on the screen: one at most, and inner work adds its bar to it
+
+
 @contextmanager
 def _bar(description: str, total: int | None, console: Console) -> Iterator[Advance]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-    )
-    with Progress(*columns, console=console, expand=True) as display:
-        task = display.add_task(description, total=total, note="")
+    outer = _shown[0] if _shown else None
+    display = outer or _display(console)
+    if outer is None:
+        _shown.append(display)
+        display.start()
+    task = display.add_task(description, total=total, note="")
 
-        def advance(n: int = 1, note: str = "") -> None:
-            display.advance(task, n)
-            if note:
-                display.update(task, note=note)
+    def advance(n: int = 1, note: str = "") -> None:
+        display.advance(task, n)
+        if note:
+            display.update(task, note=note)
 
+    try:
         yield advance
+    finally:
+        if outer is None:
+            display.stop()
+            _shown.clear()
+        else:
+            display.remove_task(task)
+
+
+def _display(console: Console) -> Progress:
+    whole = Column(no_wrap=True)
+    return Progress(
+        TextColumn("{task.description}", markup=False, table_column=whole.copy()),
+        BarColumn(bar_width=30 if console.width >= 120 else 8, table_column=whole.copy()),
+        MofNCompleteColumn(table_column=whole.copy()),
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True, table_column=whole.copy()),
+        TextColumn("{task.fields[note]}", markup=False, table_column=Column(no_wrap=False)),  # the only one to give way
+        console=console,
+    )
 
 
 @contextmanager

@@ -56,6 +56,29 @@ def test_on_a_terminal_there_is_a_bar_with_the_last_note():
     assert "accuracy [71 %]" in text
 
 
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_count_and_note_are_whole_on_terminals_of_any_usual_width(width):
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    with progress("Meta-training taml", 100, console=console) as advance:
+        advance(100, note="loss 1.295  KL 27.8  accuracy 47.3%  10.1 tasks/s")
+    words = console.file.getvalue().split()
+    for word in ("taml", "100/100", "1.295", "47.3%", "10.1"):
+        assert word in words
+
+
+def test_work_inside_work_adds_a_bar_that_goes_away_again():
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with progress("Training", 2, console=console) as advance:
+        for _ in range(2):
+            with progress("Validating", 5, console=console) as inner:
+                inner(5)
+                assert len(module._shown[0].tasks) == 2
+            assert len(module._shown[0].tasks) == 1
+            advance()
+    assert module._shown == []
+    assert "2/2" in console.file.getvalue()
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_many_threads_may_advance_at_once(terminal):
     console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
