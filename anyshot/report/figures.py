@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
 
 from anyshot.files import PathLike, write_bytes
 
@@ -156,15 +156,19 @@ def training_figure(logs: Mapping[str, Iterable[Mapping[str, Any]]]) -> Figure:
     """
     curves = {name: _curves(list(log)) for name, log in logs.items()}
     kinds = [kind for kind in _CURVES if any(kind in found for found in curves.values())]
+    last = max(
+        (x for found in curves.values() for kind in found.values() for line in kind.values() for x, _ in line),
+        default=1,
+    )
     figure = Figure(figsize=(3.9 * max(len(kinds), 1) + 0.3, 3.4))
     for axes, kind in zip(figure.subplots(1, max(len(kinds), 1), squeeze=False)[0], kinds, strict=False):
         for place, found in enumerate(curves.values()):
             for line, points in enumerate(found.get(kind, {}).values()):
                 _curve(axes, points, COLOURS[place % len(COLOURS)], line, validation=kind == "validation")
-        axes.set(xlabel="iteration", title=_CURVES[kind])
+        axes.set(xlabel="iteration", title=_CURVES[kind], xlim=(0, 1.03 * last))
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         if kind in {"accuracy", "validation"}:
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
+            axes.yaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
     colours = [
         Line2D([], [], color=COLOURS[place % len(COLOURS)], linewidth=2, label=name) for place, name in enumerate(logs)
     ]

@@ -66,8 +66,7 @@ def print_tables(*tables: Table) -> None:
     if not console.is_terminal:
         needed = (console.measure(table, options=console.options.update(width=10_000)).maximum for table in tables)
         console.width = max(console.width, *needed)
-    for table in tables:
-        console.print(table)
+    console.print(*tables, sep="\n\n")
 
 
 def write_csv(path: PathLike, rows: Sequence[Row]) -> None:
@@ -183,7 +182,7 @@ def _groups_table(title: str, groups: list[dict[str, Any]]) -> Table:
 def _cell(value: Any) -> str:
     if isinstance(value, dict):
         return f"{value['mean']:.2f} ± {value['deviation']:.2f}"
-    return f"{value:.2f}" if isinstance(value, float) else _dash(str(value))
+    return f"{value:.3g}" if isinstance(value, float) else _dash(str(value))
 
 
 def _percent(value: float | None) -> str:

@@ -27,7 +27,7 @@ def test_balancing_variables_come_as_tables_figures_and_json(trained, tmp_path, 
         assert len(record["gamma_mean"]) == 5
     mean = found["z"][0]["‖z‖"]
     assert mean == pytest.approx(sum(record["z_norm"] for record in found["tasks"]) / 4)
-    assert f"{mean:.2f}" in out
+    assert f"{mean:.3g}" in out
 
 
 def test_figures_go_into_the_runs_folder_by_default(trained):

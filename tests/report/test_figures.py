@@ -140,6 +140,17 @@ def test_a_running_mean_is_the_mean_of_the_last_values():
     assert smooth[-1] == pytest.approx(losses[-3:].mean())
 
 
+def test_a_single_validation_has_distinct_ticks():
+    records = [{"kind": "validation", "iteration": 10, "selection": 0.5, "a": accuracy} for accuracy in (0.541, 0.553)]
+    figure = figures.training_figure({"taml": records})
+    FigureCanvasAgg(figure).draw()
+    (axes,) = figure.axes
+    for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+        texts = [label.get_text() for label in labels]
+        assert len(texts) == len(set(texts))
+    assert_no_text_overlaps(figure)
+
+
 def test_a_short_or_broken_log_can_be_drawn(tmp_path):
     lines = [{"kind": "iteration", "iteration": 1, "loss": None, "penalty": 0.0, "accuracy": 0.2}]
     for name, some in {"broken": lines, "empty": []}.items():
