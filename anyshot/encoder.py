@@ -76,18 +76,20 @@ class Encoder(nn.Module):
             width, hidden = (64 * 4, settings.omega_hidden) if name == "omega" else (task_width * 4, 64)
             out = nn.Linear(hidden or width, 2 * sizes[name])
             self.heads[name] = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), out) if hidden else out
-        self._start(generator)
+        self._start(generator, settings.start)
 
     @torch.no_grad()
-    def _start(self, generator: torch.Generator) -> None:
-        """All weights N(0, 0.02), those of convolutions cut at ±2σ; biases 0."""
+    def _start(self, generator: torch.Generator, start: str) -> None:
+        """All weights N(0, σ), those of convolutions cut at ±2σ; biases 0. σ = 0.02 (``paper``) or √(2 / fan-in)
+        (``he``), with which a task's statistics reach φ from the first iteration instead of after thousands."""
         for name, parameter in self.named_parameters():
+            sigma = 0.02 if start == "paper" else (2 / parameter[0].numel()) ** 0.5
             if name.endswith("bias"):
                 parameter.zero_()
             elif parameter.dim() == 4:
-                parameter.copy_(truncated_normal(parameter.shape, 0.02, generator))
+                parameter.copy_(truncated_normal(parameter.shape, sigma, generator))
             else:
-                parameter.copy_(0.02 * torch.randn(parameter.shape, generator=generator))
+                parameter.copy_(sigma * torch.randn(parameter.shape, generator=generator))
 
     def forward(self, images: Tensor, labels: Tensor, way: int) -> Posterior:
         """Posterior of the task's φ from images [N, 3, height, width] and labels [N]."""
