@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anyshot.inner.ops import ch, conv, conv_dW, conv_dx, fused
+from anyshot.inner.ops import ch, conv, conv_dW, fused
 from anyshot.network import EPS
 
 CHUNK = 1 << 14  #: pixels of layer 1 in flight (16 images of 32×32): 2 MB of float32 at 32 channels
@@ -136,7 +136,7 @@ class Block:
 
     def forward(self, x: Tensor) -> Tensor:
         """a, the block's output [n, channels, h // 2, w // 2]."""
-        self.x, self.y = x, conv(x, self.W)
+        self.x, self.y = x, self.ops.conv(x, self.W)
         self.n = self.y.numel() // len(self.W)
         self.mu, variance, p, self.code = self.ops.statistics_and_pool(self.y)
         self.r = (variance + EPS).rsqrt()
@@ -153,17 +153,19 @@ class Block:
         self.dz, S1, Sb = self.ops.gated_sums_(da, self.a, self.u, self.c)  # dz = [a > 0] da,  Sb = Σ dz
         self.S1 = self.k * S1  # S1 = Σ dz x̂
         self.c1 = -r * self.S1 / n
-        c0 = -Sb / n - self.c1 * self.mu
-        self.D = self.ops.spread(self.y, self.c1, c0, self.dz, self.code)
-        self.G = conv_dW(self.D, self.x, self.W)  # G = x ⋆ D
-        dx = conv_dx(self.D, self.x, row(self.sr) * self.W)
-        return row(self.sr) * self.G, Sb, self.S1, [dx]  # dW = s r G,  dx = (s r W)ᵀ D
+        self.c0 = -Sb / n - self.c1 * self.mu
+        self.G, dx = self.ops.conv_backward(self._D(), self.x, row(self.sr) * self.W)  # G = x ⋆ D
+        return row(self.sr) * self.G, Sb, self.S1, (dx,)  # dW = s r G,  dx = (s r W)ᵀ * D
+
+    def _D(self) -> Tensor:
+        """D, made twice rather than kept: it is as large as y."""
+        return self.ops.spread(self.y, self.c1, self.c0, self.dz, self.code)
 
     def tangent(self, xd: Tensor, Wd: Tensor) -> Tensor:
         """a′, from the tangents of input and weights."""
         r, n, self.xd, self.Wd = self.r, self.n, xd, Wd
-        yd, more = conv(self.x, Wd), conv(xd, self.W)  # y′ = W′ * x + W * x′
-        self.yd, pd, s1, s0 = self.ops.tangent_sums_(yd, more, self.y, self.mu, self.code)
+        yd = self.ops.conv_tangent(self.x, xd, self.W, Wd)  # y′ = W′ * x + W * x′
+        self.yd, pd, s1, s0 = self.ops.tangent_sums_(yd, self.y, self.mu, self.code)
         self.mud = s0 / n  # μ′ = mean y′
         self.rd = -(r**3) * s1 / n  # r′ = −r³ σ²′/2,  σ²′ = 2 mean (y − μ) y′
         q = self.k * self.rd / r  # x̂′ = r (p′ − μ′) + r′ (p − μ),  r′ (p − μ) = (r′/r) x̂ = q (u − c)
@@ -178,10 +180,7 @@ class Block:
         c1d = -(rd * self.S1 + r * S1d) / n
         c0d = -Sbd / n - c1d * self.mu - self.c1 * self.mud  # D′ = scatter(dz′) + c0′ + c1′ y + c1 y′
         Dd = self.ops.tangent_spread_(self.yd, self.c1, self.y, c1d, c0d, dzd, self.code)  # D′
-        Gd = conv_dW(Dd, self.x, self.W).add_(conv_dW(self.D, self.xd, self.W))  # G′ = x ⋆ D′ + x′ ⋆ D
         srd = rd if self.scale is None else self.scale * rd
-        dxd = [  # dx′ = (s r W)ᵀ D′ + (s r′ W + s r W′)ᵀ D
-            conv_dx(Dd, self.x, row(self.sr) * self.W),
-            conv_dx(self.D, self.x, row(srd) * self.W + row(self.sr) * self.Wd),
-        ]
-        return row(srd) * self.G + row(self.sr) * Gd, Sbd, S1d, dxd  # dW′ = s (r′ G + r G′)
+        V, Vd = row(self.sr) * self.W, row(srd) * self.W + row(self.sr) * self.Wd  # s r W and its tangent
+        Gd, dxd = self.ops.conv_backward_tangent(self._D(), Dd, self.x, self.xd, V, Vd)  # G′ = x ⋆ D′ + x′ ⋆ D
+        return row(srd) * self.G + row(self.sr) * Gd, Sbd, S1d, dxd  # dW′ = s (r′ G + r G′),  dx′ = Vᵀ * D′ + V′ᵀ * D

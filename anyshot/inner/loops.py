@@ -17,16 +17,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
+from anyshot.inner import ops, winograd
+from anyshot.inner.jit import Array, compiled
 from anyshot.inner.ops import CL
 
 log = logging.getLogger(__name__)
-Array = np.ndarray
-compiled = numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
 
 
 # ---------------------------------------------------------------------------------------------------- loops
@@ -127,15 +126,17 @@ def _spread(y: Array, c1: Array, c0: Array, dz: Array, code: Array, D: Array) ->
 
 @compiled
 def _tangent_sums(yd: Array, more: Array, y: Array, mean: Array, code: Array, pd: Array) -> Array:
-    """yd ← yd + more; pd ← yd at the maxima; Σ yd (y − mean), Σ yd."""
+    """yd ← yd + more; pd ← yd at the maxima; Σ yd (y − mean), Σ yd; an empty ``more`` is none."""
     n, h, w, channels = y.shape
     total, part = np.zeros((2, channels)), np.zeros((2, channels), y.dtype)
     for i in range(n):
         s1, s0 = part[0], part[1]
         for r in range(h):
             for s in range(w):
+                if len(more):
+                    for c in range(channels):
+                        yd[i, r, s, c] += more[i, r, s, c]
                 for c in range(channels):
-                    yd[i, r, s, c] += more[i, r, s, c]
                     s0[c] += yd[i, r, s, c]
                 for c in range(channels):
                     s1[c] += yd[i, r, s, c] * (y[i, r, s, c] - mean[c])
@@ -299,9 +300,9 @@ def spread(y: Tensor, c1: Tensor, c0: Tensor, dz: Tensor, code: Tensor) -> Tenso
     return D
 
 
-def tangent_sums_(yd: Tensor, more: Tensor, y: Tensor, mean: Tensor, code: Tensor) -> tuple[Tensor, ...]:
+def tangent_sums_(d: Sequence[Tensor], y: Tensor, mean: Tensor, code: Tensor) -> tuple[Tensor, ...]:
     """:func:`.ops.tangent_sums_`."""
-    pd = _pooled(y, y.dtype)
+    pd, (yd, more) = _pooled(y, y.dtype), _more(d)
     return yd, pd, *_tensors(_run(_tangent_sums, yd, more, y, mean, code, pd), y)
 
 
@@ -333,3 +334,25 @@ def gated_unpool(d: Sequence[Tensor], a: Tensor, code: Tensor, size: torch.Size)
     D = torch.empty((*a.shape[:2], *size), dtype=a.dtype, memory_format=CL)
     [total] = _tensors(_run(_gated_unpool, dz, more, a, code, D), a)
     return D, total
+
+
+def conv(x: Tensor, W: Tensor) -> Tensor:
+    """:func:`.ops.conv`."""
+    return (winograd if winograd.fits(W) else ops).conv(x, W)
+
+
+def conv_tangent(x: Tensor, xd: Tensor, W: Tensor, Wd: Tensor) -> tuple[Tensor, ...]:
+    """:func:`.ops.conv_tangent`."""
+    return (winograd if winograd.fits(W) else ops).conv_tangent(x, xd, W, Wd)
+
+
+def conv_backward(D: Tensor, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`.ops.conv_backward`."""
+    return (winograd if winograd.fits(W) else ops).conv_backward(D, x, W)
+
+
+def conv_backward_tangent(
+    D: Tensor, Dd: Tensor, x: Tensor, xd: Tensor, W: Tensor, Wd: Tensor
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """:func:`.ops.conv_backward_tangent`."""
+    return (winograd if winograd.fits(W) else ops).conv_backward_tangent(D, Dd, x, xd, W, Wd)

@@ -45,6 +45,23 @@ def _conv_backward(dy: Tensor, x: Tensor, W: Tensor, mask: list[bool]) -> tuple[
     return aten.convolution_backward(dy, x, W, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, mask)
 
 
+def conv_tangent(x: Tensor, xd: Tensor, W: Tensor, Wd: Tensor) -> tuple[Tensor, ...]:
+    """W′ * x + W * x′, as one or two summands."""
+    return conv(x, Wd), conv(xd, W)
+
+
+def conv_backward(D: Tensor, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+    """x ⋆ D and Wᵀ * D."""
+    return conv_dW(D, x, W), conv_dx(D, x, W)
+
+
+def conv_backward_tangent(
+    D: Tensor, Dd: Tensor, x: Tensor, xd: Tensor, W: Tensor, Wd: Tensor
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """x ⋆ D′ + x′ ⋆ D, and Wᵀ * D′ + W′ᵀ * D as one or two summands."""
+    return conv_dW(Dd, x, W).add_(conv_dW(D, xd, W)), (conv_dx(Dd, x, W), conv_dx(D, x, Wd))
+
+
 def ch(t: Tensor) -> Tensor:
     """A per-channel vector against [n, channels, h, w]."""
     return t.view(1, -1, 1, 1)
@@ -124,14 +141,14 @@ def spread(y: Tensor, c1: Tensor, c0: Tensor, dz: Tensor, code: Tensor) -> Tenso
     return scatter_add_(torch.addcmul(ch(c0), y, ch(c1)), dz, code)
 
 
-def tangent_sums_(yd: Tensor, more: Tensor, y: Tensor, mean: Tensor, code: Tensor) -> tuple[Tensor, ...]:
-    """y' = yd + more, y' at the pooling maxima, Σ y' (y − mean), Σ y'."""
-    yd = yd.add_(more)
+def tangent_sums_(d: Sequence[Tensor], y: Tensor, mean: Tensor, code: Tensor) -> tuple[Tensor, ...]:
+    """y′ = Σ d, y′ at the pooling maxima, Σ y′ (y − mean), Σ y′."""
+    yd = total_(d)
     return yd, gather(yd, code), *channel_sums(yd, y, mean)
 
 
 def gated_gather(yd: Tensor, code: Tensor, a: Tensor) -> Tensor:
-    """[a > 0] y' at the pooling maxima."""
+    """[a > 0] y′ at the pooling maxima."""
     return gate_(gather(yd, code), a)
 
 
@@ -144,7 +161,7 @@ def gated_affine_(
 
 
 def tangent_spread_(yd: Tensor, c1: Tensor, y: Tensor, c1d: Tensor, c0d: Tensor, dzd: Tensor, code: Tensor) -> Tensor:
-    """D' = scatter(dz') + c0' + c1' y + c1 y'."""
+    """D′ = scatter(dz′) + c0′ + c1′ y + c1 y′."""
     return scatter_add_(torch.addcmul(ch(c0d), y, ch(c1d)).addcmul_(yd, ch(c1)), dzd, code)
 
 
