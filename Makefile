@@ -12,7 +12,7 @@ help:  ## show this list
 demo: .venv/.stamp-demo  ## train, test and look inside Bayesian TAML and a baseline on embedded images, about five minutes
 	$(BIN)/anyshot demo $(ARGS)
 
-# Two processes with one thread each finish sooner than one process with two threads: the tests' tensors are small.
+# Most tests keep one core busy, so two processes with one thread each; costs a sixth more processor time in all.
 test: .venv/.stamp-dev  ## run the tests and measure coverage, under ten minutes on two cores
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov $(ARGS)
 
