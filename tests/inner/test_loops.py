@@ -11,6 +11,7 @@ import torch
 from anyshot.inner import blocks, ops, query_loss
 
 loops = pytest.importorskip("anyshot.inner.loops")
+kernels = pytest.importorskip("anyshot.inner.kernels")
 
 SHAPES = [(3, 5, 6, 8), (2, 32, 7, 9), (1, 1, 2, 2), (4, 3, 3, 2)]  # even, odd, smallest
 
@@ -18,9 +19,9 @@ SHAPES = [(3, 5, 6, 8), (2, 32, 7, 9), (1, 1, 2, 2), (4, 3, 3, 2)]  # even, odd,
 @pytest.fixture(params=[True, False], ids=["compiled", "plain Python"])
 def compiled(request, monkeypatch):
     """The loops mean the same to Python as to Numba."""
-    for name, loop in vars(loops).copy().items():
+    for name, loop in vars(kernels).copy().items():
         if not request.param and hasattr(loop, "py_func"):
-            monkeypatch.setattr(loops, name, loop.py_func)
+            monkeypatch.setattr(kernels, name, loop.py_func)
     return request.param
 
 
@@ -148,7 +149,7 @@ def test_compiling_is_announced(monkeypatch, caplog, tmp_path):
     monkeypatch.setattr(loops, "Path", lambda folder: tmp_path)
     with caplog.at_level(logging.WARNING, "anyshot.inner"):
         loops.announce()
-        (tmp_path / "loops._spread.nbi").touch()
+        (tmp_path / "kernels.spread.nbi").touch()
         loops.announce()
     assert caplog.text.count("Compiling the engine's loops") == 1
 

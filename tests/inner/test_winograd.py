@@ -9,9 +9,10 @@ import torch
 from anyshot.inner import ops
 
 winograd = pytest.importorskip("anyshot.inner.winograd")
+tiles = pytest.importorskip("anyshot.inner.tiles")
 
 # images, channels in and out, height, width: whole tiles, cut tiles, less than a tile, several chunks
-SHAPES = [(3, 8, 16, 8, 8), (5, 16, 8, 7, 11), (2, 8, 8, 2, 3), (40, 8, 8, 12, 9), (1, 32, 32, 1, 1)]
+SHAPES = [(3, 8, 16, 8, 8), (5, 16, 8, 7, 11), (2, 8, 8, 2, 3), (30, 8, 8, 12, 9), (1, 32, 32, 1, 1)]
 
 
 def draw(shape, dtype=torch.float64):
@@ -27,6 +28,52 @@ def close(left, right, tolerance=1e-12):
     assert (left - right).abs().max() <= tolerance * right.abs().max()
 
 
+def plain(left, accumulate=False):
+    """:func:`tiles.tile_map` in words that need no compiler."""
+
+    def apply(to, start, row, column, source, first, pitch, step, channels):
+        def place(start, row, column, side):
+            corner = start + np.add.outer(np.arange(side) * row, np.arange(side) * column)
+            return corner[..., None] + np.arange(channels)
+
+        outs, ins = left.shape
+        tile = source.reshape(-1)[place(first, pitch, step, ins)]
+        found = np.einsum("ir,rsc,js->ijc", left, tile, left)
+        where = place(start, row, column, outs)
+        to.reshape(-1)[where] = found + accumulate * to.reshape(-1)[where]
+
+    return apply
+
+
+@pytest.fixture(params=[True, False], ids=["compiled", "plain Python"])
+def compiled(request, monkeypatch):
+    if not request.param:
+        maps = {"_A_left": tiles.AT, "_A_right": tiles.AT.T, "_B_left": tiles.BT}
+        for name, left in maps.items():
+            monkeypatch.setattr(tiles, name, plain(left))
+        monkeypatch.setattr(tiles, "_B_right", plain(tiles.BT.T, accumulate=True))
+        monkeypatch.setattr(tiles, "_copy", tiles._copy.py_func)
+        for name in ("input_tiles", "input_cotangent", "output_tiles", "output_cotangent"):
+            monkeypatch.setattr(winograd, name, getattr(tiles, name).py_func)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_a_tile_map_is_a_product_from_both_sides(accumulate):
+    numba = pytest.importorskip("numba")
+    left = np.array([[1.0, 0.5, 0.0], [0.0, -2.0, 1.0]])
+    mapped = tiles.tile_map(left, accumulate)
+
+    @numba.njit
+    def run(to, source):
+        mapped(to, 0, 16, 8, source, 0, 24, 8, 8)
+
+    generator = np.random.Generator(np.random.Philox(0))
+    source, to = generator.normal(size=(3, 3, 8)), np.ones((2, 2, 8))
+    run(to, source)
+    assert np.allclose(to, accumulate + np.einsum("ir,rsc,js->ijc", left, source, left))
+
+
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_all_four_passes_agree_with_direct_convolutions(shape):
     x, xd, D, Dd, W, Wd = draw(shape)
@@ -64,7 +111,7 @@ def test_channels_that_do_not_fill_vectors_are_refused():
 @pytest.mark.parametrize("out", [2, 3, 4])
 def test_toom_cook_gives_minimal_filters_of_any_length(out):
     points = [0, 1, -1, 2, -2][: out + 1]
-    At, G, Bt = winograd.toom_cook(points, out)
+    At, G, Bt = tiles.toom_cook(points, out)
     d, g = np.arange(1.0, out + 3) ** 2, np.array([2.0, -1.0, 3.0])
     assert np.allclose(At @ ((G @ g) * (Bt @ d)), np.correlate(d, g))
 
