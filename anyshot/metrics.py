@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,29 @@ class Summary:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return dataclasses.asdict(self)
+
+
+def average(summaries: Sequence[Summary]) -> Summary:
+    """The mean over several image sets, each counting the same, with the interval of that mean."""
+    n = len(summaries)
+
+    def mean(values: Iterable[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return _mean(known) if known else None
+
+    intervals = [s.interval for s in summaries if s.interval is not None]
+    return Summary(
+        tasks=sum(s.tasks for s in summaries),
+        queries=sum(s.queries for s in summaries),
+        accuracy=_mean(s.accuracy for s in summaries),
+        interval=math.hypot(*intervals) / n if len(intervals) == n else None,
+        nll=_mean(s.nll for s in summaries),
+        ece=_mean(s.ece for s in summaries),
+        worst_class=_mean(s.worst_class for s in summaries),
+        by_shots={name: mean(s.by_shots[name] for s in summaries) for name in SHOTS},
+        failed=sum(s.failed for s in summaries),
+        tasks_per_second=mean(s.tasks_per_second for s in summaries),
+    )
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def preset(name: str, method: str = "taml") -> Settings:
     (10, 0.1)
     """
     if name not in PRESETS:
-        raise AnyshotError(f"There is no preset {name!r}{suggestion(name, PRESETS)}.")
+        raise AnyshotError(f"There is no preset {name!r}{suggestion(name, PRESETS)}")
     settings = PRESETS[name]
     changed = replace(settings.method, name=method, **EXCEPTIONS.get((name, method), {}))  # type: ignore[arg-type]
     return replace(settings, method=changed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import types
 import typing
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Any
 
 from anyshot.errors import AnyshotError
 
+SHOT_RULES = ("any-shot", "class-imbalance", "task-imbalance", "fixed")
 BALANCING = ("omega", "gamma", "z")
 STATISTICS = ("mean", "N", "var", "skewness", "kurtosis")
 
@@ -84,7 +86,6 @@ class TrainSettings:
     decay: str = option("none", "The rate over the run.", choices=("none", "cosine"))
     clip: float = option(3.0, "Each gradient element is clipped to ±this.", least=0)
     warm_epochs: int = option(0, "Epochs of classifying the training classes before meta-training.", least=0)
-    flips: bool = option(False, "Mirror each training task's images at random (never for characters).")
     validate_every: int = option(10_000, "Iterations between validations; 0: only at the end.", least=0)
     validation_tasks: int = option(3_000, "Tasks in a validation.", least=1)
     patience: int = option(0, "Stop after this many validations without a new best; 0: never.", least=0)
@@ -109,6 +110,7 @@ class Settings:
     def __post_init__(self) -> None:
         for part in (self, self.task, self.method, self.train):
             _check(part)
+        parse_shots(self.task.shots)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -120,11 +122,29 @@ class Settings:
         return _build(cls, values)
 
 
+def parse_shots(text: str) -> tuple[str, int, int]:
+    """Rule and range of a text like ``any-shot:1-50`` or ``fixed:5`` (``any-shot`` means 1-50, ``5`` means fixed:5).
+
+    >>> parse_shots("class-imbalance:5-25")
+    ('class-imbalance', 5, 25)
+    """
+    match = re.fullmatch(r"(?:([a-z-]+):?)?(?:(\d+)(?:-(\d+))?)?", text)
+    if not match or not text or (match[1] in (None, "fixed") and not match[2]):
+        raise AnyshotError(f"Shots {text!r} are not understood; write for instance any-shot:1-50 or fixed:5.")
+    rule = match[1] or "fixed"
+    if rule not in SHOT_RULES:
+        raise AnyshotError(f"There is no shot distribution {rule!r}{suggestion(rule, SHOT_RULES)}")
+    least, most = (1, 50) if match[2] is None else (int(match[2]), int(match[3] or match[2]))
+    if not 1 <= least <= most:
+        raise AnyshotError(f"Shots {text!r} need a range that starts at 1 or more and does not fall.")
+    return rule, least, most
+
+
 def _build(cls: type, values: dict[str, Any]) -> Any:
     hints = typing.get_type_hints(cls)
     for key in values:
         if key not in hints:
-            raise AnyshotError(f"There is no setting {key!r} in {cls.__name__}{suggestion(key, hints)}.")
+            raise AnyshotError(f"There is no setting {key!r} in {cls.__name__}{suggestion(key, hints)}")
     parts = {k: _build(hints[k], v) if dataclasses.is_dataclass(hints[k]) else _plain(v) for k, v in values.items()}
     return cls(**parts)
 
@@ -134,10 +154,10 @@ def _plain(value: Any) -> Any:
 
 
 def suggestion(word: str, words: typing.Iterable[str]) -> str:
-    """``; did you mean 'way'?`` for a word that is close to one that exists, otherwise the list of those."""
+    """A sentence's end: ``; did you mean 'way'?`` for a word that is close to one that exists, otherwise those."""
     words = list(words)
     close = difflib.get_close_matches(word, words, 1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(words)}"
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(words)}."
 
 
 def _check(part: Any) -> None:
@@ -147,7 +167,7 @@ def _check(part: Any) -> None:
         _check_type(f.name, value, hints[f.name])
         for choice in value if isinstance(value, tuple) else (value,):
             if metadata.get("choices") and str(choice) not in metadata["choices"]:
-                raise AnyshotError(f"{f.name} cannot be {choice!r}{suggestion(str(choice), metadata['choices'])}.")
+                raise AnyshotError(f"{f.name} cannot be {choice!r}{suggestion(str(choice), metadata['choices'])}")
         least = metadata.get("least")
         if least is not None and value < least:
             raise AnyshotError(f"{f.name} is {value}, but must be at least {least}.")

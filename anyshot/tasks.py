@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from anyshot.errors import AnyshotError
 from anyshot.images import ImageSet
-from anyshot.settings import TaskSettings, suggestion
+from anyshot.settings import SHOT_RULES, TaskSettings, parse_shots
 
 Rng = np.random.Generator
 
@@ -55,30 +54,9 @@ def fixed(rng: Rng, way: int, least: int, most: int) -> np.ndarray:
     return np.full(way, most)
 
 
-SHOTS: dict[str, Callable[[Rng, int, int, int], np.ndarray]] = {
-    "any-shot": any_shot,
-    "class-imbalance": class_imbalance,
-    "task-imbalance": task_imbalance,
-    "fixed": fixed,
-}
-
-
-def parse_shots(text: str) -> tuple[Callable[[Rng, int, int, int], np.ndarray], int, int]:
-    """The rule and range of a text like ``any-shot:1-50`` or ``fixed:5`` (``any-shot`` means 1-50, ``5`` fixed:5).
-
-    >>> parse_shots("class-imbalance:5-25")[1:]
-    (5, 25)
-    """
-    match = re.fullmatch(r"(?:([a-z-]+):?)?(?:(\d+)(?:-(\d+))?)?", text)
-    if not match or not text or (match[1] in (None, "fixed") and not match[2]):
-        raise AnyshotError(f"Shots {text!r} are not understood; write for instance any-shot:1-50 or fixed:5.")
-    name = match[1] or "fixed"
-    if name not in SHOTS:
-        raise AnyshotError(f"There is no shot distribution {name!r}{suggestion(name, SHOTS)}.")
-    least, most = (1, 50) if match[2] is None else (int(match[2]), int(match[3] or match[2]))
-    if not 1 <= least <= most:
-        raise AnyshotError(f"Shots {text!r} need a range that starts at 1 or more and does not fall.")
-    return SHOTS[name], least, most
+SHOTS: dict[str, Callable[[Rng, int, int, int], np.ndarray]] = dict(
+    zip(SHOT_RULES, (any_shot, class_imbalance, task_imbalance, fixed), strict=True)
+)
 
 
 # ---------------------------------------------------------------------------------------------------- tasks
@@ -137,7 +115,8 @@ class TaskStream:
         self.imagesets = [imagesets] if isinstance(imagesets, ImageSet) else list(imagesets)
         self.settings = settings or TaskSettings()
         self.split, self.seed, self.mixing, self.run = split, seed, mixing, run
-        self.draw_shots, self.least, self.most = parse_shots(self.settings.shots)
+        rule, self.least, self.most = parse_shots(self.settings.shots)
+        self.draw_shots = SHOTS[rule]
         for imageset in self.imagesets:
             self._check(imageset)
 

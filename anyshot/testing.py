@@ -24,19 +24,19 @@ def evaluate(
 ) -> Summary:
     """Accuracy, calibration and the rest over the stream's first ``tasks`` tasks.
 
-    ``prediction`` "naive" or "mc" overrides the method's own; ``advance(n)`` is told of progress.
+    ``prediction`` "naive" or "mc" overrides the method's own; ``advance(1)`` is told of each task, from any thread.
     """
     metrics, start = Metrics(), time.perf_counter()
 
     def answer(index: int) -> TaskResult:
         task = stream.task(index)
         probabilities = method.predict(task, prediction=prediction).cpu().numpy()
+        if advance:
+            advance(1)
         return TaskResult(index, probabilities, task.query_labels.numpy(), task.shots)
 
     for first in range(0, tasks, CHUNK):
         indices = range(first, min(first + CHUNK, tasks))
         for result in map_tasks(answer, indices, workers):
             metrics.update(result)
-        if advance:
-            advance(len(indices))
     return metrics.compute(time.perf_counter() - start)

@@ -6,8 +6,8 @@ import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: no spinning when tests share the cores
 
-import torch  # noqa: E402
-from hypothesis import settings  # noqa: E402
+import torch
+from hypothesis import settings
 
 torch.set_num_threads(1)  # small tensors, several test processes
 

@@ -13,7 +13,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import accuracy_score, log_loss, recall_score
 
 from anyshot.errors import AnyshotError
-from anyshot.metrics import SHOTS, Metrics, TaskResult
+from anyshot.metrics import SHOTS, Metrics, TaskResult, average
 
 
 def results(n: int, seed: int = 0) -> list[TaskResult]:
@@ -144,3 +144,19 @@ def test_an_empty_measurement_and_a_task_measured_twice_are_errors():
 def test_results_that_cannot_be_true_are_refused(task, sentence):
     with pytest.raises(AnyshotError, match=sentence):
         summary([task])
+
+
+def test_the_average_over_image_sets_counts_each_the_same():
+    rng = np.random.default_rng(0)
+    summaries = []
+    for tasks in (5, 50):
+        metrics = Metrics()
+        for i in range(tasks):
+            metrics.update(TaskResult(i, rng.dirichlet(np.ones(3), 9), np.arange(9) % 3, [1, 4, 60]))
+        summaries.append(metrics.compute(1.0))
+    mean = average(summaries)
+    assert mean.accuracy == pytest.approx((summaries[0].accuracy + summaries[1].accuracy) / 2)
+    assert mean.interval == pytest.approx(np.sqrt(summaries[0].interval ** 2 + summaries[1].interval ** 2) / 2)
+    assert mean.tasks == 55
+    assert mean.by_shots["6-15"] is None
+    assert mean.by_shots["1"] == pytest.approx((summaries[0].by_shots["1"] + summaries[1].by_shots["1"]) / 2)

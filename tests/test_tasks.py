@@ -9,13 +9,13 @@ from support import make_imageset
 
 from anyshot.errors import AnyshotError
 from anyshot.images import ImageSet
-from anyshot.settings import TaskSettings
-from anyshot.tasks import TaskStream, numpy_rng, parse_shots, torch_rng
+from anyshot.settings import Settings, TaskSettings, parse_shots
+from anyshot.tasks import SHOTS, TaskStream, numpy_rng, torch_rng
 
 
 def shots(text: str, way: int = 5, draws: int = 4000) -> np.ndarray:
     rule, least, most = parse_shots(text)
-    return np.array([rule(numpy_rng(i), way, least, most) for i in range(draws)])
+    return np.array([SHOTS[rule](numpy_rng(i), way, least, most) for i in range(draws)])
 
 
 def test_any_shot_is_half_class_and_half_task_imbalance():
@@ -46,6 +46,8 @@ def test_task_imbalance_and_fixed_are_equal_within_a_task():
 def test_shots_that_make_no_sense_are_refused(text):
     with pytest.raises(AnyshotError):
         parse_shots(text)
+    with pytest.raises(AnyshotError):
+        Settings(task=TaskSettings(shots=text))
 
 
 @given(seed=st.integers(0, 2**31), index=st.integers(0, 10**6), way=st.integers(2, 4))

@@ -24,6 +24,7 @@ Workers = Annotated[
 ]
 METAVARS = {int: "N", float: "X", float | None: "X", str: "TEXT"}
 RENAMED = {("method", "name"): "method"}  # field -> option; all others keep their names
+ALIASES = {"images": ("--train",)}  # what to train on, in the command that trains
 
 
 def options(*wanted: str, default: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -95,6 +96,7 @@ def _parameter(part: str, field: dataclasses.Field[Any], hint: Any, default: str
     flag = f"--{name.replace('_', '-')}"
     option = typer.Option(
         f"{flag}/--no-{flag[2:]}" if hint is bool else flag,
+        *ALIASES.get(name, ()),
         help=help,
         metavar=metavar,
         show_default=False,

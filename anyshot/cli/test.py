@@ -72,8 +72,9 @@ def image_names(run: Run, images: str | None) -> list[str]:
 
 
 def measure(run: Run, images: Sequence[str], split: str, tasks: int, seed: int, workers: int | None) -> list[Row]:
-    """One row for each image set."""
+    """One row for each image set and, for several, one for their mean."""
     from anyshot.images import open_images
+    from anyshot.metrics import average
     from anyshot.progress import progress
     from anyshot.tasks import TaskStream
     from anyshot.testing import evaluate
@@ -86,6 +87,8 @@ def measure(run: Run, images: Sequence[str], split: str, tasks: int, seed: int, 
         with progress(f"Testing {method.name} on {imageset.name}", tasks) as advance:
             summary = evaluate(method, stream, tasks, workers=workers, advance=advance)
         rows.append(({"run": run.folder.name, "method": method.name, "images": imageset.name}, summary))
+    if len(rows) > 1:
+        rows.append(({**rows[0][0], "images": "mean"}, average([summary for _, summary in rows])))
     return rows
 
 

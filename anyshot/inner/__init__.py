@@ -20,7 +20,7 @@ from anyshot.inner.update import Inner, weighted_loss
 from anyshot.network import Parameters
 from anyshot.parallel import map_tasks
 
-__all__ = ["Inner", "adapt", "adapt_many", "logits_many", "query_loss", "uses_engine", "weighted_loss"]
+__all__ = ["Inner", "adapt", "adapt_many", "logits_many", "query_loss", "step_aside", "uses_engine", "weighted_loss"]
 
 log = logging.getLogger(__name__)
 _said: set[str] = set()
@@ -37,10 +37,15 @@ def uses_engine(inner: Inner, images: Tensor | None = None, engine: str = "auto"
         return True
     if engine == "engine":
         raise AnyshotError(f"The engine cannot do this: {reason}. Use engine='auto' or 'autograd'.")
+    step_aside(reason)
+    return False
+
+
+def step_aside(reason: str) -> None:
+    """Say, once a reason, that autograd does what the engine cannot."""
     if reason not in _said:
         _said.add(reason)
         log.warning("The engine steps aside for autograd (slower, same numbers): %s.", reason)
-    return False
 
 
 def query_loss(

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyshot.inner import step_aside
 from anyshot.inner.update import Inner, update
 from anyshot.methods.base import Ensemble, Objective, accuracy
 from anyshot.methods.maml import MAML
@@ -39,6 +40,7 @@ class ABML(MAML):
         self, images: Tensor, labels: Tensor, noise: torch.Generator, steps: int, order: int
     ) -> tuple[Inner, Parameters, Parameters]:
         """The inner problem, the prior and q_K; both hold "mean name" and "rho name" for each parameter."""
+        step_aside("ABML adapts a distribution over the weights")
         inner = self.inner(images, labels, int(labels.max()) + 1, {}, steps)
         prior = {f"mean {name}": mean for name, mean in inner.theta.items()}
         prior |= {f"rho {name}": self.rho[name].expand_as(mean) for name, mean in inner.theta.items()}

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyshot.inner import step_aside
 from anyshot.inner.update import Inner, update, weighted_loss
 from anyshot.methods.base import Ensemble, Objective, accuracy
 from anyshot.methods.maml import MAML
@@ -60,6 +61,7 @@ class MTNet(MAML):
         self, images: Tensor, labels: Tensor, noise: torch.Generator, steps: int, order: int
     ) -> tuple[Inner, Parameters]:
         """The inner problem, and the mixed parameters after its last step."""
+        step_aside("MT-net mixes channels between the convolution and the normalisation")
         way = int(labels.max()) + 1
         inner = self.inner(images, labels, way, {}, steps)
         rates, support_loss = self.masked_rates(noise, way), weighted_loss(inner)
