@@ -12,9 +12,9 @@ PRESETS: dict[str, Settings] = {
     # the paper's start is still near chance after hundreds. Gains keep z̃ ~ N(0, 1) from drowning the body.
     "glyphs": Settings(
         images=("glyphs",),
-        method=MethodSettings(start="he", centre=True, alpha=0.01, alpha_head=1.0, gains=(1.0, 0.1, 0.03)),
+        method=MethodSettings(start="he", centre=True, alpha=0.01, alpha_head=1.0, gains=(2.0, 0.1, 0.03)),
         train=TrainSettings(
-            iterations=100, meta_batch=4, decay="cosine", validate_every=50, validation_tasks=50, checkpoint_every=25
+            iterations=100, rate=2e-3, decay="cosine", validate_every=50, validation_tasks=50, checkpoint_every=25
         ),
     ),
     "cifar-fs": Settings(images=("cifar-fs",), ood=("svhn",)),
