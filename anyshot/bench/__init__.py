@@ -1,0 +1,95 @@
+"""``anyshot bench``: the engine beside autograd, ``higher`` and ``torchopt``, in one interleaved run."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.util import find_spec
+from statistics import median
+from typing import Any
+
+import torch
+
+from anyshot.bench.cases import Case, cases
+from anyshot.bench.contestants import present
+from anyshot.bench.convolutions import required, share
+from anyshot.bench.measure import Timing, peak_memory, race
+from anyshot.parallel import cores
+
+__all__ = ["bench", "cases"]
+
+ROUNDS, BUDGET, BUDGET_ALL = 5, 50.0, 210.0  # seconds for a case; after BUDGET_ALL no further case begins
+
+
+def bench(quick: bool = False, advance: Callable[..., None] = lambda n=1, note="": None) -> dict[str, Any]:
+    """All measurements, ready for JSON. ``advance(n, note)`` hears of each round."""
+    names, missing = present()
+    began, left_out = time.perf_counter(), list(missing)
+    results: dict[str, Any] = {}
+    for case in cases(quick):
+        if results and time.perf_counter() - began > BUDGET_ALL:
+            left_out.append(f"{case.name} was left out: {BUDGET_ALL:.0f} seconds were over.")
+            continue
+        timings = race(case, names, 2 if quick else ROUNDS, BUDGET, advance)
+        if case.order == 2:
+            for name, timing in timings.items():
+                timing.peak_mb = peak_memory(name, case, timing.mode)
+                advance(0, f"{case.name}: {name} {timing.peak_mb:.0f} MB")
+        results[case.name] = _case(case, timings)
+    main = results[cases(quick)[0].name]
+    return {
+        "machine": machine(),
+        "seconds_in_all": time.perf_counter() - began,
+        "cases": results,
+        "speedup": main["speedup"],
+        "memory_ratio": main["memory_ratio"],
+        "convolutions": _convolutions(cases(quick)[0], main),
+        "left_out": left_out,
+        "meaning": {
+            "speedup": "median seconds of the peer / median seconds of the engine",
+            "memory_ratio": "peak memory of the engine / peak memory of the peer",
+        },
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Where the figures come from."""
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    return {
+        "processor": platform.processor() or platform.machine(),
+        "vector_instructions": torch.backends.cpu.get_cpu_capability(),
+        "cores": cores(),
+        "load": load,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "loops": find_spec("numba") is not None and os.environ.get("ANYSHOT_LOOPS", "1") != "0",
+        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY"),
+    }
+
+
+def _case(case: Case, timings: dict[str, Timing]) -> dict[str, Any]:
+    engine, peers = timings["engine"], {name: t for name, t in timings.items() if name != "engine"}
+    return {
+        **asdict(case),
+        "contestants": {name: timing.summary() for name, timing in timings.items()},
+        "speedup": {name: median(t.wall) / median(engine.wall) for name, t in peers.items()},
+        "speedup_of_minima": {name: min(t.wall) / min(engine.wall) for name, t in peers.items()},
+        "speedup_of_cpu": {name: min(t.cpu) / min(engine.cpu) for name, t in peers.items()},
+        "memory_ratio": {name: engine.peak_mb / t.peak_mb for name, t in peers.items() if engine.peak_mb and t.peak_mb},
+    }
+
+
+def _convolutions(case: Case, result: dict[str, Any]) -> dict[str, float]:
+    """The account of the engine's time: convolutions against all, and against what direct ones need."""
+    engine = result["contestants"]["engine"]
+    floor = required(case)
+    hands = min(engine["mode"]["workers"] if engine["mode"]["workers"] > 1 else cores(), cores())
+    floor["seconds"] = floor["seconds_on_one_core"] / hands
+    return {
+        **floor,
+        "share_of_engine": share(case),
+        "fraction_of_convolution_speed": floor["seconds"] / engine["minimum_seconds"],
+    }
