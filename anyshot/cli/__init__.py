@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from anyshot.cli import data, demo, inspect, test, train
+from anyshot.cli import bench, data, demo, inspect, test, train
 from anyshot.errors import AnyshotError
+from anyshot.parallel import tune_process
 from anyshot.version import VERSION
 
 app = typer.Typer(
@@ -45,11 +46,13 @@ app.command()(demo.demo)
 app.command()(train.train)
 app.command()(test.test)
 app.command()(inspect.inspect)
+app.command()(bench.bench)
 app.add_typer(data.app, name="data")
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command: exit code 0 on success, 1 on failure, 2 on wrong usage, 130 when interrupted."""
+    tune_process()  # the process is ours; a host program that imports anyshot keeps its own settings
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     try:
