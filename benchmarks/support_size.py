@@ -1,4 +1,4 @@
-"""Time and memory of one second-order task against the size of its support set, for every contestant: the figure in docs.
+"""Time and memory of one second-order task against the size of its support set, for every contestant: a figure in docs.
 
     python benchmarks/support_size.py docs/figures/engine
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from anyshot.bench.cases import Case, cases
+from anyshot.bench.cases import Case, standard_cases
 from anyshot.bench.contestants import present
 from anyshot.bench.convolutions import required, share
 from anyshot.bench.measure import Timing, peak_memory, race
 from anyshot.parallel import cores
 
-__all__ = ["bench", "cases"]
+__all__ = ["bench", "machine"]
 
 ROUNDS, BUDGET, BUDGET_ALL = 5, 50.0, 210.0  # seconds for a case; after BUDGET_ALL no further case begins
 
@@ -29,7 +29,7 @@ def bench(quick: bool = False, advance: Callable[..., None] = lambda n=1, note="
     names, missing = present()
     began, left_out = time.perf_counter(), list(missing)
     results: dict[str, Any] = {}
-    for case in cases(quick):
+    for case in standard_cases(quick):
         if results and time.perf_counter() - began > BUDGET_ALL:
             left_out.append(f"{case.name} was left out: {BUDGET_ALL:.0f} seconds were over.")
             continue
@@ -39,14 +39,14 @@ def bench(quick: bool = False, advance: Callable[..., None] = lambda n=1, note="
                 timing.peak_mb = peak_memory(name, case, timing.mode)
                 advance(0, f"{case.name}: {name} {timing.peak_mb:.0f} MB")
         results[case.name] = _case(case, timings)
-    main = results[cases(quick)[0].name]
+    main = results[standard_cases(quick)[0].name]
     return {
         "machine": machine(),
         "seconds_in_all": time.perf_counter() - began,
         "cases": results,
         "speedup": main["speedup"],
         "memory_ratio": main["memory_ratio"],
-        "convolutions": _convolutions(cases(quick)[0], main),
+        "convolutions": _convolutions(standard_cases(quick)[0], main),
         "left_out": left_out,
         "meaning": {
             "speedup": "median seconds of the peer / median seconds of the engine",

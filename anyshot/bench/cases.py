@@ -36,7 +36,7 @@ def any_shot_supports(tasks: int, seed: int = 0) -> tuple[int, ...]:
     return tuple(int(any_shot(numpy_rng(seed, "bench", i), WAY, 1, 50).sum()) for i in range(tasks))
 
 
-def cases(quick: bool = False) -> list[Case]:
+def standard_cases(quick: bool = False) -> list[Case]:
     """What ``anyshot bench`` measures; ``quick`` keeps the first with small tasks."""
     meta_batch = any_shot_supports(4)
     if quick:

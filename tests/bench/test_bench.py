@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import anyshot.bench
 from anyshot.bench import contestants, convolutions, measure
-from anyshot.bench.cases import Case, any_shot_supports, cases, tasks_of
+from anyshot.bench.cases import Case, any_shot_supports, standard_cases, tasks_of
 from anyshot.bench.contestants import CONTESTANTS, present
 from anyshot.bench.measure import Mode, added_memory, best_mode, iteration, peak_memory, race
 from anyshot.cli.bench import bench as command
@@ -26,7 +26,7 @@ def test_tasks_are_seeded_and_of_the_real_distribution():
     assert 115 < sum(any_shot_supports(200)) / 200 < 140
     assert all(5 <= n <= 250 for n in any_shot_supports(200))
     assert torch.equal(tasks_of(SMALL)[0].images, tasks_of(SMALL)[0].images)
-    assert [case.order for case in cases()] == [2, 1, 0, 2]
+    assert [case.order for case in standard_cases()] == [2, 1, 0, 2]
 
 
 @pytest.mark.parametrize("name", [name for name in CONTESTANTS if name != "engine"])
@@ -95,7 +95,7 @@ def test_the_account_of_convolutions():
 
 
 def test_the_command_prints_ratios_and_writes_all_figures(monkeypatch, tmp_path):
-    monkeypatch.setattr(anyshot.bench, "cases", lambda quick: [SMALL, Case("late", 16, (5,))])
+    monkeypatch.setattr(anyshot.bench, "standard_cases", lambda quick: [SMALL, Case("late", 16, (5,))])
     monkeypatch.setattr(anyshot.bench, "BUDGET_ALL", 0.0)
     monkeypatch.setattr(anyshot.bench, "peak_memory", lambda name, case, mode: 10.0 if name == "engine" else 40.0)
     app = typer.Typer()
