@@ -60,6 +60,12 @@ class Encoder(nn.Module):
     def __init__(self, settings: MethodSettings, shape: Shape, generator: torch.Generator) -> None:
         super().__init__()
         self.settings, self.channels = settings, shape.channels
+        with torch.device("meta"):  # shapes alone: torch's own start would draw from its global generator
+            self._build(settings, shape)
+        self.to_empty(device="cpu")
+        self._start(generator, settings.start)
+
+    def _build(self, settings: MethodSettings, shape: Shape) -> None:
         height, width = (side // 4 for side in shape.image_size)
         self.conv1 = nn.Conv2d(shape.image_channels, 10, 3, padding=1)
         self.conv2 = nn.Conv2d(10, 10, 3, padding=1)
@@ -76,7 +82,6 @@ class Encoder(nn.Module):
             width, hidden = (64 * 4, settings.omega_hidden) if name == "omega" else (task_width * 4, 64)
             out = nn.Linear(hidden or width, 2 * sizes[name])
             self.heads[name] = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), out) if hidden else out
-        self._start(generator, settings.start)
 
     @torch.no_grad()
     def _start(self, generator: torch.Generator, start: str) -> None:

@@ -47,6 +47,13 @@ def write_bytes(path: PathLike, data: bytes) -> None:
         _fsync(path.parent)
 
 
+def append_line(path: PathLike, line: str) -> None:
+    """Add one line to a text file."""
+    path = Path(path)
+    with _explained("write", path), open(path, "a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
 def write_json(path: PathLike, obj: Any) -> None:
     """Write `obj` as indented JSON. Dataclasses, paths and NumPy values are welcome; NaN and infinities become null."""
     text = json.dumps(plain(obj), indent=2, ensure_ascii=False, allow_nan=False)
@@ -123,7 +130,11 @@ def _take_place(new: Path, path: Path) -> None:
     if path.exists() or path.is_symlink():
         aside = _sibling(path)
         os.replace(path, aside)
-        os.replace(new, path)
+        try:
+            os.replace(new, path)
+        except BaseException:  # Ctrl-C too: better the old one than none
+            os.replace(aside, path)
+            raise
         if aside.is_dir() and not aside.is_symlink():
             shutil.rmtree(aside, ignore_errors=True)
         else:

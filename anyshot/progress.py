@@ -23,8 +23,10 @@ class Advance(Protocol):
 
 
 @contextmanager
-def progress(description: str, total: int | None, *, console: Console | None = None) -> Iterator[Advance]:
-    """Show how far a piece of work is. The yielded `advance` may be called from any thread.
+def progress(
+    description: str, total: int | None, *, done: int = 0, console: Console | None = None
+) -> Iterator[Advance]:
+    """Show how far a piece of work is; `done` steps of it were done before. `advance` may be called from any thread.
 
     with progress("Drawing glyphs", total=500) as advance:
         for glyph in glyphs:
@@ -32,7 +34,8 @@ def progress(description: str, total: int | None, *, console: Console | None = N
             advance(note=glyph.name)
     """
     console = console or Console(stderr=True)
-    with _bar(description, total, console) if console.is_terminal else _lines(description, total, console) as advance:
+    display = _bar if console.is_terminal else _lines
+    with display(description, total, done, console) as advance:
         yield advance
 
 
@@ -40,13 +43,13 @@ _shown: list[Progress] = []  # the display that is on the screen: one at most, a
 
 
 @contextmanager
-def _bar(description: str, total: int | None, console: Console) -> Iterator[Advance]:
+def _bar(description: str, total: int | None, done: int, console: Console) -> Iterator[Advance]:
     outer = _shown[0] if _shown else None
     display = outer or _display(console)
     if outer is None:
         _shown.append(display)
         display.start()
-    task = display.add_task(description, total=total, note="")
+    task = display.add_task(description, total=total, completed=done, note="")
 
     def advance(n: int = 1, note: str = "") -> None:
         display.advance(task, n)
@@ -76,10 +79,10 @@ def _display(console: Console) -> Progress:
 
 
 @contextmanager
-def _lines(description: str, total: int | None, console: Console) -> Iterator[Advance]:
+def _lines(description: str, total: int | None, done: int, console: Console) -> Iterator[Advance]:
     lock = threading.Lock()
     start = shown = time.monotonic()
-    done, kept = 0, ""
+    before, kept = done, ""
 
     def line(ending: str) -> str:
         parts = [f"{description}: {done}" + (f"/{total}" if total is not None else ""), ending, kept]
@@ -95,7 +98,9 @@ def _lines(description: str, total: int | None, console: Console) -> Iterator[Ad
             now = time.monotonic()
             if now - shown >= INTERVAL:
                 shown = now
-                left = f"{_clock((now - start) * (total - done) / done)} left" if total and 0 < done <= total else ""
+                left = ""
+                if total is not None and before < done <= total:
+                    left = f"{_clock((now - start) * (total - done) / (done - before))} left"
                 say(line(left))
 
     try:

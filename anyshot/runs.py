@@ -9,21 +9,25 @@ RUN/best/                    the parameters that validation chose
 from __future__ import annotations
 
 import json
-import os
+import logging
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from anyshot.errors import AnyshotError
-from anyshot.files import fresh_folder, plain, read_json, write_json, write_tensors
+from anyshot.files import append_line, fresh_folder, plain, read_json, write_json, write_tensors
 from anyshot.methods import Method, create_method
 from anyshot.settings import Settings
 from anyshot.version import VERSION
+
+log = logging.getLogger(__name__)
 
 KEPT = 2  #: checkpoints that stay on disk: the newest, and one more should it be damaged
 
@@ -58,12 +62,16 @@ class Run:
         folder = Path(folder)
         if (folder / "run.json").is_file():
             run = cls(folder)
-            if run.settings != settings:
-                raise AnyshotError(f"'{folder}' holds a run with other settings; choose another folder or delete it.")
-            return run
+            if run.settings == settings:
+                return run
+            if run.log_path.exists() or run._checkpoints():  # otherwise it never began, and nothing is lost
+                raise AnyshotError(
+                    f"'{folder}' holds a run with other settings ({_differences(run.settings, settings)}); choose "
+                    "another folder or delete it."
+                )
         info = {
             "settings": settings.as_dict(), "image_size": image_size, "version": VERSION, "command": command,
-            "threads": os.cpu_count(),
+            "threads": torch.get_num_threads(),
         }  # fmt: skip
         write_json(folder / "run.json", info)
         return cls(folder)
@@ -76,8 +84,7 @@ class Run:
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Add a line."""
-        with open(self.log_path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(plain(record), ensure_ascii=False) + "\n")
+        append_line(self.log_path, json.dumps(plain(record)))
 
     def records(self, kind: str | None = None) -> Iterator[dict[str, Any]]:
         """The log's lines, all or those with a given "kind" ("iteration", "validation", "warm"); a half line, as
@@ -95,12 +102,14 @@ class Run:
     def rewind_log(self, lines: int) -> None:
         """Keep the first ``lines`` lines: what came after the checkpoint will be written again."""
         if self.log_path.exists():
-            kept = self.log_path.read_text(encoding="utf-8").splitlines(keepends=True)[:lines]
-            self.log_path.write_text("".join(kept), encoding="utf-8")
+            with open(self.log_path, "r+b") as file:
+                for _ in range(lines):
+                    file.readline()
+                file.truncate(file.tell())
 
     def log_lines(self) -> int:
         """How many lines the log has."""
-        return len(self.log_path.read_text(encoding="utf-8").splitlines()) if self.log_path.exists() else 0
+        return self.log_path.read_bytes().count(b"\n") if self.log_path.exists() else 0
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def save_checkpoint(self, name: str, checkpoint: Checkpoint) -> None:
@@ -111,9 +120,19 @@ class Run:
             shutil.rmtree(old)
 
     def latest_checkpoint(self) -> Checkpoint | None:
-        """The newest whole checkpoint."""
-        for folder in reversed(self._checkpoints()):
-            return _read(folder)
+        """The newest whole checkpoint; a damaged one is passed over. What a killed run left half written goes."""
+        for leftover in (self.folder / "checkpoints").glob(".*.tmp"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        folders = self._checkpoints()
+        for folder in reversed(folders):
+            try:
+                return _read(folder)
+            except AnyshotError as error:
+                log.warning("%s The one before it is used.", error)
+        if folders:
+            raise AnyshotError(
+                f"No checkpoint of the run '{self.folder}' can be read; delete its folder 'checkpoints' to start again."
+            )
         return None
 
     def _checkpoints(self) -> list[Path]:
@@ -148,4 +167,19 @@ def _write(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def _read(folder: Path) -> Checkpoint:
-    return Checkpoint(read_json(folder / "state.json"), load_file(folder / "tensors.safetensors"))
+    try:
+        tensors = load_file(folder / "tensors.safetensors")
+    except (SafetensorError, OSError) as error:
+        raise AnyshotError(f"The checkpoint '{folder}' is damaged ({error}).") from error
+    return Checkpoint(read_json(folder / "state.json"), tensors)
+
+
+def _differences(old: Settings, new: Settings) -> str:
+    """way 5, not 10; rate 0.001, not 0.002"""
+    a, b = _flat(old.as_dict()), _flat(new.as_dict())
+    return "; ".join(f"{key} {a[key]}, not {b[key]}" for key in a if a[key] != b[key])
+
+
+def _flat(values: dict[str, Any]) -> dict[str, Any]:
+    parts = [_flat(v) if isinstance(v, dict) else {k: v} for k, v in values.items()]
+    return {key: value for part in parts for key, value in part.items()}

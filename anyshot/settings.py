@@ -38,6 +38,10 @@ class TaskSettings:
     )
     query: int = option(15, "Query images a class.", least=1)
 
+    def __post_init__(self) -> None:
+        _check(self)
+        parse_shots(self.shots)
+
 
 @dataclass(frozen=True)
 class MethodSettings:
@@ -63,6 +67,7 @@ class MethodSettings:
     prediction: str = option("mc", "TAML's prediction: averaged over samples, or at the mean.", choices=("mc", "naive"))
     samples: int = option(10, "Samples of an averaged prediction (S).", least=1)
     deviation: float = option(0.01, "ABML: standard deviation of every weight at the start.")
+    deviation_head: float | None = option(None, "ABML: that of the head's weights, where it is another.")
     z_site: str = option("weight", "What z shifts: weights or activations.", choices=("weight", "activation"))
     hierarchical: bool = option(True, "Encode classes, then the set of classes; off: one pooling over all images.")
     statistics: tuple[str, ...] = option(("mean", "var", "N"), "Statistics that the encoder pools.", choices=STATISTICS)
@@ -74,6 +79,16 @@ class MethodSettings:
     gains: tuple[float, ...] = option(
         (), "Learned gains of ω̃, γ̃, z̃ at their start; none: 1, not learned (paper). Small ones spare a trained body."
     )
+
+    def __post_init__(self) -> None:
+        _check(self)
+        if not self.statistics:
+            raise AnyshotError(f"statistics is empty; the encoder needs at least one of {', '.join(STATISTICS)}.")
+        if self.gains and (len(self.gains) != len(BALANCING) or min(self.gains) <= 0):
+            raise AnyshotError(f"gains is {self.gains}, but must be three numbers above 0, for ω̃, γ̃ and z̃.")
+        for name, value in (("deviation", self.deviation), ("deviation_head", self.deviation_head)):
+            if value is not None and not value > 0:
+                raise AnyshotError(f"{name} is {value}, but must be above 0.")
 
 
 @dataclass(frozen=True)
@@ -93,6 +108,9 @@ class TrainSettings:
     checkpoint_every: int = option(100, "Iterations between checkpoints.", least=1)
     seed: int = option(0, "Determines start, tasks and noise.", least=0)
 
+    def __post_init__(self) -> None:
+        _check(self)
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -108,9 +126,9 @@ class Settings:
     train: TrainSettings = field(default_factory=TrainSettings)
 
     def __post_init__(self) -> None:
-        for part in (self, self.task, self.method, self.train):
-            _check(part)
-        parse_shots(self.task.shots)
+        _check(self)
+        if not self.images:
+            raise AnyshotError("images is empty; name at least one image set to learn from.")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -128,13 +146,15 @@ def parse_shots(text: str) -> tuple[str, int, int]:
     >>> parse_shots("class-imbalance:5-25")
     ('class-imbalance', 5, 25)
     """
-    match = re.fullmatch(r"(?:([a-z-]+):?)?(?:(\d+)(?:-(\d+))?)?", text)
+    match = re.fullmatch(r"(?:([a-z-]+?)(?::|$))?(?:(\d+)(?:-(\d+))?)?", text)
     if not match or not text or (match[1] in (None, "fixed") and not match[2]):
         raise AnyshotError(f"Shots {text!r} are not understood; write for instance any-shot:1-50 or fixed:5.")
     rule = match[1] or "fixed"
     if rule not in SHOT_RULES:
         raise AnyshotError(f"There is no shot distribution {rule!r}{suggestion(rule, SHOT_RULES)}")
     least, most = (1, 50) if match[2] is None else (int(match[2]), int(match[3] or match[2]))
+    if rule == "fixed" and least != most:
+        raise AnyshotError(f"Shots {text!r} are a range without a rule; write for instance any-shot:{least}-{most}.")
     if not 1 <= least <= most:
         raise AnyshotError(f"Shots {text!r} need a range that starts at 1 or more and does not fall.")
     return rule, least, most
@@ -169,7 +189,7 @@ def _check(part: Any) -> None:
             if metadata.get("choices") and str(choice) not in metadata["choices"]:
                 raise AnyshotError(f"{f.name} cannot be {choice!r}{suggestion(str(choice), metadata['choices'])}")
         least = metadata.get("least")
-        if least is not None and value < least:
+        if least is not None and not value >= least:
             raise AnyshotError(f"{f.name} is {value}, but must be at least {least}.")
 
 

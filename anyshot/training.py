@@ -62,6 +62,9 @@ def train(
     sizes = {imageset.size for imageset in (*imagesets, *ood)}
     if len(sizes) > 1:
         raise AnyshotError(f"Image sets of one run need one image size, but these have {sorted(sizes)}.")
+    names = [imageset.name for imageset in (*imagesets, *ood)]
+    if len(set(names)) < len(names):  # the log and the choice of the best go by name
+        raise AnyshotError(f"Image sets of one run need different names, but these are {', '.join(names)}.")
     run = Run.create(folder, settings, imagesets[0].size, command)
     return MetaTraining(run, imagesets, ood, workers).finish()
 
@@ -81,23 +84,27 @@ class MetaTraining:
 
     def finish(self) -> Run:
         """All iterations that are left."""
-        t = self.settings.train
-        if not self.restore() and t.warm_epochs:
+        t, resumed = self.settings.train, self.restore()
+        self.board = _tensorboard(self.run.folder, self.state.iteration)
+        if not resumed and t.warm_epochs:
             self.warm()
         state = self.state
-        self.board = _tensorboard(self.run.folder, state.iteration)
-        with progress(f"Meta-training {self.method.name}", t.iterations) as advance:
-            advance(state.iteration)
-            while state.iteration < t.iterations and not (t.patience and state.stale >= t.patience):
+        with progress(f"Meta-training {self.method.name}", t.iterations, done=state.iteration) as advance:
+            while not self.ended():
                 started = time.perf_counter()
                 record = self.step()
+                speed = t.meta_batch / (time.perf_counter() - started)
                 if state.iteration % (t.validate_every or t.iterations) == 0 or state.iteration == t.iterations:
                     self.validate()
-                if state.iteration % t.checkpoint_every == 0 or state.iteration == t.iterations:
+                if state.iteration % t.checkpoint_every == 0 or self.ended():
                     self.checkpoint()
-                advance(1, _note(record, t.meta_batch / (time.perf_counter() - started), state.skipped))
-        self.checkpoint()
+                advance(1, _note(record, speed, state.skipped))
         return self.run
+
+    def ended(self) -> bool:
+        """All iterations done, or too many validations without a new best."""
+        t = self.settings.train
+        return self.state.iteration >= t.iterations or 0 < t.patience <= self.state.stale
 
     # ------------------------------------------------------------------------------------------------ one iteration
     def step(self) -> dict[str, Any]:
@@ -123,7 +130,7 @@ class MetaTraining:
         if state.skipped_in_a_row >= MOST_SKIPPED:
             raise AnyshotError(
                 f"{MOST_SKIPPED} steps in a row had a loss or gradient that is not finite, at iteration "
-                f"{state.iteration}; lower the rate (now {t.rate}) or the inner step size."
+                f"{state.iteration}; start a new run with a lower rate (now {t.rate}) or inner step size."
             )
         return record
 

@@ -26,7 +26,8 @@ BATCH, PEAK_RATE, MOMENTUM, WEIGHT_DECAY, SHIFT = 128, 0.2, 0.9, 5e-4, 3
 def warm_start(
     method: Method, imagesets: Sequence[ImageSet], epochs: int, seed: int, log: Callable[[dict[str, Any]], None]
 ) -> None:
-    """SGD with Nesterov momentum, one-cycle rate, weight decay; images shifted by up to 3 pixels."""
+    """SGD with Nesterov momentum, one-cycle rate, weight decay; each batch is shifted by up to 3 pixels. No flips: they
+    would be wrong for characters."""
     rows = [np.arange(i.starts[c], i.starts[c + 1]) for i in imagesets for c in i.splits["train"]]
     source = np.concatenate([np.full(sum(i.counts[c] for c in i.splits["train"]), k) for k, i in enumerate(imagesets)])
     index, labels = np.concatenate(rows), np.repeat(np.arange(len(rows)), [len(r) for r in rows])
@@ -34,29 +35,29 @@ def warm_start(
     with torch.no_grad():
         for name, value in start_body(method.shape, generator, "he").items():
             method.theta[name].copy_(value)
-    classifier = torch.nn.Linear(method.shape.features, len(rows)).to(method.like)
-    with torch.no_grad():
-        classifier.weight.copy_(torch.randn(classifier.weight.shape, generator=generator) / method.shape.features**0.5)
-        classifier.bias.zero_()
+    features = method.shape.features
+    weight = (torch.randn(len(rows), features, generator=generator) / features**0.5).to(method.like).requires_grad_()
+    bias = method.like.new_zeros(len(rows)).requires_grad_()
     weights = [p for n, p in method.theta.items() if "weight" in n]
     optimiser = torch.optim.SGD(
-        [*weights, *method.shift, *classifier.parameters()],
+        [*weights, *method.shift, weight, bias],
         lr=PEAK_RATE, momentum=MOMENTUM, nesterov=True, weight_decay=WEIGHT_DECAY,
     )  # fmt: skip
-    steps = len(index) // BATCH
+    batch = min(BATCH, len(index))
+    steps = len(index) // batch
     with progress("Warm start", epochs * steps) as advance:
         for epoch in range(epochs):
             rng = numpy_rng(seed, "warm", epoch)
-            order, losses, hits = rng.permutation(len(index))[: steps * BATCH].reshape(steps, BATCH), 0.0, 0.0
+            order, losses, hits = rng.permutation(len(index))[: steps * batch].reshape(steps, batch), 0.0, 0.0
             for step, chosen in enumerate(order):
                 for group in optimiser.param_groups:
                     group["lr"] = one_cycle((epoch * steps + step) / (epochs * steps))
-                images = torch.empty(BATCH, *imagesets[0].images.shape[1:], dtype=torch.uint8)
+                images = torch.empty(batch, *imagesets[0].images.shape[1:], dtype=torch.uint8)
                 for k, imageset in enumerate(imagesets):
                     here = source[chosen] == k
                     images[torch.from_numpy(here)] = torch.from_numpy(imageset.images[index[chosen[here]]])
                 x, y = shifted(method.images(images), rng), torch.from_numpy(labels[chosen]).to(method.like.device)
-                scores = classifier(body(dict(method.theta), method.norm, x))
+                scores = F.linear(body(dict(method.theta), method.norm, x), weight, bias)
                 loss = F.cross_entropy(scores, y)
                 optimiser.zero_grad()
                 loss.backward()

@@ -89,3 +89,18 @@ def test_many_threads_may_advance_at_once(terminal):
         for thread in threads:
             thread.join()
     assert "4000/4000" in console.file.getvalue()
+
+
+def test_what_was_done_before_does_not_count_as_speed(monkeypatch):
+    import io
+
+    from rich.console import Console
+
+    from anyshot import progress as module
+
+    clock = iter([0.0, 20.0, 20.0, 20.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+    text = io.StringIO()
+    with module.progress("Resuming", 50_000, done=40_000, console=Console(file=text)) as advance:
+        advance(10)  # 2 s each, 9,990 to go
+    assert "40010/50000, 5:33:00 left" in text.getvalue()

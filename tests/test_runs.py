@@ -3,7 +3,7 @@ import torch
 
 from anyshot.errors import AnyshotError
 from anyshot.runs import Checkpoint, Run
-from anyshot.settings import Settings
+from anyshot.settings import Settings, TaskSettings
 
 
 def make(folder) -> Run:
@@ -46,3 +46,26 @@ def test_a_half_line_in_the_log_is_passed_over(tmp_path):
 def test_a_run_without_chosen_parameters_says_so(tmp_path):
     with pytest.raises(AnyshotError, match="no chosen parameters yet"):
         make(tmp_path).best()
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
+    made = make(tmp_path)
+    for i in range(2):
+        made.save_checkpoint(f"meta-{i:07d}", Checkpoint({"iteration": i}, {"x": torch.tensor([float(i)])}))
+    newest = tmp_path / "checkpoints" / "meta-0000001" / "tensors.safetensors"
+    newest.write_bytes(newest.read_bytes()[:10])
+    assert made.latest_checkpoint().state == {"iteration": 0}
+    assert "damaged" in caplog.text
+    (tmp_path / "checkpoints" / "meta-0000000" / "state.json").write_text("{")
+    with pytest.raises(AnyshotError, match=r"No checkpoint .* can be read"):
+        made.latest_checkpoint()
+
+
+def test_a_run_that_never_began_gives_way_and_one_that_did_says_what_differs(tmp_path):
+    make(tmp_path)
+    other = Settings(task=TaskSettings(way=7))
+    made = Run.create(tmp_path, other, (32, 32))
+    assert made.settings == other
+    made.log({"kind": "iteration"})
+    with pytest.raises(AnyshotError, match=r"other settings \(way 7, not 5\)"):
+        make(tmp_path)

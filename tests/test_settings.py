@@ -21,21 +21,27 @@ def test_an_unknown_key_is_an_error_with_a_suggestion():
 
 
 @pytest.mark.parametrize(
-    ("part", "sentence"),
+    ("part", "values", "sentence"),
     [
-        ({"method": MethodSettings(name="mamel")}, "name cannot be 'mamel'; did you mean 'maml'"),
-        ({"method": MethodSettings(balance=("omega", "beta"))}, "balance cannot be 'beta'"),
-        ({"task": TaskSettings(way=1)}, "way is 1, but must be at least 2"),
-        ({"train": TrainSettings(iterations=0)}, "iterations is 0"),
-        ({"train": TrainSettings(rate="fast")}, "rate is 'fast', but must be of type float"),
-        ({"method": MethodSettings(centre=1)}, "centre is 1, but must be of type bool"),
-        ({"task": TaskSettings(way=True)}, "way is True, but must be of type int"),
-        ({"method": MethodSettings(order=3)}, "order cannot be 3"),
+        (MethodSettings, {"name": "mamel"}, "name cannot be 'mamel'; did you mean 'maml'"),
+        (MethodSettings, {"balance": ("omega", "beta")}, "balance cannot be 'beta'"),
+        (TaskSettings, {"way": 1}, "way is 1, but must be at least 2"),
+        (TrainSettings, {"iterations": 0}, "iterations is 0"),
+        (TrainSettings, {"rate": float("nan")}, "rate is nan, but must be at least 0"),
+        (TrainSettings, {"rate": "fast"}, "rate is 'fast', but must be of type float"),
+        (MethodSettings, {"centre": 1}, "centre is 1, but must be of type bool"),
+        (TaskSettings, {"way": True}, "way is True, but must be of type int"),
+        (MethodSettings, {"order": 3}, "order cannot be 3"),
+        (MethodSettings, {"statistics": ()}, "statistics is empty"),
+        (MethodSettings, {"gains": (1.0, 2.0)}, "gains is .* three numbers above 0"),
+        (MethodSettings, {"gains": (1.0, 2.0, -1.0)}, "gains is .* three numbers above 0"),
+        (MethodSettings, {"deviation": 0.0}, "deviation is 0.0, but must be above 0"),
+        (Settings, {"images": ()}, "images is empty"),
     ],
 )
-def test_a_wrong_value_is_refused_with_a_sentence(part, sentence):
+def test_a_wrong_value_is_refused_with_a_sentence(part, values, sentence):
     with pytest.raises(AnyshotError, match=sentence):
-        Settings(**part)
+        part(**values)
 
 
 def test_every_option_explains_itself():

@@ -9,7 +9,7 @@ from support import make_imageset
 
 from anyshot.errors import AnyshotError
 from anyshot.images import ImageSet
-from anyshot.settings import Settings, TaskSettings, parse_shots
+from anyshot.settings import TaskSettings, parse_shots
 from anyshot.tasks import SHOTS, TaskStream, numpy_rng, torch_rng
 
 
@@ -42,12 +42,26 @@ def test_task_imbalance_and_fixed_are_equal_within_a_task():
     assert shots("any-shot", draws=500).max() <= 50
 
 
-@pytest.mark.parametrize("text", ["", "fixed", "any-shot:0-5", "any-shot:9-5", "some-shot:1-5", "fixed:x", "1-2-3"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "fixed",
+        "any-shot:0-5",
+        "any-shot:9-5",
+        "some-shot:1-5",
+        "fixed:x",
+        "1-2-3",
+        "1-50",
+        "fixed:1-5",
+        "any-shot5",
+    ],
+)
 def test_shots_that_make_no_sense_are_refused(text):
     with pytest.raises(AnyshotError):
         parse_shots(text)
     with pytest.raises(AnyshotError):
-        Settings(task=TaskSettings(shots=text))
+        TaskSettings(shots=text)
 
 
 @given(seed=st.integers(0, 2**31), index=st.integers(0, 10**6), way=st.integers(2, 4))

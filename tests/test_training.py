@@ -98,6 +98,19 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path):
     assert_equal(parameters(killed), parameters(tmp_path / "whole"))
     assert_equal(Run(killed).best().tensors, Run(tmp_path / "whole").best().tensors)
     assert list(Run(killed).records()) == list(Run(tmp_path / "whole").records())
+    assert next(Run(killed).records("warm"))["loss"] > 0
+
+
+def test_image_sets_of_one_name_are_refused(tmp_path):
+    with pytest.raises(AnyshotError, match="different names, but these are tiny, tiny"):
+        train(tiny(), tmp_path, imagesets=[make_imageset()], ood=[make_imageset()])
+
+
+def test_a_finished_run_is_left_alone(tmp_path):
+    made = run(tiny("maml", iterations=1), tmp_path)
+    before = {p: p.stat().st_mtime_ns for p in made.folder.rglob("*.safetensors")}
+    run(tiny("maml", iterations=1), tmp_path)
+    assert {p: p.stat().st_mtime_ns for p in made.folder.rglob("*.safetensors")} == before
 
 
 def test_a_loss_that_is_not_finite_is_skipped_and_counted(tmp_path, monkeypatch):
@@ -121,7 +134,7 @@ def test_a_hundred_in_a_row_end_the_run(tmp_path, monkeypatch):
         [torch.zeros_like(p) for p in m.parameters()],
         {"loss": float("inf"), "penalty": 0.0, "kl": 0.0, "accuracy": 0.0},
     ))  # fmt: skip
-    with pytest.raises(AnyshotError, match=r"100 steps in a row .* at iteration 100; lower the rate"):
+    with pytest.raises(AnyshotError, match=r"100 steps in a row .* at iteration 100; start a new run"):
         run(tiny("maml", iterations=200, validate_every=0), tmp_path)
 
 

@@ -34,6 +34,17 @@ def test_the_rate_rises_and_falls():
 
 def test_a_shift_moves_pixels_and_repeats_edges():
     image = torch.arange(36.0).view(1, 1, 6, 6)
-    moved = shifted(image, numpy_rng(3))
-    assert moved.shape == image.shape
-    assert set(moved.unique().tolist()) <= set(image.unique().tolist())
+    rng, same = numpy_rng(3), numpy_rng(3)
+    down, right = same.integers(0, 7, size=2) - 3
+    assert (down, right) != (0, 0)
+    moved = shifted(image, rng)[0, 0]
+    for row in range(6):
+        for column in range(6):
+            expected = image[0, 0, min(max(row + down, 0), 5), min(max(column + right, 0), 5)]
+            assert moved[row, column] == expected
+
+
+def test_fewer_images_than_a_batch_are_one_batch():
+    _, log = warmed(3, [make_imageset()])  # 4 classes of 30
+    assert log[-1]["loss"] > 0
+    assert log[-1]["loss"] < log[0]["loss"]

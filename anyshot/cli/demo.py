@@ -37,7 +37,6 @@ def demo(
     to 50 images a class.
     """
     from anyshot.presets import preset
-    from anyshot.report.figures import save_figure, training_figure
     from anyshot.report.tables import (
         balance_tables,
         print_tables,
@@ -56,8 +55,7 @@ def demo(
     rows = [row for run in runs for row in measure(run, IMAGES, "test", tasks, seed, workers)]
     records = look(runs[-1], IMAGES, "test", min(tasks, 100), seed)
     print_tables(summary_table(rows, title=f"New classes, {task_text(runs[-1])}"), *balance_tables(records))
-    logs = {run.folder.name: run.records() for run in runs}
-    paths = [*draw(runs[-1], records, folder), *save_figure(training_figure(logs), folder / "training")]
+    paths = draw(runs, records, folder)
     write_csv(folder / "results.csv", rows)
     seconds = time.monotonic() - started
     for path in {folder / "results.json", *([json] if json else [])}:
@@ -65,7 +63,7 @@ def demo(
             path, summaries_payload(rows), settings={run.folder.name: run.settings.as_dict() for run in runs},
             split="test", tasks=tasks, seeds=[seed], seconds=seconds,
         )  # fmt: skip
-    names = ", ".join(dict.fromkeys(path.name for path in paths))
+    names = ", ".join(path.name for path in paths)
     print(f"{seconds:.0f} seconds. In {folder}: results.json, results.csv, {names}.")
     print(f"Next: anyshot test {runs[-1].folder} --images digits --shots fixed:1")
 

@@ -41,7 +41,7 @@ def inspect(
     (run,) = opened([folder], chosen)
     records = look(run, image_names(run, images), split, tasks, seed)
     print_tables(*balance_tables(records))
-    print("Figures:", *draw(run, records, figures or folder / "figures"))
+    print("Figures:", *draw([run], records, figures or folder / "figures"))
     if json:
         results = {**balance_summary(records), "tasks": records}
         write_results(json, results, run=folder, settings=run.settings.as_dict(), split=split, seeds=[seed])
@@ -64,9 +64,10 @@ def look(run: Run, images: Sequence[str], split: str, tasks: int, seed: int) -> 
     return records
 
 
-def draw(run: Run, records: Sequence[BalanceRecord], folder: Path) -> list[Path]:
+def draw(runs: Sequence[Run], records: Sequence[BalanceRecord], folder: Path) -> list[Path]:
     """The figures of the balancing variables and of the training; the files that were written."""
     from anyshot.report.figures import balance_figures, save_figure, training_figure
 
-    figures = {**balance_figures(records), "training": training_figure({run.folder.name: run.records()})}
+    logs = {run.folder.name: run.records() for run in runs}
+    figures = {**balance_figures(records), "training": training_figure(logs)}
     return [path for name, figure in figures.items() for path in save_figure(figure, folder / name)]

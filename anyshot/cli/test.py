@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from anyshot.cli.options import Json, Workers, options, settings_with
+from anyshot.errors import AnyshotError
 
 if TYPE_CHECKING:
     from anyshot.report.tables import Row
@@ -46,6 +47,8 @@ def test(
     from anyshot.report.tables import print_tables, summaries_payload, summary_table, write_csv, write_results
 
     runs = opened(folders, chosen)
+    if len({run.settings.task for run in runs}) > 1:
+        raise AnyshotError("These runs have different tasks; say by --way, --shots and --query which to test them on.")
     rows = [row for run in runs for row in measure(run, image_names(run, images), split, tasks, seed, workers)]
     print_tables(summary_table(rows, title=f"Classes of the {split} split, {task_text(runs[0])}"))
     if csv:

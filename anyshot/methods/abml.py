@@ -12,7 +12,7 @@ from anyshot.inner import step_aside
 from anyshot.inner.update import Inner, update
 from anyshot.methods.base import Ensemble, Objective, accuracy
 from anyshot.methods.maml import MAML
-from anyshot.network import Parameters, Shape, logits
+from anyshot.network import HEAD, Parameters, Shape, logits
 from anyshot.settings import MethodSettings
 from anyshot.tasks import Task
 
@@ -31,10 +31,13 @@ class ABML(MAML):
 
     def __init__(self, settings: MethodSettings, shape: Shape, generator: torch.Generator) -> None:
         super().__init__(settings, shape, generator)
-        rho = math.log(math.expm1(settings.deviation))
+        body = settings.deviation
+        head = body if settings.deviation_head is None else settings.deviation_head
         sizes = {name: value.shape for name, value in self.theta.items()}
         sizes.update(head_weight=torch.Size([1, shape.features]), head_bias=torch.Size([1]))
-        self.rho = nn.ParameterDict({name: torch.full(size, rho) for name, size in sizes.items()})
+        self.rho = nn.ParameterDict(
+            {n: torch.full(size, math.log(math.expm1(head if n in HEAD else body))) for n, size in sizes.items()}
+        )
 
     def adapted(
         self, images: Tensor, labels: Tensor, noise: torch.Generator, steps: int, order: int

@@ -31,4 +31,4 @@ class MetaSGD(GradientMethod):
         """Adam moves an element by about its rate whatever the element's size, which suits α = 0.01; other starts
         learn in proportion, at most ten times as fast."""
         start = constant_rates(self)
-        return {f"rate.{name}": min(start[name].item() / 0.01, 10.0) for name in self.rate}
+        return {f"rate.{name}": min(abs(start[name].item()) / 0.01, 10.0) or 1.0 for name in self.rate}

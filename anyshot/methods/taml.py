@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from anyshot.balance import Phi, Posterior
 from anyshot.encoder import Encoder
-from anyshot.errors import AnyshotError
 from anyshot.methods.meta_sgd import MetaSGD
 from anyshot.network import Shape
 from anyshot.settings import BALANCING, MethodSettings
@@ -21,8 +20,6 @@ class TAML(MetaSGD):
     def __init__(self, settings: MethodSettings, shape: Shape, generator: torch.Generator) -> None:
         super().__init__(settings, shape, generator)
         self.encoder = Encoder(settings, shape, generator) if settings.balance else None
-        if settings.gains and len(settings.gains) != len(BALANCING):
-            raise AnyshotError(f"gains has {len(settings.gains)} numbers, but needs three, for ω̃, γ̃ and z̃.")
         self.log_gain = nn.ParameterDict(
             {name: torch.tensor(gain).log() for name, gain in zip(BALANCING, settings.gains, strict=False)}
         )

@@ -32,7 +32,13 @@ Row = tuple[Mapping[str, str], Summary]
 def summary_table(rows: Sequence[Row], title: str | None = None) -> Table:
     """One line for each combination; per cent, except NLL and speed. Ranges of shots that never occur are left out."""
     ranges = [name for name in SHOTS if any(summary.by_shots[name] is not None for _, summary in rows)]
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=0, show_edge=False, caption=_caption([s for row, s in rows if row.get("images") != "mean"]))
+    table = Table(
+        title=title,
+        box=box.SIMPLE_HEAD,
+        padding=0,
+        show_edge=False,
+        caption=_caption([s for row, s in rows if row.get("images") != "mean"]),
+    )
     # a run that is called like its method needs no column
     names = [name for name in rows[0][0] if name != "run" or any(row["run"] != row.get("method") for row, _ in rows)]
     for name in names:
