@@ -18,6 +18,7 @@ textbook's 0, ±1, ±2, ∞ would be twice as bad. Sums of two convolutions are 
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -60,6 +61,19 @@ def _weights(dU: Tensor) -> Tensor:
     return dW.contiguous(memory_format=torch.channels_last)
 
 
+_kept = threading.local()
+
+
+def _memory(name: str, size: int, like: Tensor) -> Tensor:
+    """This thread's memory of that name, the same at every call: no page faults, and warm in the cache."""
+    flat = getattr(_kept, name, None)
+    if flat is None or len(flat) < size or flat.dtype != like.dtype:
+        with torch.inference_mode(False):  # or it could not be written to outside of that mode
+            flat = torch.empty(size, dtype=like.dtype)
+        setattr(_kept, name, flat)
+    return flat[:size]
+
+
 class _Chunks:
     """Images a few at a time, with buffers [36, tiles, channels] that are used again."""
 
@@ -76,7 +90,9 @@ class _Chunks:
     def buffer(self, name: str, channels: int) -> Tensor:
         key = (name, self.rows)
         if key not in self.buffers:
-            self.buffers[key] = self.like.new_empty(FREQUENCIES, self.rows, channels)
+            self.buffers[key] = _memory(name, FREQUENCIES * self.rows * channels, self.like).view(
+                FREQUENCIES, -1, channels
+            )
             self.buffers[key][:, -1] = 0  # the odd row, where it is none of the tiles, stays zero
         return self.buffers[key]
 

@@ -15,7 +15,7 @@ CHANNELS = 32
 
 
 def balanced(case, site):
-    """An inner problem made by an encoder-like function of the support set, and the leaves its gradients should reach."""
+    """An inner problem made by an encoder-like function of the support set; the leaves its gradients should reach."""
     inner, way = case.inner, int(case.inner.labels.max()) + 1
     encoder = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, way + LAYERS + 1 + 2 * CHANNELS * LAYERS)).double()
     generator = torch.Generator().manual_seed(0)

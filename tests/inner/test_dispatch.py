@@ -112,3 +112,11 @@ def test_a_third_derivative_is_refused_and_not_silently_zero(make_case):
     [gradient] = torch.autograd.grad(loss.square(), [case.inner.weights], create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         gradient.sum().backward()
+
+
+def test_inference_mode_leaves_nothing_behind_that_other_modes_cannot_use(make_case):
+    case = make_case([1, 2], (20, 20))
+    with torch.inference_mode():
+        inside = adapt(case.inner)
+    outside = adapt(case.inner)
+    assert all(torch.equal(inside[name], outside[name]) for name in outside)
