@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anyshot.inner.ops import ch, conv, conv_dW, fused
+from anyshot.inner.ops import ch, conv, fused, fused_first
 from anyshot.network import EPS
 
 CHUNK = 1 << 14  #: pixels of layer 1 in flight (16 images of 32×32): 2 MB of float32 at 32 channels
@@ -67,7 +67,7 @@ class FirstBlock:
     """
 
     def __init__(self, W: Tensor, shift: Tensor, scale: Tensor | None, moments: Moments) -> None:
-        self.W, self.shift, self.moments, self.ops = W, shift, moments, fused(W)
+        self.W, self.shift, self.moments, self.ops = W, shift, moments, fused_first(W)
         self.s = torch.ones_like(shift) if scale is None else scale
 
     def forward(self, x: Tensor) -> Tensor:
@@ -87,8 +87,8 @@ class FirstBlock:
         total, G = torch.zeros_like(self.mu), torch.zeros_like(self.W)
         chunks = zip(*(t.split(len(self.x[0])) for t in d), strict=True)
         for x, (a, code), part in zip(self.x, self.parts, chunks, strict=True):
-            D, count = self.ops.gated_unpool(part, a, code, x.shape[2:])
-            total, G = total + count, G.add_(conv_dW(D, x, self.W))
+            more, more_G = self.ops.gated_correlation(part, a, code, x, self.W)
+            total, G = total + more, G.add_(more_G)
         return total, G
 
     def backward(self, da: Sequence[Tensor]) -> Backward:

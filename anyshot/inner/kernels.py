@@ -193,33 +193,3 @@ def tangent_spread(yd: Array, c1: Array, y: Array, c1d: Array, c0d: Array, dzd: 
                     k = 2 * (r & 1) + (s & 1)
                     for c in range(channels):
                         yd[i, r, s, c] += dzd[i, r // 2, s // 2, c] * one(code[i, r // 2, s // 2, c] == k)
-
-
-@compiled
-def gated_unpool(d: Array, more: Array, a: Array, code: Array, D: Array) -> Array:
-    """D ← scatter(dz), zero elsewhere, and Σ dz, dz = [a > 0] (d + more)."""
-    (n, h, w, channels), one = d.shape, d.dtype.type
-    total, part, dz = np.zeros((1, channels)), np.zeros(channels, d.dtype), np.zeros(channels, d.dtype)
-    for i in range(n):
-        for r in range(D.shape[1]):
-            for s in range(D.shape[2]):
-                if r >= 2 * h or s >= 2 * w:  # the odd last row or column, in no window
-                    for c in range(channels):
-                        D[i, r, s, c] = 0
-        for r in range(h):
-            for s in range(w):
-                for c in range(channels):
-                    dz[c] = d[i, r, s, c]
-                if len(more):
-                    for c in range(channels):
-                        dz[c] += more[i, r, s, c]
-                for c in range(channels):
-                    dz[c] *= one(a[i, r, s, c] > 0)
-                    part[c] += dz[c]
-                for k in range(4):
-                    for c in range(channels):
-                        D[i, 2 * r + k // 2, 2 * s + k % 2, c] = dz[c] * one(code[i, r, s, c] == k)
-        for c in range(channels):
-            total[0, c] += part[c]
-            part[c] = 0
-    return total

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anyshot.inner import kernels, ops, winograd
+from anyshot.inner import kernels, ops, sparse, winograd
 from anyshot.inner.jit import Array
 from anyshot.inner.ops import CL
 
@@ -114,12 +114,12 @@ def tangent_spread_(yd: Tensor, c1: Tensor, y: Tensor, c1d: Tensor, c0d: Tensor,
     return yd
 
 
-def gated_unpool(d: Sequence[Tensor], a: Tensor, code: Tensor, size: torch.Size) -> tuple[Tensor, Tensor]:
-    """:func:`.ops.gated_unpool`."""
-    dz, more = _more(d)
-    D = torch.empty((*a.shape[:2], *size), dtype=a.dtype, memory_format=CL)
-    [total] = _tensors(_run(kernels.gated_unpool, dz, more, a, code, D), a)
-    return D, total
+def gated_correlation(d: Sequence[Tensor], a: Tensor, code: Tensor, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`.ops.gated_correlation`, from the maxima alone."""
+    colours = x.shape[1]
+    total = torch.from_numpy(_run(sparse.gated_patch_sums, *_more(d), a, code, x)).to(x.dtype)
+    G = total[:, : 9 * colours].view(-1, 3, 3, colours).permute(0, 3, 1, 2)  # patches are rows, columns, colours
+    return total[:, -1], G
 
 
 def conv(x: Tensor, W: Tensor) -> Tensor:

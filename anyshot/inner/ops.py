@@ -116,10 +116,10 @@ def total_(d: Sequence[Tensor]) -> Tensor:
     return d[0] if len(d) == 1 else d[0].add_(d[1])
 
 
-def gated_unpool(d: Sequence[Tensor], a: Tensor, code: Tensor, size: torch.Size) -> tuple[Tensor, Tensor]:
-    """scatter(dz), zero elsewhere, [n, channels, *size], and Σ dz, with dz = [a > 0] Σ d; d may be overwritten."""
+def gated_correlation(d: Sequence[Tensor], a: Tensor, code: Tensor, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ dz and x ⋆ scatter(dz), the shape of W, with dz = [a > 0] Σ d; d may be overwritten."""
     dz = gate_(total_(d), a)
-    return aten.max_unpool2d(dz, code, size), dz.sum((0, 2, 3))
+    return dz.sum((0, 2, 3)), conv_dW(aten.max_unpool2d(dz, code, x.shape[2:]), x, W)
 
 
 def scatter_add_(D: Tensor, dz: Tensor, code: Tensor) -> Tensor:
@@ -165,14 +165,19 @@ def tangent_spread_(yd: Tensor, c1: Tensor, y: Tensor, c1d: Tensor, c0d: Tensor,
     return scatter_add_(torch.addcmul(ch(c0d), y, ch(c1d)).addcmul_(yd, ch(c1)), dzd, code)
 
 
-def fused(like: Tensor) -> ModuleType:
-    """The module with these functions for tensors like this one: :mod:`.loops` on a CPU with Numba, else this one.
+def fused(W: Tensor) -> ModuleType:
+    """The module with these functions for a layer with weights W: :mod:`.loops` on a CPU with Numba, else this one.
 
     ``ANYSHOT_LOOPS=0`` in the environment keeps to torch. The loops run on one thread, where they are three to
     four times faster than torch's operators; torch wins with more threads than that.
     """
-    pays = like.device.type == "cpu" and torch.get_num_threads() <= MOST_THREADS
+    pays = W.device.type == "cpu" and torch.get_num_threads() <= MOST_THREADS
     return loops() if pays else sys.modules[__name__]
+
+
+def fused_first(W: Tensor) -> ModuleType:
+    """The same for layer 1, whose loops take up to three colours and channels in pairs."""
+    return fused(W) if W.shape[1] <= 3 and W.shape[0] % 2 == 0 else sys.modules[__name__]
 
 
 @functools.cache

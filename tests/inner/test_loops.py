@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,13 +13,26 @@ from anyshot.inner import blocks, ops, query_loss
 
 loops = pytest.importorskip("anyshot.inner.loops")
 kernels = pytest.importorskip("anyshot.inner.kernels")
+sparse = pytest.importorskip("anyshot.inner.sparse")
 
-SHAPES = [(3, 5, 6, 8), (2, 32, 7, 9), (1, 1, 2, 2), (4, 3, 3, 2)]  # even, odd, smallest
+SHAPES = [(3, 6, 6, 8), (2, 32, 7, 9), (1, 1, 2, 2), (4, 3, 3, 2)]  # even, odd, smallest
+
+
+def add_patches(sums, dz, code, shift, x, channel, windows, start, step, pitch):
+    """The vector instructions of :mod:`anyshot.inner.sparse` in words that need no compiler."""
+    for c in (channel, channel + 1):
+        for p in range(windows):
+            first = start + step * p + shift[code[p, c]]
+            for j in range(3):
+                sums[c, j, :9] += dz[p, c] * x[first + j * pitch : first + j * pitch + 9]
 
 
 @pytest.fixture(params=[True, False], ids=["compiled", "plain Python"])
 def compiled(request, monkeypatch):
     """The loops mean the same to Python as to Numba."""
+    if not request.param:
+        monkeypatch.setattr(sparse, "_add_patches", add_patches)
+        monkeypatch.setattr(sparse, "gated_patch_sums", sparse.gated_patch_sums.py_func)
     for name, loop in vars(kernels).copy().items():
         if not request.param and hasattr(loop, "py_func"):
             monkeypatch.setattr(kernels, name, loop.py_func)
@@ -80,7 +94,11 @@ def test_gated_sums_and_scatters(tensors, summands):
     (y, *_), (d, more, a), (c, *_) = tensors
     code = lambda module: module.pool_relu(y)[1]  # noqa: E731
     agree(both("gated_sums_", [d, more][:summands], a, a, c))
-    agree(both("gated_unpool", [d, more][:summands], a, code, y.shape[2:]))
+    W = torch.ones(y.shape[1], 3, 3, 3, dtype=torch.float64)
+    x = torch.cat([y[:, :1], y[:, -1:], 2 * y[:, :1]], 1).contiguous(memory_format=torch.channels_last)
+    if y.shape[1] % 2 == 0:
+        agree(both("gated_correlation", [d, more][:summands], a, code, x, W))
+        agree(both("gated_correlation", [d, more][:summands], a, code, x[:, :1].contiguous(), W[:, :1]))
 
 
 def test_spreads_and_tangent_sums(tensors):
@@ -92,11 +110,28 @@ def test_spreads_and_tangent_sums(tensors):
         agree(both("tangent_sums_", d, y, k, code))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_vector_instructions_add_patches_of_two_channels(dtype):
+    numba, generator = pytest.importorskip("numba"), np.random.Generator(np.random.Philox(0))
+
+    @numba.njit
+    def run(sums, dz, code, shift, x):
+        sparse._add_patches(sums, dz, code, shift, x, 2, 3, 5, 6, 24)
+
+    dz, code = generator.normal(size=(3, 4)).astype(dtype), generator.integers(0, 4, (3, 4)).astype(np.uint8)
+    x, shift = generator.normal(size=200).astype(dtype), np.array([0, 3, 24, 27])
+    sums, expected = (np.ones((4, 3, sparse.ROW), dtype) for _ in range(2))
+    run(sums, dz, code, shift, x)
+    add_patches(expected, dz, code, shift, x, 2, 3, 5, 6, 24)
+    assert np.allclose(sums[..., :9], expected[..., :9], rtol=1e-5)
+
+
 @pytest.mark.parametrize("chosen", ["loops", "ops"])
 @pytest.mark.parametrize("size", [(32, 32), (33, 47)])
 def test_either_way_the_engine_gives_autograds_gradients(make_case, differences, monkeypatch, chosen, size):
     module = {"loops": loops, "ops": ops}[chosen]
-    monkeypatch.setattr(blocks, "fused", lambda like: module)
+    monkeypatch.setattr(blocks, "fused", lambda W: module)
+    monkeypatch.setattr(blocks, "fused_first", lambda W: module)
     case = make_case([1, 3], size, 3, head=True, scale=True, centre=True)
     losses = [query_loss(case.inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
     assert max(differences(*(case.gradients(loss) for loss in losses)).values()) < 1e-10
