@@ -77,9 +77,10 @@ def to_float(images: Tensor) -> Tensor:
     return images.permute(0, 3, 1, 2).float().div_(255)
 
 
-def normalise(y: Tensor) -> Tensor:
-    """x̂ = (y − mean) / √(var + ε) per channel over the set in hand, [n, channels, h, w]; biased variance."""
-    return F.batch_norm(y, None, None, training=True, eps=EPS)
+def normalise(y: Tensor, scale: Tensor | None = None, shift: Tensor | None = None) -> Tensor:
+    """scale · x̂ + shift, with x̂ = (y − mean) / √(var + ε) per channel over the set in hand, [n, channels, h, w]; biased
+    variance. One operator for all of it: autograd is a sixth faster so."""
+    return F.batch_norm(y, None, None, scale, shift, training=True, eps=EPS)
 
 
 def body(theta: Parameters, norm: Norm, x: Tensor, centre: bool = False) -> Tensor:
@@ -89,10 +90,9 @@ def body(theta: Parameters, norm: Norm, x: Tensor, centre: bool = False) -> Tens
     ``centre`` subtracts the set's mean feature: ReLU features have a large common mean that stalls steps on the head.
     """
     for layer, weight in enumerate(CONV_WEIGHTS):
-        x = normalise(F.conv2d(x, theta[weight], padding=1))
-        if norm.scale is not None:
-            x = x * norm.scale[layer].view(1, -1, 1, 1)
-        x = F.max_pool2d(F.relu(x + norm.shift[layer].view(1, -1, 1, 1)), 2)
+        scale = None if norm.scale is None else norm.scale[layer]
+        x = normalise(F.conv2d(x, theta[weight], padding=1), scale, norm.shift[layer])
+        x = F.max_pool2d(F.relu(x), 2)
     h = x.flatten(1)
     return h - h.mean(0) if centre else h
 

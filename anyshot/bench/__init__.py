@@ -16,12 +16,13 @@ import torch
 from anyshot.bench.cases import Case, standard_cases
 from anyshot.bench.contestants import present
 from anyshot.bench.convolutions import required, share
-from anyshot.bench.measure import Timing, peak_memory, race
+from anyshot.bench.measure import Mode, Timing, best_mode, peak_memory, race
 from anyshot.parallel import cores
 
 __all__ = ["bench", "machine"]
 
-ROUNDS, BUDGET, BUDGET_ALL = 5, 50.0, 210.0  # seconds for a case; after BUDGET_ALL no further case begins
+ROUNDS = 5
+BUDGET, BUDGET_ALL = 60.0, 220.0  #: seconds for the first case, half for others; after these no further case begins
 
 
 def bench(quick: bool = False, advance: Callable[..., None] = lambda n=1, note="": None) -> dict[str, Any]:
@@ -29,11 +30,17 @@ def bench(quick: bool = False, advance: Callable[..., None] = lambda n=1, note="
     names, missing = present()
     began, left_out = time.perf_counter(), list(missing)
     results: dict[str, Any] = {}
+    modes: dict[tuple[str, int], Mode] = {}  # by contestant and image size
     for case in standard_cases(quick):
         if results and time.perf_counter() - began > BUDGET_ALL:
             left_out.append(f"{case.name} was left out: {BUDGET_ALL:.0f} seconds were over.")
             continue
-        timings = race(case, names, 2 if quick else ROUNDS, BUDGET, advance)
+        for name in names:
+            if (name, case.size) not in modes:
+                modes[name, case.size] = best_mode(name, case)
+                advance(0, f"{case.name}: {name} runs best {modes[name, case.size]}")
+        chosen = {name: modes[name, case.size] for name in names}
+        timings = race(case, chosen, 2 if quick else ROUNDS, BUDGET if not results else BUDGET / 2, advance)
         if case.order == 2:
             for name, timing in timings.items():
                 timing.peak_mb = peak_memory(name, case, timing.mode)

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -91,15 +91,11 @@ def best_mode(name: str, case: Case) -> Mode:
 
 
 def race(
-    case: Case, names: Sequence[str], rounds: int, budget: float, advance: Callable[..., None]
+    case: Case, modes: Mapping[str, Mode], rounds: int, budget: float, advance: Callable[..., None]
 ) -> dict[str, Timing]:
-    """Each contestant in its best mode, in turn, ``rounds`` times or until ``budget`` seconds are over."""
-    tasks = tasks_of(case)
-    timings = {}
-    for name in names:
-        timings[name] = Timing(best_mode(name, case))
-        advance(0, f"{case.name}: {name} runs best {timings[name].mode}")
-    laid = {name: [task.laid_out(FORMATS[timings[name].mode.layout]) for task in tasks] for name in names}
+    """Each contestant in its mode, in turn, ``rounds`` times or until ``budget`` seconds are over."""
+    tasks, timings = tasks_of(case), {name: Timing(mode) for name, mode in modes.items()}
+    laid = {name: [task.laid_out(FORMATS[mode.layout]) for task in tasks] for name, mode in modes.items()}
     end = time.perf_counter() + budget
     for done in range(rounds):
         if done and time.perf_counter() > end:

@@ -71,7 +71,7 @@ def _typed(_: Any, sums: Any, dz: Any, code: Any, shift: Any, x: Any, a: Any, b:
     return types.void(sums, dz, code, shift, x, *(types.intp,) * 5), _generate
 
 
-#: ``_add_patches(sums, dz, code, shift, x, channel, windows, start, step, pitch)``: for two channels from ``channel`` on,
+#: ``_add_patches(sums, dz, code, shift, x, channel, windows, start, step, pitch)``: for two channels from this one on,
 #: sums[channel] += Σ over a row of windows of dz · patch. Window p of dz and code [windows, channels] has its patch in
 #: the flat padded image x at start + step p + shift[code], three rows a pitch apart.
 _add_patches: Callable[..., Any] = intrinsic(_typed)

@@ -80,71 +80,76 @@ class _Chunks:
     def __init__(self, x: Tensor) -> None:
         self.tiles = -(-x.shape[2] // OUT) * -(-x.shape[3] // OUT)
         self.step, self.n, self.like = max(1, CHUNK // self.tiles), len(x), x
-        self.buffers: dict[tuple[str, int], Tensor] = {}
+        self.buffers: dict[tuple[str, int], tuple[Tensor, Array]] = {}
 
-    def __iter__(self) -> Iterator[slice]:
+    def __iter__(self) -> Iterator[None]:
         for start in range(0, self.n, self.step):
+            self.part = slice(start, start + self.step)
             self.rows = (min(self.step, self.n - start) * self.tiles) | 1  # odd: planes a power of two apart would
-            yield slice(start, start + self.step)  # all fall on the same few lines of the cache
+            yield  # all fall on the same few lines of the cache
 
-    def buffer(self, name: str, channels: int) -> Tensor:
+    def buffer(self, name: str, channels: int) -> tuple[Tensor, Array]:
+        """This chunk's memory of that name, as tensor and as array."""
         key = (name, self.rows)
         if key not in self.buffers:
-            self.buffers[key] = _memory(name, FREQUENCIES * self.rows * channels, self.like).view(
-                FREQUENCIES, -1, channels
-            )
-            self.buffers[key][:, -1] = 0  # the odd row, where it is none of the tiles, stays zero
+            flat = _memory(name, FREQUENCIES * self.rows * channels, self.like)
+            tensor = flat.view(FREQUENCIES, self.rows, channels)
+            self.buffers[key] = tensor, tensor.numpy()
+            self.buffers[key][1][:, -1] = 0  # the odd row, where it is none of the tiles, stays zero
         return self.buffers[key]
 
-    def map(self, loop: Callable[[Array, Array], None], name: str, t: Tensor) -> Tensor:
-        """Tiles of some images, transformed, in the buffer of this name."""
-        to = self.buffer(name, t.shape[1])
-        loop(_images(t), to.numpy())
-        return to
+    def map(self, loop: Callable[[Array, Array], None], name: str, images: Array) -> Tensor:
+        """The chunk's tiles, transformed, in the buffer of this name."""
+        tensor, array = self.buffer(name, images.shape[3])
+        loop(images[self.part], array)
+        return tensor
 
-    def product(self, *pairs: tuple[Tensor, Tensor]) -> Tensor:
-        """Σ left ⊙ right."""
+    def write(self, loop: Callable[[Array, Array], None], images: Array, *pairs: tuple[Tensor, Tensor]) -> None:
+        """Transform Σ left ⊙ right back into the chunk's images."""
         (left, right), *more = pairs
-        total = torch.bmm(left, right, out=self.buffer("product", right.shape[2]))
+        total, array = self.buffer("product", right.shape[2])
+        torch.bmm(left, right, out=total)
         for left, right in more:
             total.baddbmm_(left, right)
-        return total
+        loop(array, images[self.part])
 
 
 def _images(t: Tensor) -> Array:
     return t.permute(0, 2, 3, 1).numpy()
 
 
-def _like(x: Tensor, channels: int) -> Tensor:
-    return x.new_empty((len(x), *x.shape[2:], channels)).permute(0, 3, 1, 2)
+def _like(x: Tensor, channels: int) -> tuple[Tensor, Array]:
+    images = x.new_empty((len(x), *x.shape[2:], channels))
+    return images.permute(0, 3, 1, 2), images.numpy()
 
 
 def conv(x: Tensor, W: Tensor) -> Tensor:
     """W * x."""
-    y, U, chunks = _like(x, len(W)), _filters(W), _Chunks(x)
-    for part in chunks:
-        V = chunks.map(input_tiles, "V", x[part])
-        output_tiles(chunks.product((V, U)).numpy(), _images(y[part]))
+    (y, to), xs, U, chunks = _like(x, len(W)), _images(x), _filters(W), _Chunks(x)
+    for _ in chunks:
+        chunks.write(output_tiles, to, (chunks.map(input_tiles, "V", xs), U))
     return y
 
 
 def conv_tangent(x: Tensor, xd: Tensor, W: Tensor, Wd: Tensor) -> tuple[Tensor]:
     """W′ * x + W * x′."""
-    yd, U, Ud, chunks = _like(x, len(W)), _filters(W), _filters(Wd), _Chunks(x)
-    for part in chunks:
-        V, Vd = chunks.map(input_tiles, "V", x[part]), chunks.map(input_tiles, "Vd", xd[part])
-        output_tiles(chunks.product((V, Ud), (Vd, U)).numpy(), _images(yd[part]))
+    (yd, to), xs, xds, chunks = _like(x, len(W)), _images(x), _images(xd), _Chunks(x)
+    U, Ud = _filters(W), _filters(Wd)
+    for _ in chunks:
+        V, Vd = chunks.map(input_tiles, "V", xs), chunks.map(input_tiles, "Vd", xds)
+        chunks.write(output_tiles, to, (V, Ud), (Vd, U))
     return (yd,)
 
 
 def conv_backward(D: Tensor, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
     """x ⋆ D and Wᵀ * D."""
-    dx, U, chunks = _like(x, x.shape[1]), _filters(W), _Chunks(x)
-    dU = x.new_zeros(U.shape)
-    for part in chunks:
-        V, Z = chunks.map(input_tiles, "V", x[part]), chunks.map(output_cotangent, "Z", D[part])
+    (dx, to), xs, Ds, chunks = _like(x, x.shape[1]), _images(x), _images(D), _Chunks(x)
+    Ut = _filters(W).transpose(1, 2)
+    dU = x.new_zeros(FREQUENCIES, x.shape[1], len(W))
+    for _ in chunks:
+        V, Z = chunks.map(input_tiles, "V", xs), chunks.map(output_cotangent, "Z", Ds)
         dU.baddbmm_(V.transpose(1, 2), Z)
-        input_cotangent(chunks.product((Z, U.transpose(1, 2))).numpy(), _images(dx[part]))
+        chunks.write(input_cotangent, to, (Z, Ut))
     return _weights(dU), dx
 
 
@@ -152,12 +157,13 @@ def conv_backward_tangent(
     D: Tensor, Dd: Tensor, x: Tensor, xd: Tensor, W: Tensor, Wd: Tensor
 ) -> tuple[Tensor, tuple[Tensor]]:
     """x ⋆ D′ + x′ ⋆ D and Wᵀ * D′ + W′ᵀ * D."""
-    dxd, U, Ud, chunks = _like(x, x.shape[1]), _filters(W), _filters(Wd), _Chunks(x)
-    dU = x.new_zeros(U.shape)
-    for part in chunks:
-        V, Vd = chunks.map(input_tiles, "V", x[part]), chunks.map(input_tiles, "Vd", xd[part])
-        Z, Zd = chunks.map(output_cotangent, "Z", D[part]), chunks.map(output_cotangent, "Zd", Dd[part])
+    (dxd, to), chunks = _like(x, x.shape[1]), _Chunks(x)
+    xs, xds, Ds, Dds = _images(x), _images(xd), _images(D), _images(Dd)
+    Ut, Udt = _filters(W).transpose(1, 2), _filters(Wd).transpose(1, 2)
+    dU = x.new_zeros(FREQUENCIES, x.shape[1], len(W))
+    for _ in chunks:
+        V, Vd = chunks.map(input_tiles, "V", xs), chunks.map(input_tiles, "Vd", xds)
+        Z, Zd = chunks.map(output_cotangent, "Z", Ds), chunks.map(output_cotangent, "Zd", Dds)
         dU.baddbmm_(V.transpose(1, 2), Zd).baddbmm_(Vd.transpose(1, 2), Z)
-        product = chunks.product((Zd, U.transpose(1, 2)), (Z, Ud.transpose(1, 2)))
-        input_cotangent(product.numpy(), _images(dxd[part]))
+        chunks.write(input_cotangent, to, (Zd, Ut), (Z, Udt))
     return _weights(dU), (dxd,)
