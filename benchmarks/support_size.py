@@ -2,7 +2,7 @@
 
     python benchmarks/support_size.py docs/figures/engine
 
-writes engine.json, engine.png and engine.svg. About ten minutes on two cores; the sizes of one contestant end where a
+writes engine.json, engine.png and engine.svg. Some minutes on two cores; the sizes of one contestant end where a
 task takes longer than LIMIT seconds.
 """
 
@@ -22,7 +22,7 @@ from anyshot.bench.contestants import present  # noqa: E402
 from anyshot.bench.measure import FORMATS, Mode, best_mode, iteration, peak_memory  # noqa: E402
 from anyshot.files import write_json  # noqa: E402
 
-SIZES, STEPS, ROUNDS, LIMIT = (5, 25, 50, 125, 250, 500, 1000, 2000), 5, 3, 30.0
+SIZES, STEPS, ROUNDS, LIMIT = (5, 25, 50, 125, 250, 500, 1000), 5, 2, 12.0
 COLOURS = {"engine": "#0072b2", "autograd": "#d55e00", "higher": "#009e73", "torchopt": "#cc79a7"}
 
 

@@ -43,9 +43,9 @@ def standard_cases(quick: bool = False) -> list[Case]:
         return [Case("32×32 any-shot", 32, (20, 30), steps=3)]
     return [
         Case("32×32 any-shot", 32, meta_batch),
-        Case("84×84", 84, (30,)),
         Case("32×32 first-order", 32, meta_batch, order=1),
         Case("32×32 adaptation", 32, meta_batch, order=0, steps=10),
+        Case("84×84", 84, (30,)),
     ]
 
 
