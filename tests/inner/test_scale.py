@@ -73,10 +73,10 @@ def seconds(case):
 
 @pytest.mark.slow
 def test_time_is_linear_in_images_and_in_steps():
-    by_images = {n: seconds(Case("time", 32, (n,), steps=3)) for n in (100, 200, 400)}
-    assert 1.5 < (by_images[400] - by_images[200]) / (by_images[200] - by_images[100]) < 2.7  # 2 if linear
-    by_steps = {k: seconds(Case("time", 32, (100,), steps=k)) for k in (3, 5, 9)}
-    assert 1.5 < (by_steps[9] - by_steps[5]) / (by_steps[5] - by_steps[3]) < 2.7
+    few, many = (seconds(Case("time", 32, (n,), steps=3)) for n in (100, 400))
+    assert 2 < many / few < 4 * 1.4  # 4 times the images; a busy machine blurs it
+    short, long = (seconds(Case("time", 32, (100,), steps=k)) for k in (3, 9))
+    assert 1.8 < long / short < 4 * 1.4  # 4 times the full steps: the first, from a zero head, is cheaper
 
 
 @pytest.mark.slow
