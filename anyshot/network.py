@@ -79,7 +79,7 @@ def to_float(images: Tensor) -> Tensor:
 
 def normalise(y: Tensor, scale: Tensor | None = None, shift: Tensor | None = None) -> Tensor:
     """scale · x̂ + shift, with x̂ = (y − mean) / √(var + ε) per channel over the set in hand, [n, channels, h, w]; biased
-    variance. One operator for all of it: autograd is a sixth faster so."""
+    variance."""
     return F.batch_norm(y, None, None, scale, shift, training=True, eps=EPS)
 
 

@@ -168,8 +168,8 @@ def tangent_spread_(yd: Tensor, c1: Tensor, y: Tensor, c1d: Tensor, c0d: Tensor,
 def fused(W: Tensor) -> ModuleType:
     """The module with these functions for a layer with weights W: :mod:`.loops` on a CPU with Numba, else this one.
 
-    ``ANYSHOT_LOOPS=0`` in the environment keeps to torch. The loops run on one thread, where they are three to
-    four times faster than torch's operators; torch wins with more threads than that.
+    ``ANYSHOT_LOOPS=0`` in the environment keeps to torch. The loops run on one thread, where they nearly halve the
+    engine's time; that torch's operators win beyond MOST_THREADS is an estimate, not measured.
     """
     pays = W.device.type == "cpu" and torch.get_num_threads() <= MOST_THREADS
     return loops() if pays else sys.modules[__name__]
@@ -189,5 +189,5 @@ def loops() -> ModuleType:
             module.announce()
             return module
         except ImportError as error:
-            log.info("Fused loops are not used, which costs about a fifth of the speed: %s. Try anyshot[fast].", error)
+            log.info("Fused loops are not used, which makes the engine nearly twice as slow: %s. Try anyshot[fast].", error)
     return sys.modules[__name__]
