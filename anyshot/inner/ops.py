@@ -189,5 +189,5 @@ def loops() -> ModuleType:
             module.announce()
             return module
         except ImportError as error:
-            log.info("Fused loops are not used, which makes the engine nearly twice as slow: %s. Try anyshot[fast].", error)
+            log.info("Without fused loops the engine is nearly twice as slow: %s. Try anyshot[fast].", error)
     return sys.modules[__name__]
