@@ -14,12 +14,15 @@ import torch
 
 from anyshot.bench.cases import QUERY, Case, tasks_of
 from anyshot.bench.contestants import CONTESTANTS
-from anyshot.inner import blocks, ops
+from anyshot.inner import ops
 from anyshot.inner.ops import CL, conv, conv_dW, conv_dx
-from anyshot.network import LAYERS, Shape
+from anyshot.network import CONV_WEIGHTS, LAYERS, Shape
 from anyshot.parallel import map_tasks
 
-BUNDLES = ("conv", "conv_tangent", "conv_backward", "conv_backward_tangent", "gated_correlation")
+PASSES = (
+    *("first_forward", "first_tangent", "gated_correlation"),
+    *("forward", "backward", "tangent", "tangent_backward"),
+)  #: of :mod:`anyshot.inner.ops`, those that convolve
 
 
 def counts(steps: int) -> tuple[dict[str, int], dict[str, int]]:
@@ -73,13 +76,14 @@ def _fastest(function: Callable[[], Any], repeats: int) -> float:
 
 
 def share(case: Case) -> float:
-    """Part of the engine's time, on one thread, that goes into convolutions, Winograd's transformations included."""
+    """Part of the engine's time, on one thread, in the passes that convolve, with all that is fused into them
+    (transformations, pooling, statistics, scattering)."""
     spent: dict[str, float] = defaultdict(float)
     task = tasks_of(Case(case.name, case.size, case.supports[:1], case.order, case.steps))[0].laid_out(CL)
 
     def one(_: int) -> float:
         CONTESTANTS["engine"](task, case.order)
-        with _timed(ops.fused(task.images), BUNDLES, spent), _timed(blocks, ("conv",), spent):
+        with _timed(ops.fused([task.inner.theta[name] for name in CONV_WEIGHTS]), PASSES, spent):
             start = time.perf_counter()
             CONTESTANTS["engine"](task, case.order)
             return time.perf_counter() - start

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from anyshot.inner.blocks import Block, FirstBlock, Moments
-from anyshot.inner.ops import CL
+from anyshot.inner.ops import fused
 from anyshot.network import LAYERS
 
 Tensors = list[Tensor]
@@ -59,12 +59,13 @@ class Net:
         self.theta, self.centre = theta, problem.centre
         shift: Tensors = problem.shift
         scale: Sequence[Tensor | None] = problem.scale or [None] * LAYERS
-        self.first = FirstBlock(theta[0], shift[0], scale[0], moments)
-        self.rest = [Block(theta[i], shift[i], scale[i]) for i in range(1, LAYERS)]
+        self.ops = fused(theta[:LAYERS])
+        self.first = FirstBlock(self.ops, theta[0], shift[0], scale[0], moments)
+        self.rest = [Block(self.ops, theta[i], shift[i], scale[i]) for i in range(1, LAYERS)]
         x = self.first.forward(images)
         for block in self.rest:
             x = block.forward(x)
-        self.shape, self.f = x.shape, self._centred(x.flatten(1))
+        self.f = self._centred(self.ops.features(x))
         self.logits = torch.addmm(theta[5], self.f, theta[4].t())
 
     def loss(self, labels: Tensor, weights: Tensor) -> Tensor:
@@ -80,7 +81,7 @@ class Net:
 
     def _down(self, df: Tensor, method: str) -> tuple[Tensors, Tensors, Tensors]:
         """The blocks' ``backward`` or ``tangent_backward`` from the cotangent of the features: dW, dβ, ds."""
-        d = [self._centred(df).view(self.shape).contiguous(memory_format=CL)]
+        d = self.ops.from_features(self._centred(df), self.rest[-1].a)
         parts = []
         for block in (*reversed(self.rest), self.first):
             *part, d = getattr(block, method)(d)
@@ -102,7 +103,7 @@ class Net:
         xd = self.first.tangent(v[0])
         for block, Wd in zip(self.rest, v[1:LAYERS], strict=True):
             xd = block.tangent(xd, Wd)
-        fd, Wh, (Whd, bhd) = self._centred(xd.flatten(1)), self.theta[4], v[LAYERS:]
+        fd, Wh, (Whd, bhd) = self._centred(self.ops.features(xd)), self.theta[4], v[LAYERS:]
         ld = torch.addmm(bhd, self.f, Whd.t()).addmm_(fd, Wh.t())  # logits′
         gd = self.w * self.p * (ld - (self.p * ld).sum(1, keepdim=True))  # g′ = w p (l′ − ⟨p, l′⟩)
         dW, dshift, dscale = self._down((gd @ Wh).addmm_(self.g, Whd), "tangent_backward")

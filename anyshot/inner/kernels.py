@@ -1,195 +1,126 @@
-"""The loops over images between two convolutions, compiled: arrays in, sums out. :mod:`.loops` gives them tensors.
+"""What happens at the pooled places of a block of layers 2–4, compiled: normalisation, ReLU, and their other passes.
 
-Each loop reads its large arrays once, writes each result once, and works on memory that it is given, [n, h, w,
-channels]. The place of a window's maximum takes one byte, 0..3 for its top left, top right, bottom left, bottom right;
-the first of equal values wins, as in torch. Sums run in the arrays' own type within an image and in float64 over
-images. LLVM makes vector instructions of the innermost loops because they run over channels, touch few arrays each, and
-multiply by 0 or 1 (``one(condition)``) instead of branching.
+The memory is that of :mod:`.passes`. Sums run in the arrays' own type within an image and in float64 over images.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from anyshot.inner.jit import Array, compiled
+from anyshot.inner.vectors import LANES, Pen, written_out
+
+
+@written_out
+def _affine_relu_row(pen: Pen, a: Any, i: Any, p: Any, j: Any, slope: Any, offset: Any, channel: Any, n: Any) -> None:
+    """n pixels of a = relu(slope p + offset)."""
+    times, plus = pen.load(slope, channel), pen.load(offset, channel)
+    with pen.loop(n) as s:
+        z = plus + times * pen.load(p, pen.place(j, (s, LANES)))
+        pen.store(z.where(z.above(0)), a, pen.place(i, (s, LANES)))
+
+
+@written_out
+def _gated_sums_row(
+    pen: Pen, dz: Any, j: Any, d: Any, a: Any, i: Any, p: Any, mean: Any, sums: Any, channel: Any, channels: Any, n: Any
+) -> None:
+    """n pixels of dz = [a > 0] d; adds Σ dz (p − mean) and Σ dz to sums [2, channels]."""
+    centre, second = pen.load(mean, channel), pen.place(channel, (1, channels))
+    s1, s0 = pen.variable(pen.load(sums, channel)), pen.variable(pen.load(sums, second))
+    with pen.loop(n) as s:
+        large, small = pen.place(i, (s, LANES)), pen.place(j, (s, LANES))
+        value = pen.load(d, large).where(pen.load(a, large).above(0))
+        pen.store(value, dz, small)
+        s1.add(value * (pen.load(p, small) - centre))
+        s0.add(value)
+    pen.store(s1.now, sums, channel)
+    pen.store(s0.now, sums, second)
+
+
+@written_out
+def _gated_affine_row(
+    pen: Pen, xd: Any, a: Any, i: Any, pd: Any, p: Any, dz: Any, j: Any, slope: Any, slope_p: Any, offset: Any,
+    scale: Any, sums: Any, channel: Any, n: Any,
+) -> None:  # fmt: skip
+    """n pixels of x̂′ = [a > 0] (slope p′ + slope_p p + offset), as x′ = scale x̂′; adds Σ dz x̂′ to sums."""
+    first, second, plus = pen.load(slope, channel), pen.load(slope_p, channel), pen.load(offset, channel)
+    factor, total = pen.load(scale, channel), pen.variable(pen.load(sums, channel))
+    with pen.loop(n) as s:
+        large, small = pen.place(i, (s, LANES)), pen.place(j, (s, LANES))
+        z = plus + first * pen.load(pd, small) + second * pen.load(p, small)
+        z = z.where(pen.load(a, large).above(0))
+        pen.store(factor * z, xd, large)
+        total.add(z * pen.load(dz, small))
+    pen.store(total.now, sums, channel)
 
 
 @compiled
-def pool_windows(y: Array, p: Array, code: Array, relu: bool) -> None:
-    """p ← maxima of the 2×2 windows of y (their ReLU, if asked for), code ← where they are."""
-    n, h, w, channels = p.shape
+def clear_border(x: Array, height: int, width: int) -> None:
+    """Zeros round the height × width places in the middle of each image."""
+    n, blocks, _, wide, _ = x.shape
     for i in range(n):
-        for r in range(h):
-            for s in range(w):
-                for c in range(channels):
-                    best, k = y[i, 2 * r, 2 * s, c], 0
-                    if y[i, 2 * r, 2 * s + 1, c] > best:
-                        best, k = y[i, 2 * r, 2 * s + 1, c], 1
-                    if y[i, 2 * r + 1, 2 * s, c] > best:
-                        best, k = y[i, 2 * r + 1, 2 * s, c], 2
-                    if y[i, 2 * r + 1, 2 * s + 1, c] > best:
-                        best, k = y[i, 2 * r + 1, 2 * s + 1, c], 3
-                    if relu and not best > 0:
-                        best = 0 * best
-                    p[i, r, s, c], code[i, r, s, c] = best, k
+        for g in range(blocks):
+            x[i, g, 0] = 0
+            x[i, g, height + 1 :] = 0
+            for r in range(1, height + 1):
+                x[i, g, r, 0] = 0
+                for s in range(width + 1, wide):
+                    x[i, g, r, s] = 0
 
 
 @compiled
-def statistics_and_pool(y: Array, pivot: Array, p: Array, code: Array) -> Array:
-    """Σ (y − pivot), Σ (y − pivot)²; fills p and code. A pivot near the mean keeps the squares small."""
-    n, h, w, channels = y.shape
-    total, s1, s2 = np.zeros((2, channels)), np.zeros(channels, y.dtype), np.zeros(channels, y.dtype)
+def affine_relu(p: Array, slope: Array, offset: Array, height: int, width: int, a: Array) -> None:
+    """a = relu(slope p + offset), with its border."""
+    n, blocks, tall, wide, _ = a.shape
     for i in range(n):
-        pool_windows(y[i : i + 1], p[i : i + 1], code[i : i + 1], False)  # y[i] is in the cache from here on
-        for r in range(h):
-            for s in range(0, w - 1, 2):
-                for c in range(channels):
-                    d, e = y[i, r, s, c] - pivot[c], y[i, r, s + 1, c] - pivot[c]
-                    s1[c] += d + e
-                    s2[c] += d * d + e * e
-            if w % 2:
-                for c in range(channels):
-                    d = y[i, r, w - 1, c] - pivot[c]
-                    s1[c] += d
-                    s2[c] += d * d
-        for c in range(channels):
-            total[0, c] += s1[c]
-            total[1, c] += s2[c]
-            s1[c] = s2[c] = 0
+        for g in range(blocks):
+            for r in range(height):
+                large = (((i * blocks + g) * tall + r + 1) * wide + 1) * LANES
+                small = ((i * blocks + g) * p.shape[2] + r) * p.shape[3] * LANES
+                _affine_relu_row(a, large, p, small, slope, offset, g * LANES, width)
+    clear_border(a, height, width)
+
+
+@compiled
+def gated_sums(d: Array, a: Array, p: Array, mean: Array, height: int, width: int, dz: Array) -> Array:
+    """dz = [a > 0] d, zero beyond height × width; Σ dz (p − mean) and Σ dz [2, channels]."""
+    n, blocks, tall, wide, _ = a.shape
+    rows, columns, channels = dz.shape[2], dz.shape[3], blocks * LANES
+    total, sums = np.zeros((2, channels)), np.zeros((2, channels), d.dtype)
+    for i in range(n):
+        for g in range(blocks):
+            for r in range(height):
+                large = (((i * blocks + g) * tall + r + 1) * wide + 1) * LANES
+                small = ((i * blocks + g) * rows + r) * columns * LANES
+                _gated_sums_row(dz, small, d, a, large, p, mean, sums, g * LANES, channels, width)
+                for s in range(width, columns):
+                    dz[i, g, r, s] = 0
+            dz[i, g, height:] = 0
+        for k in range(2):
+            for c in range(channels):
+                total[k, c] += sums[k, c]
+                sums[k, c] = 0
     return total
 
 
 @compiled
-def affine_relu(p: Array, slope: Array, offset: Array, a: Array) -> None:
-    """a ← relu(slope p + offset)."""
-    n, h, w, channels = p.shape
+def gated_affine(
+    pd: Array, a: Array, slope: Array, p: Array, slope_p: Array, offset: Array, dz: Array, scale: Array, height: int,
+    width: int, xd: Array,
+) -> Array:  # fmt: skip
+    """x′ = scale x̂′ with its border, x̂′ = [a > 0] (slope p′ + slope_p p + offset); Σ dz x̂′ [channels]."""
+    n, blocks, tall, wide, _ = a.shape
+    total, sums = np.zeros(blocks * LANES), np.zeros(blocks * LANES, pd.dtype)
     for i in range(n):
-        for r in range(h):
-            for s in range(w):
-                for c in range(channels):
-                    z = p[i, r, s, c] * slope[c] + offset[c]
-                    a[i, r, s, c] = z if z > 0 else 0 * z
-
-
-@compiled
-def gated_sums(d: Array, more: Array, a: Array, u: Array, centre: Array) -> Array:
-    """d ← [a > 0] (d + more) and Σ d (u − centre), Σ d; an empty ``more`` is none."""
-    n, h, w, channels = d.shape
-    total, part, one = np.zeros((2, channels)), np.zeros((2, channels), d.dtype), d.dtype.type
-    for i in range(n):
-        s1, s0 = part[0], part[1]
-        for r in range(h):
-            for s in range(w):
-                if len(more):
-                    for c in range(channels):
-                        d[i, r, s, c] += more[i, r, s, c]
-                for c in range(channels):
-                    d[i, r, s, c] *= one(a[i, r, s, c] > 0)
-                    s0[c] += d[i, r, s, c]
-                for c in range(channels):
-                    s1[c] += d[i, r, s, c] * (u[i, r, s, c] - centre[c])
-        for c in range(channels):
-            total[0, c] += s1[c]
-            total[1, c] += s0[c]
-            s1[c] = s0[c] = 0
+        for g in range(blocks):
+            for r in range(height):
+                large = (((i * blocks + g) * tall + r + 1) * wide + 1) * LANES
+                small = ((i * blocks + g) * p.shape[2] + r) * p.shape[3] * LANES
+                _gated_affine_row(xd, a, large, pd, p, dz, small, slope, slope_p, offset, scale, sums, g * LANES, width)
+        for c in range(blocks * LANES):
+            total[c] += sums[c]
+            sums[c] = 0
+    clear_border(xd, height, width)
     return total
-
-
-@compiled
-def spread(y: Array, c1: Array, c0: Array, dz: Array, code: Array, D: Array) -> None:
-    """D ← c0 + c1 y + scatter(dz)."""
-    (n, h, w, channels), one = y.shape, y.dtype.type
-    for i in range(n):
-        for r in range(h):
-            for s in range(w):
-                if r // 2 < dz.shape[1] and s // 2 < dz.shape[2]:
-                    k = 2 * (r & 1) + (s & 1)
-                    for c in range(channels):
-                        hit = dz[i, r // 2, s // 2, c] * one(code[i, r // 2, s // 2, c] == k)
-                        D[i, r, s, c] = c0[c] + c1[c] * y[i, r, s, c] + hit
-                else:  # the odd last row or column, in no window
-                    for c in range(channels):
-                        D[i, r, s, c] = c0[c] + c1[c] * y[i, r, s, c]
-
-
-@compiled
-def tangent_sums(yd: Array, more: Array, y: Array, mean: Array, code: Array, pd: Array) -> Array:
-    """yd ← yd + more; pd ← yd at the maxima; Σ yd (y − mean), Σ yd; an empty ``more`` is none."""
-    n, h, w, channels = y.shape
-    total, part = np.zeros((2, channels)), np.zeros((2, channels), y.dtype)
-    for i in range(n):
-        s1, s0 = part[0], part[1]
-        for r in range(h):
-            for s in range(w):
-                if len(more):
-                    for c in range(channels):
-                        yd[i, r, s, c] += more[i, r, s, c]
-                for c in range(channels):
-                    s0[c] += yd[i, r, s, c]
-                for c in range(channels):
-                    s1[c] += yd[i, r, s, c] * (y[i, r, s, c] - mean[c])
-        for c in range(channels):
-            total[0, c] += s1[c]
-            total[1, c] += s0[c]
-            s1[c] = s0[c] = 0
-        gather(yd[i : i + 1], code[i : i + 1], pd[i : i + 1])
-    return total
-
-
-@compiled
-def gather(y: Array, code: Array, p: Array) -> None:
-    """p ← y at the maxima."""
-    (n, h, w, channels), one = p.shape, p.dtype.type
-    for i in range(n):
-        for r in range(h):
-            for s in range(w):
-                for c in range(channels):
-                    k = code[i, r, s, c]
-                    top = y[i, 2 * r, 2 * s, c] * one(k == 0) + y[i, 2 * r, 2 * s + 1, c] * one(k == 1)
-                    bottom = y[i, 2 * r + 1, 2 * s, c] * one(k == 2) + y[i, 2 * r + 1, 2 * s + 1, c] * one(k == 3)
-                    p[i, r, s, c] = top + bottom
-
-
-@compiled
-def gate(p: Array, a: Array) -> None:
-    """p ← [a > 0] p."""
-    (n, h, w, channels), one = p.shape, p.dtype.type
-    for i in range(n):
-        for r in range(h):
-            for s in range(w):
-                for c in range(channels):
-                    p[i, r, s, c] *= one(a[i, r, s, c] > 0)
-
-
-@compiled
-def gated_affine(p: Array, a: Array, slope: Array, u: Array, slope_u: Array, offset: Array, dz: Array) -> Array:
-    """p ← [a > 0] (slope p + slope_u u + offset) and Σ dz p."""
-    n, h, w, channels = p.shape
-    total, part, one = np.zeros((1, channels)), np.zeros(channels, p.dtype), p.dtype.type
-    for i in range(n):
-        for r in range(h):
-            for s in range(w):
-                for c in range(channels):
-                    z = slope[c] * p[i, r, s, c] + slope_u[c] * u[i, r, s, c] + offset[c]
-                    p[i, r, s, c] = z * one(a[i, r, s, c] > 0)
-                for c in range(channels):
-                    part[c] += p[i, r, s, c] * dz[i, r, s, c]
-        for c in range(channels):
-            total[0, c] += part[c]
-            part[c] = 0
-    return total
-
-
-@compiled
-def tangent_spread(yd: Array, c1: Array, y: Array, c1d: Array, c0d: Array, dzd: Array, code: Array) -> None:
-    """yd ← c0′ + c1′ y + c1 yd + scatter(dz′)."""
-    (n, h, w, channels), one = y.shape, y.dtype.type
-    for i in range(n):
-        for r in range(h):
-            for s in range(w):
-                for c in range(channels):
-                    yd[i, r, s, c] = c0d[c] + c1d[c] * y[i, r, s, c] + c1[c] * yd[i, r, s, c]
-                if r // 2 < dzd.shape[1] and s // 2 < dzd.shape[2]:
-                    k = 2 * (r & 1) + (s & 1)
-                    for c in range(channels):
-                        yd[i, r, s, c] += dzd[i, r // 2, s // 2, c] * one(code[i, r // 2, s // 2, c] == k)

@@ -1,9 +1,8 @@
-"""Everything the engine does between two convolutions, as torch operators: statistics, pooling, gathering, scattering.
+"""Everything the engine does with images, as torch operators: convolutions, statistics, pooling, gathering, scattering.
 
-Activations are [n, channels, h, w], channels-last in memory; per-channel vectors are [channels].
-``code`` says where each 2×2 window had its maximum; what it looks like is the business of this file alone (here the
-flat index h·W + w that torch returns; one byte in :mod:`anyshot.inner.loops`, the same functions as fused loops).
-Functions that end in an underscore overwrite their first argument.
+Activations are [n, channels, h, w], channels-last in memory; per-channel vectors are [channels]. ``code`` says where
+each 2×2 window had its maximum, here by the flat index h·W + w that torch returns. :mod:`.loops` has the same functions
+as compiled loops; there activations and codes look different, so neither is anybody's business but the module's.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
 from types import ModuleType
 
 import torch
@@ -23,6 +22,7 @@ from torch import Tensor
 log = logging.getLogger(__name__)
 aten = torch.ops.aten
 CL = torch.channels_last
+CHUNK = 1 << 14  #: pixels of layer 1 in flight (16 images of 32×32): 2 MB of float32 at 32 channels
 MOST_THREADS = 4  #: of torch, up to which the single-threaded loops pay
 
 
@@ -43,23 +43,6 @@ def conv_dW(dy: Tensor, x: Tensor, W: Tensor) -> Tensor:
 
 def _conv_backward(dy: Tensor, x: Tensor, W: Tensor, mask: list[bool]) -> tuple[Tensor, ...]:
     return aten.convolution_backward(dy, x, W, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, mask)
-
-
-def conv_tangent(x: Tensor, xd: Tensor, W: Tensor, Wd: Tensor) -> tuple[Tensor, ...]:
-    """W′ * x + W * x′, as one or two summands."""
-    return conv(x, Wd), conv(xd, W)
-
-
-def conv_backward(D: Tensor, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
-    """x ⋆ D and Wᵀ * D."""
-    return conv_dW(D, x, W), conv_dx(D, x, W)
-
-
-def conv_backward_tangent(
-    D: Tensor, Dd: Tensor, x: Tensor, xd: Tensor, W: Tensor, Wd: Tensor
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """x ⋆ D′ + x′ ⋆ D, and Wᵀ * D′ + W′ᵀ * D as one or two summands."""
-    return conv_dW(Dd, x, W).add_(conv_dW(D, xd, W)), (conv_dx(Dd, x, W), conv_dx(D, x, Wd))
 
 
 def ch(t: Tensor) -> Tensor:
@@ -85,43 +68,6 @@ def pool(y: Tensor) -> tuple[Tensor, Tensor]:
     return aten.max_pool2d_with_indices(y, [2, 2], [2, 2])
 
 
-def pool_relu(u: Tensor) -> tuple[Tensor, Tensor]:
-    """relu(pool(u)), code."""
-    p, code = pool(u)
-    return p.relu_(), code
-
-
-def statistics_and_pool(y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Mean and biased variance per channel, pool(y), code."""
-    if y.device.type == "cpu":
-        mean, variance = torch.batch_norm_update_stats(y, None, None, 0.0)
-    else:
-        variance, mean = torch.var_mean(y, (0, 2, 3), correction=0)
-    return mean, variance, *pool(y)
-
-
-def affine_relu(p: Tensor, slope: Tensor, offset: Tensor) -> Tensor:
-    """relu(slope p + offset)."""
-    return torch.addcmul(ch(offset), p, ch(slope)).relu_()
-
-
-def gated_sums_(d: Sequence[Tensor], a: Tensor, u: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """dz = [a > 0] Σ d, Σ dz (u − c), Σ dz; d is one or two summands, the first overwritten."""
-    dz = gate_(total_(d), a)
-    return dz, *channel_sums(dz, u, c)
-
-
-def total_(d: Sequence[Tensor]) -> Tensor:
-    """The sum of one or two tensors, in the first."""
-    return d[0] if len(d) == 1 else d[0].add_(d[1])
-
-
-def gated_correlation(d: Sequence[Tensor], a: Tensor, code: Tensor, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ dz and x ⋆ scatter(dz), the shape of W, with dz = [a > 0] Σ d; d may be overwritten."""
-    dz = gate_(total_(d), a)
-    return dz.sum((0, 2, 3)), conv_dW(aten.max_unpool2d(dz, code, x.shape[2:]), x, W)
-
-
 def scatter_add_(D: Tensor, dz: Tensor, code: Tensor) -> Tensor:
     """D + scatter(dz)."""
     D.view(*D.shape[:2], -1).scatter_add_(2, code.flatten(2), dz.flatten(2))  # h and w merge in both memory formats
@@ -136,48 +82,138 @@ def gather(y: Tensor, code: Tensor) -> Tensor:
     return y.permute(0, 2, 3, 1).reshape(-1).index_select(0, flat.reshape(-1)).view(flat.shape).permute(0, 3, 1, 2)
 
 
+def features(a: Tensor) -> Tensor:
+    """The last block's output as rows, [n, features]."""
+    return a.flatten(1)
+
+
+def from_features(d: Tensor, a: Tensor) -> Tensor:
+    """Rows as a cotangent of the last block's output a."""
+    return d.view(a.shape).contiguous(memory_format=CL)
+
+
+# ---------------------------------------------------------------------------------------------- layer 1
+def _chunks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Images a few at a time, with what belongs to them: nothing dense is kept, so it may stay in the cache."""
+    images = max(1, CHUNK // tensors[0][0, 0].numel())
+    return zip(*(t.split(images) for t in tensors), strict=True)
+
+
+def patch_moments(x: Tensor, chunk: int = 16) -> tuple[Tensor, Tensor]:
+    """The mean of the zero-padded 3×3 patches [9c] and of their outer products [9c, 9c], in float64."""
+    n, c, h, w = x.shape
+    wide = x.dtype if x.device.type == "mps" else torch.float64  # MPS has no float64
+
+    def windows(t: Tensor) -> Tensor:  # [n, 9c, h·w]
+        return F.pad(t, (1, 1, 1, 1)).unfold(2, h, 1).unfold(3, w, 1).reshape(len(t), 9 * c, h * w)
+
+    m = windows(x.sum(0, keepdim=True, dtype=wide).contiguous())[0].sum(1) / (n * h * w)
+    M = torch.zeros(9 * c, 9 * c, dtype=wide, device=x.device)
+    for part in x.contiguous().split(chunk):
+        U = windows(part)
+        M += torch.bmm(U, U.transpose(1, 2)).sum(0)
+    return m, M / (n * h * w)
+
+
+def first_forward(x: Tensor, V: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
+    """relu(pool(V * x) + offset) and the code of the maxima."""
+    a, code = (torch.cat(t) for t in zip(*(pool(conv(part, V, offset)) for (part,) in _chunks(x)), strict=True))
+    return a.relu_(), code
+
+
+def first_tangent(x: Tensor, V: Tensor, offset: Tensor, a: Tensor, code: Tensor) -> Tensor:
+    """[a > 0] (V * x at the maxima + offset)."""
+    return gate_(torch.cat([gather(conv(part, V, offset), at) for part, at in _chunks(x, code)]), a)
+
+
+def gated_correlation(d: Tensor, a: Tensor, code: Tensor, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ dz and x ⋆ scatter(dz), the shape of W, with dz = [a > 0] d; d is overwritten."""
+    G, dz = torch.zeros_like(W), gate_(d, a)
+    for part, dz_part, at in _chunks(x, dz, code):
+        G += conv_dW(aten.max_unpool2d(dz_part, at, x.shape[2:]), part, W)
+    return dz.sum((0, 2, 3)), G
+
+
+# ---------------------------------------------------------------------------------------------- layers 2–4
+def forward(x: Tensor, W: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, int]:
+    """y = W * x, its mean and biased variance per channel, pool(y), code; how many values a channel has."""
+    y = conv(x, W)
+    if y.device.type == "cpu":
+        mean, variance = torch.batch_norm_update_stats(y, None, None, 0.0)
+    else:
+        variance, mean = torch.var_mean(y, (0, 2, 3), correction=0)
+    return y, mean, variance, *pool(y), y.numel() // len(W)
+
+
+def affine_relu(p: Tensor, slope: Tensor, offset: Tensor, x: Tensor) -> Tensor:
+    """relu(slope p + offset); x, the block's input, tells how large that is."""
+    return torch.addcmul(ch(offset), p, ch(slope)).relu_()
+
+
+def gated_sums(d: Tensor, a: Tensor, p: Tensor, mean: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """dz = [a > 0] d, Σ dz (p − mean), Σ dz; d is overwritten."""
+    dz = gate_(d, a)
+    return dz, *channel_sums(dz, p, mean)
+
+
+def backward(
+    x: Tensor, W: Tensor, y: Tensor, c1: Tensor, c0: Tensor, dz: Tensor, code: Tensor
+) -> tuple[Tensor, Tensor]:
+    """x ⋆ D and Wᵀ * D, with D = scatter(dz) + c0 + c1 y."""
+    D = spread(y, c1, c0, dz, code)
+    return conv_dW(D, x, W), conv_dx(D, x, W)
+
+
 def spread(y: Tensor, c1: Tensor, c0: Tensor, dz: Tensor, code: Tensor) -> Tensor:
     """D = scatter(dz) + c0 + c1 y."""
     return scatter_add_(torch.addcmul(ch(c0), y, ch(c1)), dz, code)
 
 
-def tangent_sums_(d: Sequence[Tensor], y: Tensor, mean: Tensor, code: Tensor) -> tuple[Tensor, ...]:
-    """y′ = Σ d, y′ at the pooling maxima, Σ y′ (y − mean), Σ y′."""
-    yd = total_(d)
+def tangent(
+    x: Tensor, xd: Tensor, W: Tensor, Wd: Tensor, y: Tensor, mean: Tensor, p: Tensor, code: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """y′ = W′ * x + W * x′, y′ at the pooling maxima, Σ y′ (y − mean), Σ y′."""
+    yd = conv(x, Wd).add_(conv(xd, W))
     return yd, gather(yd, code), *channel_sums(yd, y, mean)
 
 
-def gated_gather(yd: Tensor, code: Tensor, a: Tensor) -> Tensor:
-    """[a > 0] y′ at the pooling maxima."""
-    return gate_(gather(yd, code), a)
-
-
-def gated_affine_(
-    p: Tensor, a: Tensor, slope: Tensor, u: Tensor, slope_u: Tensor, offset: Tensor, dz: Tensor
+def gated_affine(
+    pd: Tensor, a: Tensor, slope: Tensor, p: Tensor, slope_p: Tensor, offset: Tensor, dz: Tensor, scale: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """t = [a > 0] (slope p + slope_u u + offset) and Σ dz t."""
-    t = gate_(torch.addcmul(ch(offset), p, ch(slope)).addcmul_(u, ch(slope_u)), a)
-    return t, channel_sums(dz, t, torch.zeros_like(offset))[0]
+    """scale t and Σ dz t, with t = [a > 0] (slope p′ + slope_p p + offset)."""
+    t = gate_(torch.addcmul(ch(offset), pd, ch(slope)).addcmul_(p, ch(slope_p)), a)
+    total = channel_sums(dz, t, torch.zeros_like(offset))[0]
+    return t.mul_(ch(scale)), total
 
 
-def tangent_spread_(yd: Tensor, c1: Tensor, y: Tensor, c1d: Tensor, c0d: Tensor, dzd: Tensor, code: Tensor) -> Tensor:
-    """D′ = scatter(dz′) + c0′ + c1′ y + c1 y′."""
-    return scatter_add_(torch.addcmul(ch(c0d), y, ch(c1d)).addcmul_(yd, ch(c1)), dzd, code)
+def tangent_backward(
+    x: Tensor, xd: Tensor, W: Tensor, Wd: Tensor, y: Tensor, yd: Tensor, c: tuple[Tensor, ...], dz: Tensor, dzd: Tensor,
+    code: Tensor,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """x ⋆ D′ + x′ ⋆ D and Wᵀ * D′ + W′ᵀ * D, with D′ = scatter(dz′) + c0′ + c1′ y + c1 y′ and c = c1, c0, c1′, c0′."""
+    c1, c0, c1d, c0d = c
+    D = spread(y, c1, c0, dz, code)
+    Dd = spread(y, c1d, c0d, dzd, code).addcmul_(yd, ch(c1))
+    return conv_dW(Dd, x, W).add_(conv_dW(D, xd, W)), conv_dx(Dd, x, W).add_(conv_dx(D, x, Wd))
 
 
-def fused(W: Tensor) -> ModuleType:
-    """The module with these functions for a layer with weights W: :mod:`.loops` on a CPU with Numba, else this one.
+# ---------------------------------------------------------------------------------------------- which of the two
+def fused(weights: list[Tensor]) -> ModuleType:
+    """The module with these functions for convolutions with these weights: :mod:`.loops` where it can, else this one.
 
-    ``ANYSHOT_LOOPS=0`` in the environment keeps to torch. The loops run on one thread, where they nearly halve the
+    ``ANYSHOT_LOOPS=0`` in the environment keeps to torch. The loops run on one thread, where they more than halve the
     engine's time; that torch's operators win beyond MOST_THREADS is an estimate, not measured.
     """
-    pays = W.device.type == "cpu" and torch.get_num_threads() <= MOST_THREADS
-    return loops() if pays else sys.modules[__name__]
+    here = sys.modules[__name__]
+    if weights[0].device.type != "cpu" or torch.get_num_threads() > MOST_THREADS:
+        return here
+    module = loops()
+    return module if module is here or module.fits(weights) else here
 
 
-def fused_first(W: Tensor) -> ModuleType:
-    """The same for layer 1, whose loops take up to three colours and channels in pairs."""
-    return fused(W) if W.shape[1] <= 3 and W.shape[0] % 2 == 0 else sys.modules[__name__]
+def moments_of(x: Tensor) -> ModuleType:
+    """The module whose :func:`patch_moments` is for these images."""
+    return loops() if x.device.type == "cpu" and x.shape[1] <= 3 else sys.modules[__name__]
 
 
 @functools.cache
@@ -189,5 +225,5 @@ def loops() -> ModuleType:
             module.announce()
             return module
         except ImportError as error:
-            log.info("Without fused loops the engine is nearly twice as slow: %s. Try anyshot[fast].", error)
+            log.info("Without fused loops the engine is less than half as fast: %s. Try anyshot[fast].", error)
     return sys.modules[__name__]

@@ -1,22 +1,35 @@
-"""Winograd's tiles, compiled: the Toom–Cook matrices and the four linear maps between images and tiles.
+"""Winograd's tiles, compiled: 3×3 convolutions with a quarter of the multiplications, F(4×4, 3×3).
 
-The formulas are in :mod:`.winograd`, which gives these loops their tensors.
+With the Toom–Cook matrices A, B, G of six points, a 4×4 tile of the output Y comes from a 6×6 tile of the input d, the
+input's tiles overlapping by two, and everything in between is a product of matrices over the channels, one for each of
+the 36 places of a tile (⊙; rows are tiles):
+
+    U = G W Gᵀ,   V = Bᵀ d B,   M = V ⊙ U,   Y = Aᵀ M A
+
+These are linear maps, so the halves of the backward pass are their transposes: with Z = A D Aᵀ of the cotangent D
+
+    x ⋆ D = Gᵀ (Zᵀ ⊙ V) G,      Wᵀ * D = overlapping sum of B (Z ⊙ Uᵀ) Bᵀ
+
+which is exact algebra: float64 agrees with a direct convolution to 1e-14. In float32 rounding is some four times that
+of a direct convolution (root mean square 5e-7 of the output's deviation) with the points 0, ±2/3, ±3/2, ∞; the
+textbook's 0, ±1, ±2, ∞ would be twice as bad. Pooling, statistics, gathering and scattering happen to a tile while
+it is in registers. :mod:`.passes` says how all this lies in memory.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
-from anyshot.inner.jit import Array, compiled
+from anyshot.inner.jit import Array
+from anyshot.inner.vectors import LANES, Pen, Vector, written_out
 
 OUT, FREQUENCIES = 4, 36  #: side of an output tile; places of an input tile
+NUMBERS = 1024  #: of the tiles in flight at each of the 36 places: 32 tiles of 32 channels
+PLACE = NUMBERS + 16  #: from one place to the next; powers of two would all fall on the same few lines of the cache
+FOUR = 4 * LANES  #: numbers of four tiles in eight channels
 
 
 def toom_cook(points: list[float], out: int = OUT) -> tuple[Array, Array, Array]:
@@ -39,141 +52,182 @@ def toom_cook(points: list[float], out: int = OUT) -> tuple[Array, Array, Array]
     return At, G, Bt
 
 
-AT, G, BT = toom_cook([0, 2 / 3, -2 / 3, 3 / 2, -3 / 2])
+AT, G, BT = (np.where(np.abs(m) < 1e-12, 0, m) for m in toom_cook([0, 2 / 3, -2 / 3, 3 / 2, -3 / 2]))
 
 
-def tile_map(left: Array, accumulate: bool = False) -> Callable[..., Any]:
-    """The function tile ↦ left · tile · leftᵀ (added to what is there, if ``accumulate``), for all channels of a tile.
+# ---------------------------------------------------------------------------------------------- maps of one tile
+def weighted(weights: Array, values: Sequence[Vector]) -> Vector:
+    """Σ weight · value; a weight of one costs nothing."""
+    terms = sorted(((w, v) for w, v in zip(weights, values, strict=True) if w), key=lambda term: abs(term[0]) != 1)
+    (weight, value), *more = terms
+    total = value if weight == 1 else value * weight
+    for weight, value in more:
+        total = total + value if weight == 1 else total - value if weight == -1 else total + value * weight
+    return total
 
-    ``f(to, start, row, column, source, start, row, column, channels)`` with starts and strides in elements; channels
-    are next to each other in memory and a multiple of 8. Vector instructions are written out, since LLVM does not find
-    them by itself among 36 places read and 36 written.
+
+def mirrored(m: Array) -> tuple[list[tuple[int, int]], list[int]]:
+    """Pairs of rows that differ by the sign of their odd columns, as those of a point and its negative do; the rest."""
+    signs, pairs = (-1.0) ** np.arange(m.shape[1]), []
+    for i in range(len(m) - 1):
+        if np.count_nonzero(m[i]) > 1 and np.allclose(m[i] * signs, m[i + 1]):
+            pairs.append((i, i + 1))
+    return pairs, [i for i in range(len(m)) if not any(i in pair for pair in pairs)]
+
+
+def times(m: Array, x: Sequence[Vector]) -> list[Vector]:
+    """m x, with the even and odd halves of mirrored rows (or the sums and differences of mirrored columns) shared."""
+    pairs, rest = mirrored(m)
+    if pairs:
+        out = {i: weighted(m[i], x) for i in rest}
+        for i, j in pairs:
+            even, odd = weighted(m[i, ::2], x[::2]), weighted(m[i, 1::2], x[1::2])
+            out[i], out[j] = even + odd, even - odd
+        return [out[i] for i in range(len(m))]
+    pairs, rest = mirrored(m.T)
+    halves = [(x[i] + x[j], x[i] - x[j]) for i, j in pairs]
+    columns = [i for i, _ in pairs] + rest
+    return [weighted(row[columns], [half[r % 2] for half in halves] + [x[i] for i in rest]) for r, row in enumerate(m)]
+
+
+def both_sides(m: Array, tile: Sequence[Sequence[Vector]]) -> list[list[Vector]]:
+    """m tile mᵀ."""
+    columns = [times(m, column) for column in zip(*tile, strict=True)]
+    return [times(m, row) for row in zip(*columns, strict=True)]
+
+
+def read(pen: Pen, side: int, array: Any, start: Any, row: Any, column: Any) -> list[list[Vector]]:
+    """A tile, from a place on; rows and columns are so many numbers apart."""
+    return [[pen.load(array, pen.place(start, (r, row), (s, column))) for s in range(side)] for r in range(side)]
+
+
+def write(pen: Pen, tile: Sequence[Sequence[Vector]], array: Any, start: Any, row: Any, column: Any) -> None:
+    """The reverse of :func:`read`."""
+    for r, values in enumerate(tile):
+        for s, value in enumerate(values):
+            pen.store(value, array, pen.place(start, (r, row), (s, column)))
+
+
+def tile_map(m: Array, accumulate: bool = False) -> Callable[..., Any]:
+    """The function tile ↦ m tile mᵀ (added to what is there, if ``accumulate``) on eight channels.
+
+    ``f(to, start, row, column, source, start, row, column)``.
     """
-    left = np.where(np.abs(left) < 1e-12, 0, left)
-    outs, ins = left.shape
 
-    @intrinsic
-    def apply(_: Any, to: Any, a: Any, b: Any, c: Any, source: Any, d: Any, e: Any, f: Any, channels: Any) -> Any:
-        place = (types.intp,) * 3
-        return types.void(to, *place, source, *place, types.intp), generate
-
-    def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
-        (to, source), n = (signature.args[i] for i in (0, 4)), arguments[8]
-        lanes = 8 if to.dtype == types.float32 else 4
-        vector = ir.VectorType(context.get_value_type(to.dtype), lanes)
-        bases = [context.make_array(t)(context, build, arguments[i]).data for t, i in ((to, 0), (source, 4))]
-
-        def place(which: int, channel: Any, r: int, s: int) -> Any:
-            start, row, column = arguments[1 + 4 * which : 4 + 4 * which]
-            steps = [build.mul(row, n.type(r)), build.mul(column, n.type(s)), channel]
-            return build.bitcast(
-                build.gep(bases[which], [functools.reduce(build.add, steps, start)]), vector.as_pointer()
-            )
-
-        def load(*where: Any) -> Any:
-            value = build.load(place(*where))
-            value.align = to.dtype.bitwidth // 8
-            return value
-
-        def combine(weights: Array, values: Sequence[Any]) -> Any:
-            total = None
-            for weight, value in zip(weights, values, strict=True):
-                if weight:
-                    factor = ir.Constant(vector, [float(weight)] * lanes)
-                    term = value if weight == 1 else build.fmul(value, factor, flags=["contract"])
-                    total = term if total is None else build.fadd(total, term, flags=["contract"])
-            return total
-
-        with cgutils.for_range_slice(build, n.type(0), n, n.type(lanes)) as (channel, _):
-            tile = [[load(1, channel, r, s) for s in range(ins)] for r in range(ins)]
-            half = [[combine(w, column) for column in zip(*tile, strict=True)] for w in left]
-            for r in range(outs):
-                for s in range(outs):
-                    value = combine(left[s], half[r])
-                    if accumulate:
-                        value = build.fadd(value, load(0, channel, r, s))
-                    build.store(value, place(0, channel, r, s)).align = to.dtype.bitwidth // 8
-        return context.get_dummy_value()
+    @written_out
+    def apply(pen: Pen, to: Any, a: Any, b: Any, c: Any, source: Any, d: Any, e: Any, f: Any) -> None:
+        if not accumulate:
+            write(pen, both_sides(m, read(pen, m.shape[1], source, d, e, f)), to, a, b, c)
+            return
+        for r, values in enumerate(both_sides(m, read(pen, m.shape[1], source, d, e, f))):
+            for s, value in enumerate(values):
+                place = pen.place(a, (r, b), (s, c))
+                pen.store(pen.load(to, place) + value, to, place)
 
     return apply
 
 
-_B_left, _A_left = tile_map(BT), tile_map(AT)  # Bᵀ · B and Aᵀ · A
-_A_right, _B_right = tile_map(AT.T), tile_map(BT.T, accumulate=True)  # A · Aᵀ and, adding, B · Bᵀ
+@written_out
+def fetch(pen: Pen, array: Any, start: Any, row: Any) -> None:
+    """Ask the cache for the 4×4 tile that begins here, to be read later."""
+    for r in range(OUT):
+        for s in (0, 2):  # two pixels fill a line of 64 bytes
+            pen.fetch(array, pen.place(start, (r, row), (s, LANES)))
 
 
-@compiled
-def _copy(source: Array, to: Array, source_edge: int, to_edge: int) -> None:
-    """The smaller image between two padded by these edges at the top and left."""
-    h, w = min(source.shape[0], to.shape[0]), min(source.shape[1], to.shape[1])
-    for r in range(h):
-        for s in range(w):
-            for c in range(to.shape[2]):
-                to[r + to_edge, s + to_edge, c] = source[r + source_edge, s + source_edge, c]
+def _windows(tile: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """The four 2×2 windows of a 4×4 tile."""
+    return [[tile[r + i][s + j] for i in (0, 1) for j in (0, 1)] for r in (0, 2) for s in (0, 2)]
 
 
-@compiled
-def input_tiles(x: Array, V: Array) -> None:
-    """V = Bᵀ d B for the overlapping tiles d of each image [n, h, w, c], zero outside; V is [36, tiles, c]."""
-    n, h, w, c = x.shape
-    rows, columns, plane = (h + 3) // 4, (w + 3) // 4, V.shape[1] * c
-    padded = np.zeros((4 * rows + 2, 4 * columns + 2, c), x.dtype)
-    pitch, t = padded.shape[1] * c, 0
-    for i in range(n):
-        _copy(x[i], padded, 0, 1)
-        for r in range(rows):
-            for s in range(columns):
-                _B_left(V, t * c, 6 * plane, plane, padded, 4 * (r * pitch + s * c), pitch, c, c)
-                t += 1
+def _inside(pen: Pen, tile: Sequence[Sequence[Vector]], height: Any, width: Any) -> list[list[Vector]]:
+    """The tile with zeros beyond its first rows and columns."""
+    rows, columns = [pen.below(r, height) for r in range(OUT)], [pen.below(s, width) for s in range(OUT)]
+    return [[tile[r][s].where(rows[r]).where(columns[s]) for s in range(OUT)] for r in range(OUT)]
 
 
-@compiled
-def input_cotangent(dV: Array, dx: Array) -> None:
-    """The transpose of :func:`input_tiles`: dx = overlapping sum of B dV Bᵀ."""
-    n, h, w, c = dx.shape
-    rows, columns, plane = (h + 3) // 4, (w + 3) // 4, dV.shape[1] * c
-    padded = np.zeros((4 * rows + 2, 4 * columns + 2, c), dx.dtype)
-    pitch, t = padded.shape[1] * c, 0
-    for i in range(n):
-        padded[:] = 0
-        for r in range(rows):
-            for s in range(columns):
-                _B_right(padded, 4 * (r * pitch + s * c), pitch, c, dV, t * c, 6 * plane, plane, c)
-                t += 1
-        _copy(padded, dx[i], 1, 0)
+def _add_sums(pen: Pen, tile: Sequence[Sequence[Vector]], other: Any, sums: Any, channel: Any, channels: Any) -> None:
+    """sums[0] += Σ tile, sums[1] += Σ tile · other."""
+    pairs = [(a, b) for rows in zip(tile, other, strict=True) for a, b in zip(*rows, strict=True)]
+    second = pen.place(channel, (1, channels))
+    total, products = pen.load(sums, channel), pen.load(sums, second)
+    for a, b in pairs:
+        total, products = total + a, products + a * b
+    pen.store(total, sums, channel)
+    pen.store(products, sums, second)
 
 
-@compiled
-def output_tiles(M: Array, y: Array) -> None:
-    """Y = Aᵀ M A for the tiles of each image y [n, h, w, c]."""
-    n, h, w, c = y.shape
-    rows, columns, plane, whole = (h + 3) // 4, (w + 3) // 4, M.shape[1] * c, h % 4 + w % 4 == 0
-    padded = np.zeros((1, 1, 1) if whole else (4 * rows, 4 * columns, c), y.dtype)
-    t = 0
-    for i in range(n):
-        to = y[i] if whole else padded
-        pitch = to.shape[1] * c
-        for r in range(rows):
-            for s in range(columns):
-                _A_left(to, 4 * (r * pitch + s * c), pitch, c, M, t * c, 6 * plane, plane, c)
-                t += 1
-        if not whole:
-            _copy(padded, y[i], 0, 0)
+@written_out
+def output_and_pool(
+    pen: Pen, M: Any, m: Any, y: Any, a: Any, b: Any, p: Any, code: Any, c: Any, d: Any, sums: Any, pivot: Any,
+    channel: Any, channels: Any, height: Any, width: Any,
+) -> None:  # fmt: skip
+    """Y = Aᵀ M A, the maxima of its four windows and their codes, and Σ (Y − pivot), Σ (Y − pivot)².
+
+    M from m on goes to y from a on, in rows of b, and to p and code from c on, in rows of d; the sums to [2, channels].
+    Of the tile ``height`` × ``width`` places count.
+    """
+    tile = both_sides(AT, read(pen, 6, M, m, 6 * PLACE, PLACE))
+    write(pen, tile, y, a, b, LANES)
+    for k, window in enumerate(_windows(tile)):
+        best, codes = pen.maximum(window)
+        place = pen.place(c, (k // 2, d), (k % 2, LANES))
+        pen.store(best, p, place)
+        pen.store_codes(codes, code, place)
+    centre = pen.load(pivot, channel)
+    apart = _inside(pen, [[value - centre for value in row] for row in tile], height, width)
+    _add_sums(pen, apart, apart, sums, channel, channels)
 
 
-@compiled
-def output_cotangent(D: Array, Z: Array) -> None:
-    """The transpose of :func:`output_tiles`: Z = A D Aᵀ."""
-    n, h, w, c = D.shape
-    rows, columns, plane, whole = (h + 3) // 4, (w + 3) // 4, Z.shape[1] * c, h % 4 + w % 4 == 0
-    padded = np.zeros((1, 1, 1) if whole else (4 * rows, 4 * columns, c), D.dtype)
-    t = 0
-    for i in range(n):
-        if not whole:
-            _copy(D[i], padded, 0, 0)
-        source = D[i] if whole else padded
-        pitch = source.shape[1] * c
-        for r in range(rows):
-            for s in range(columns):
-                _A_right(Z, t * c, 6 * plane, plane, source, 4 * (r * pitch + s * c), pitch, c, c)
-                t += 1
+@written_out
+def output_and_gather(
+    pen: Pen, M: Any, m: Any, yd: Any, y: Any, a: Any, b: Any, pd: Any, code: Any, c: Any, d: Any, sums: Any,
+    mean: Any, channel: Any, channels: Any, height: Any, width: Any,
+) -> None:  # fmt: skip
+    """Y′ = Aᵀ M A, Y′ at the maxima, and Σ Y′, Σ Y′ (y − mean); the arguments as above."""
+    tile = both_sides(AT, read(pen, 6, M, m, 6 * PLACE, PLACE))
+    write(pen, tile, yd, a, b, LANES)
+    for k, window in enumerate(_windows(tile)):
+        place = pen.place(c, (k // 2, d), (k % 2, LANES))
+        pen.store(pen.chosen(window, pen.load_codes(code, place)), pd, place)
+    centre = pen.load(mean, channel)
+    apart = [[value - centre for value in row] for row in read(pen, OUT, y, a, b, LANES)]
+    _add_sums(pen, _inside(pen, tile, height, width), apart, sums, channel, channels)
+
+
+def _spread(
+    pen: Pen, Z: Any, z: Any, constant: Vector, terms: Sequence[tuple[Vector, Any]], a: Any, b: Any, dz: Any, code: Any,
+    c: Any, d: Any, height: Any, width: Any,
+) -> None:  # fmt: skip
+    """Z = A D Aᵀ of D = scatter(dz) + constant + Σ factor · array, zero beyond height × width."""
+    D = [[constant] * OUT for _ in range(OUT)]
+    for factor, array in terms:
+        tile = read(pen, OUT, array, a, b, LANES)
+        D = [[D[r][s] + factor * tile[r][s] for s in range(OUT)] for r in range(OUT)]
+    for k in range(4):
+        place = pen.place(c, (k // 2, d), (k % 2, LANES))
+        value, codes = pen.load(dz, place), pen.load_codes(code, place)
+        for j in range(4):
+            r, s = 2 * (k // 2) + j // 2, 2 * (k % 2) + j % 2
+            D[r][s] = D[r][s] + value.where(pen.equal(codes, j))
+    write(pen, both_sides(AT.T, _inside(pen, D, height, width)), Z, z, 6 * PLACE, PLACE)
+
+
+@written_out
+def spread(
+    pen: Pen, Z: Any, z: Any, y: Any, a: Any, b: Any, dz: Any, code: Any, c: Any, d: Any, c0: Any, c1: Any,
+    channel: Any, height: Any, width: Any,
+) -> None:  # fmt: skip
+    """Z = A D Aᵀ of D = scatter(dz) + c0 + c1 y; the arguments as above."""
+    terms = [(pen.load(c1, channel), y)]
+    _spread(pen, Z, z, pen.load(c0, channel), terms, a, b, dz, code, c, d, height, width)
+
+
+@written_out
+def spread_tangent(
+    pen: Pen, Z: Any, z: Any, y: Any, yd: Any, a: Any, b: Any, dzd: Any, code: Any, c: Any, d: Any, c0d: Any,
+    c1d: Any, c1: Any, channel: Any, height: Any, width: Any,
+) -> None:  # fmt: skip
+    """Z = A D′ Aᵀ of D′ = scatter(dz′) + c0′ + c1′ y + c1 y′."""
+    terms = [(pen.load(c1d, channel), y), (pen.load(c1, channel), yd)]
+    _spread(pen, Z, z, pen.load(c0d, channel), terms, a, b, dzd, code, c, d, height, width)

@@ -1,4 +1,4 @@
-"""The fused loops against the torch operators they stand for, in float64."""
+"""The compiled loops against the torch operators they stand for, in float64."""
 
 from __future__ import annotations
 
@@ -9,163 +9,243 @@ import numpy as np
 import pytest
 import torch
 
-from anyshot.inner import blocks, ops, query_loss
+from anyshot.inner import engine, ops, query_loss
 
 loops = pytest.importorskip("anyshot.inner.loops")
-kernels = pytest.importorskip("anyshot.inner.kernels")
-sparse = pytest.importorskip("anyshot.inner.sparse")
 
-SHAPES = [(3, 6, 6, 8), (2, 32, 7, 9), (1, 1, 2, 2), (4, 3, 3, 2)]  # even, odd, smallest
-
-
-def add_patches(sums, dz, code, shift, x, channel, windows, start, step, pitch):
-    """The vector instructions of :mod:`anyshot.inner.sparse` in words that need no compiler."""
-    for c in (channel, channel + 1):
-        for p in range(windows):
-            first = start + step * p + shift[code[p, c]]
-            for j in range(3):
-                sums[c, j, :9] += dz[p, c] * x[first + j * pitch : first + j * pitch + 9]
-
-
-@pytest.fixture(params=[True, False], ids=["compiled", "plain Python"])
-def compiled(request, monkeypatch):
-    """The loops mean the same to Python as to Numba."""
-    if not request.param:
-        monkeypatch.setattr(sparse, "_add_patches", add_patches)
-        monkeypatch.setattr(sparse, "gated_patch_sums", sparse.gated_patch_sums.py_func)
-    for name, loop in vars(kernels).copy().items():
-        if not request.param and hasattr(loop, "py_func"):
-            monkeypatch.setattr(kernels, name, loop.py_func)
-    return request.param
+# images, channels in and out, height, width: whole tiles, cut tiles, less than a tile, one window, many at once
+SHAPES = [(3, 16, 32, 8, 8), (5, 32, 16, 7, 11), (2, 16, 16, 2, 3), (1, 16, 16, 2, 2), (30, 16, 48, 12, 9)]
 
 
 @pytest.fixture(params=SHAPES, ids=str)
-def tensors(request, compiled):
-    """y, y′, more [n, c, h, w]; d, more, u [n, c, h // 2, w // 2]; vectors; pooled output and code both ways."""
-    generator = torch.Generator().manual_seed(1)
-    n, c, h, w = request.param
+def draw(request):
+    """``draw.like("x")`` gives random tensors: x the input's size, y the output's, p the pooled, W and c weights."""
+    n, inputs, outputs, h, w = request.param
+    sizes = {
+        "x": (n, inputs, h, w),
+        "y": (n, outputs, h, w),
+        "p": (n, outputs, h // 2, w // 2),
+        "W": (outputs, inputs, 3, 3),
+        "c": (outputs,),
+    }
+    generator = torch.Generator().manual_seed(n)
+
+    def like(kinds, dtype=torch.float64):
+        drawn = [torch.randn(sizes[k], generator=generator, dtype=torch.float64).to(dtype) for k in kinds]
+        return [t.contiguous(memory_format=torch.channels_last) if t.dim() == 4 else t for t in drawn]
+
+    return like
+
+
+def to_map(t):
+    """A tensor as the loops' activations: blocks of eight channels, a border of zeros, whole tiles."""
+    n, c, h, w = t.shape
+    values = np.zeros((n, c // 8, -(-h // 4) * 4 + 2, -(-w // 4) * 4 + 2, 8), t.numpy().dtype)
+    values[:, :, 1 : h + 1, 1 : w + 1] = t.numpy().reshape(n, c // 8, 8, h, w).transpose(0, 1, 3, 4, 2)
+    return loops.Map(values, h, w)
+
+
+def to_tiles(t, size, fill=0.0):
+    """A tensor as the loops' y (or pooled y) for an input of that size: blocks of eight channels, whole tiles."""
+    (n, c, h, w), side = t.shape, 4 if t.shape[2:] == size else 2
+    values = np.full((n, c // 8, -(-size[0] // 4) * side, -(-size[1] // 4) * side, 8), fill, t.numpy().dtype)
+    values[:, :, :h, :w] = t.numpy().reshape(n, c // 8, 8, h, w).transpose(0, 1, 3, 4, 2)
+    return values
+
+
+def to_tensor(values, size, border=0):
+    inside = values[:, :, border : size[0] + border, border : size[1] + border].transpose(0, 1, 4, 2, 3)
+    return torch.from_numpy(np.ascontiguousarray(inside)).flatten(1, 2)
+
+
+def close(left, right, tolerance=1e-12):
+    if isinstance(left, loops.Map):
+        left = to_tensor(left.values, (left.height, left.width), border=1)
+    assert left.shape == right.shape
+    assert left.numel() == 0 or (left - right).abs().max() <= tolerance * right.abs().max().clamp_min(1e-300)
+
+
+def border_is_zero(a):
+    inside = np.zeros(a.values.shape, bool)
+    inside[:, :, 1 : a.height + 1, 1 : a.width + 1] = True
+    assert not a.values[~inside].any()
+
+
+def pooled(x, W):
+    """y, pool(y) and the code, both ways."""
+    return [(y, p, code) for y, _, _, p, code, _ in (ops.forward(x, W), loops.forward(to_map(x), W))]
+
+
+def test_forward_and_normalisation(draw):
+    x, W, c, d = draw("xWcc")
+    expected, found = ops.forward(x, W), loops.forward(to_map(x), W)
+    size = tuple(x.shape[2:])
+    close(to_tensor(found[0], size), expected[0])
+    close(found[1], expected[1])
+    close(found[2], expected[2])
+    p = expected[3]
+    close(to_tensor(found[3], p.shape[2:]), p)
+    assert found[5] == expected[5]
+    a = loops.affine_relu(found[3], c, d, to_map(x))
+    close(a, ops.affine_relu(p, c, d, x))
+    border_is_zero(a)
+
+
+def test_backward(draw):
+    x, W, dz, c1, c0 = draw("xWpcc")
+    (y, _, code), (loop_y, _, loop_code) = pooled(x, W)
+    expected = ops.backward(x, W, y, c1, c0, dz, code)
+    found = loops.backward(to_map(x), W, loop_y, c1, c0, to_tiles(dz, tuple(x.shape[2:])), loop_code)
+    for left, right in zip(found, expected, strict=True):
+        close(left, right)
+
+
+def test_tangent(draw):
+    x, xd, W, Wd, mean = draw("xxWWc")
+    (y, p, code), (loop_y, loop_p, loop_code) = pooled(x, W)
+    expected = ops.tangent(x, xd, W, Wd, y, mean, p, code)
+    found = loops.tangent(to_map(x), to_map(xd), W, Wd, loop_y, mean, loop_p, loop_code)
+    close(to_tensor(found[0], y.shape[2:]), expected[0])
+    close(to_tensor(found[1], p.shape[2:]), expected[1])
+    close(found[2], expected[2])
+    close(found[3], expected[3])
+
+
+def test_tangent_backward(draw):
+    x, xd, W, Wd, yd, dz, dzd, *c = draw("xxWWyppcccc")
+    (y, _, code), (loop_y, _, loop_code) = pooled(x, W)
+    size = tuple(x.shape[2:])
+    expected = ops.tangent_backward(x, xd, W, Wd, y, yd, tuple(c), dz, dzd, code)
+    tiles = [to_tiles(t, size) for t in (yd, dz, dzd)]
+    found = loops.tangent_backward(to_map(x), to_map(xd), W, Wd, loop_y, tiles[0], tuple(c), *tiles[1:], loop_code)
+    for left, right in zip(found, expected, strict=True):
+        close(left, right)
+
+
+def test_what_happens_at_the_pooled_places(draw):
+    y, p, pd, d, a, dz, *c = draw("ypppppcccc")
+    size = tuple(y.shape[2:])
+    expected = ops.gated_sums(d.clone(), a, p, c[0])
+    found = loops.gated_sums(to_map(d), to_map(a), to_tiles(p, size, fill=9.0), c[0])
+    assert np.array_equal(found[0], to_tiles(expected[0], size))  # zero beyond
+    close(found[1], expected[1])
+    close(found[2], expected[2])
+    expected = ops.gated_affine(pd.clone(), a, c[0], p, c[1], c[2], dz, c[3])
+    found = loops.gated_affine(
+        to_tiles(pd, size), to_map(a), c[0], to_tiles(p, size), c[1], c[2], to_tiles(dz, size), c[3]
+    )
+    close(found[0], expected[0])
+    close(found[1], expected[1])
+    border_is_zero(found[0])
+
+
+@pytest.mark.parametrize("colours", [1, 2, 3])
+@pytest.mark.parametrize("size", [(8, 8), (7, 11), (2, 3), (16, 5)], ids=str)
+def test_layer_one(size, colours):
+    generator = torch.Generator().manual_seed(colours)
 
     def normal(*shape):
         t = torch.randn(shape, generator=generator, dtype=torch.float64)
         return t.contiguous(memory_format=torch.channels_last) if len(shape) == 4 else t
 
-    large = [normal(n, c, h, w).mul(3).round() if i == 0 else normal(n, c, h, w) for i in range(3)]  # y with ties
-    small = [normal(n, c, h // 2, w // 2) for _ in range(3)]
-    return large, small, [normal(c) for _ in range(4)]
+    x, V, Vd, offset = normal(5, colours, *size), normal(16, colours, 3, 3), normal(16, colours, 3, 3), normal(16)
+    (a, code), (loop_a, loop_code) = (module.first_forward(x, V, offset) for module in (ops, loops))
+    close(loop_a, a)
+    border_is_zero(loop_a)
+    ad = loops.first_tangent(x, Vd, offset, loop_a, loop_code)
+    close(ad, ops.first_tangent(x, Vd, offset, a, code))
+    border_is_zero(ad)
+    d = normal(*a.shape)
+    expected = ops.gated_correlation(d.clone(), a, code, x, V)
+    for left, right in zip(loops.gated_correlation(to_map(d), loop_a, loop_code, x, V), expected, strict=True):
+        close(left, right)
+    for left, right in zip(loops.patch_moments(x), ops.patch_moments(x), strict=True):
+        close(left, right)
 
 
-def both(name, *arguments):
-    """A function of either module on copies of the arguments; ``code`` is made by the module itself from y."""
-    results = []
-    for module in (loops, ops):
-        copies = [a(module) if callable(a) else [t.clone() for t in a] if isinstance(a, list) else a for a in arguments]
-        copies = [t.clone() if isinstance(t, torch.Tensor) and t.is_floating_point() else t for t in copies]
-        found = getattr(module, name)(*copies)
-        results.append(found if isinstance(found, tuple) else (found,))
-    return results
+def test_the_first_of_equal_values_wins():
+    x = torch.zeros(2, 16, 8, 8, dtype=torch.float64).contiguous(memory_format=torch.channels_last)
+    W = torch.ones(16, 16, 3, 3, dtype=torch.float64)
+    assert not loops.forward(to_map(x), W)[4].any()
 
 
-def agree(results, codes=()):
-    for i, (left, right) in enumerate(zip(*results, strict=True)):
-        if i not in codes:
-            assert left.shape == right.shape
-            assert torch.allclose(left, right, rtol=1e-12, atol=1e-12), i
+def test_features_come_in_torchs_order(draw):
+    (p,) = draw("p")
+    a = to_map(p)
+    assert torch.equal(loops.features(a), ops.features(p))
+    if p.numel():
+        close(loops.from_features(ops.features(p), a), p)
 
 
-def test_pooling_and_statistics(tensors):
-    (y, *_), _, _ = tensors
-    agree(both("pool_relu", y), codes=[1])
-    agree(both("statistics_and_pool", y + 100), codes=[3])
+def test_float32_is_about_as_good_as_a_direct_convolution():
+    generator = torch.Generator().manual_seed(0)
+    x, W = torch.randn(20, 32, 16, 16, generator=generator), torch.randn(32, 32, 3, 3, generator=generator)
+    exact = ops.conv(x.double(), W.double())
+    found = to_tensor(loops.forward(to_map(x), W)[0], (16, 16))
+    assert (found - exact).square().mean().sqrt() / exact.std() < 1e-6  # a direct convolution has 1e-7 to 2e-7
 
 
-def test_the_first_of_equal_values_wins(tensors):
-    (y, yd, _), (a, *_), _ = tensors
-    agree(both("gated_gather", yd, lambda module: module.pool_relu(y)[1], a))
+def test_a_variance_far_from_zero_mean_keeps_its_digits():
+    generator = torch.Generator().manual_seed(0)
+    x, W = 100 + torch.randn(50, 16, 8, 8, generator=generator), torch.rand(16, 16, 3, 3, generator=generator)
+    W[:, :, 0] = W[:, :, 2] = 0
+    W[:, :, 1, [0, 2]] = 0  # of the centre alone, so that the border is as the rest
+    y = ops.conv(x.double(), W.double())
+    _, mean, variance, *_ = loops.forward(to_map(x), W)
+    expected = torch.var_mean(y, (0, 2, 3), correction=0)
+    assert torch.allclose(variance.double(), expected[0], rtol=2e-3)  # (1000 / 1)² in float32 would lose all digits
+    assert torch.allclose(mean.double(), expected[1], rtol=1e-6)
 
 
-def test_affine_maps(tensors):
-    _, (p, a, u), (j, k, m, _) = tensors
-    agree(both("affine_relu", p, j, k))
-    agree(both("gated_affine_", p, a, j, u, k, m, u))
+def test_what_the_loops_cannot_do_is_left_to_torch():
+    def weights(*channels):
+        return [torch.zeros(c, colours, 3, 3) for colours, c in zip((3, *channels), channels, strict=False)]
+
+    assert loops.fits(weights(32, 32, 32, 32))
+    assert loops.fits(weights(16, 48, 128, 16))
+    assert not loops.fits(weights(32, 32, 24, 32))
+    assert not loops.fits(weights(32, 512, 32, 32))
+    assert not loops.fits([torch.zeros(32, 4, 3, 3)])
 
 
-@pytest.mark.parametrize("summands", [1, 2])
-def test_gated_sums_and_scatters(tensors, summands):
-    (y, *_), (d, more, a), (c, *_) = tensors
-    code = lambda module: module.pool_relu(y)[1]  # noqa: E731
-    agree(both("gated_sums_", [d, more][:summands], a, a, c))
-    W = torch.ones(y.shape[1], 3, 3, 3, dtype=torch.float64)
-    x = torch.cat([y[:, :1], y[:, -1:], 2 * y[:, :1]], 1).contiguous(memory_format=torch.channels_last)
-    if y.shape[1] % 2 == 0:
-        agree(both("gated_correlation", [d, more][:summands], a, code, x, W))
-        agree(both("gated_correlation", [d, more][:summands], a, code, x[:, :1].contiguous(), W[:, :1]))
-
-
-def test_spreads_and_tangent_sums(tensors):
-    (y, yd, more), (dz, *_), (j, k, m, _) = tensors
-    code = lambda module: module.pool_relu(y)[1]  # noqa: E731
-    agree(both("spread", y, j, k, dz, code))
-    agree(both("tangent_spread_", yd, j, y, k, m, dz, code))
-    for d in ([yd], [yd, more]):
-        agree(both("tangent_sums_", d, y, k, code))
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_vector_instructions_add_patches_of_two_channels(dtype):
-    numba, generator = pytest.importorskip("numba"), np.random.Generator(np.random.Philox(0))
-
-    @numba.njit
-    def run(sums, dz, code, shift, x):
-        sparse._add_patches(sums, dz, code, shift, x, 2, 3, 5, 6, 24)
-
-    dz, code = generator.normal(size=(3, 4)).astype(dtype), generator.integers(0, 4, (3, 4)).astype(np.uint8)
-    x, shift = generator.normal(size=200).astype(dtype), np.array([0, 3, 24, 27])
-    sums, expected = (np.ones((4, 3, sparse.ROW), dtype) for _ in range(2))
-    run(sums, dz, code, shift, x)
-    add_patches(expected, dz, code, shift, x, 2, 3, 5, 6, 24)
-    assert np.allclose(sums[..., :9], expected[..., :9], rtol=1e-5)
+def test_a_network_of_other_widths_takes_torchs_operators_and_agrees(make_case, differences):
+    case = make_case([2, 2], (16, 16), 2, channels=12)
+    losses = [query_loss(case.inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
+    assert max(differences(*(case.gradients(loss) for loss in losses)).values()) < 1e-10
 
 
 @pytest.mark.parametrize("chosen", ["loops", "ops"])
 @pytest.mark.parametrize("size", [(32, 32), (33, 47)])
 def test_either_way_the_engine_gives_autograds_gradients(make_case, differences, monkeypatch, chosen, size):
     module = {"loops": loops, "ops": ops}[chosen]
-    monkeypatch.setattr(blocks, "fused", lambda W: module)
-    monkeypatch.setattr(blocks, "fused_first", lambda W: module)
+    monkeypatch.setattr(engine, "fused", lambda weights: module)
     case = make_case([1, 3], size, 3, head=True, scale=True, centre=True)
     losses = [query_loss(case.inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
     assert max(differences(*(case.gradients(loss) for loss in losses)).values()) < 1e-10
 
 
 def test_chunks_of_layer_one_change_nothing_but_rounding(make_case, differences, monkeypatch):
+    monkeypatch.setattr(engine, "fused", lambda weights: ops)
     case = make_case([3, 4], (32, 32), 2)
     found = []
     for chunk in (1 << 14, 1 << 11):
-        monkeypatch.setattr(blocks, "CHUNK", chunk)
+        monkeypatch.setattr(ops, "CHUNK", chunk)
         found.append(case.gradients(query_loss(case.inner, case.images, case.labels)[0]))
     assert max(differences(*found).values()) < 1e-12
 
 
-def test_a_variance_far_from_zero_mean_keeps_its_digits():
-    y = (1000 + torch.randn(50, 4, 8, 8, generator=torch.Generator().manual_seed(0))).float()
-    y = y.contiguous(memory_format=torch.channels_last)
-    mean, variance, *_ = loops.statistics_and_pool(y)
-    expected = torch.var_mean(y.double(), (0, 2, 3), correction=0)
-    assert torch.allclose(variance.double(), expected[0], rtol=2e-4)
-    assert torch.allclose(mean.double(), expected[1], rtol=1e-7)
-
-
 def test_the_loops_are_chosen_by_device_threads_and_environment(monkeypatch):
-    cpu, threads = torch.zeros(1), torch.get_num_threads()
+    weights, threads = [torch.zeros(32, 3, 3, 3)], torch.get_num_threads()
     ops.loops.cache_clear()
-    assert ops.fused(cpu) is loops
-    assert ops.fused(torch.zeros(1, device="meta")) is ops
+    assert ops.fused(weights) is loops
+    assert ops.fused([weights[0].to("meta")]) is ops
     monkeypatch.setattr(ops, "MOST_THREADS", threads - 1)
-    assert ops.fused(cpu) is ops
+    assert ops.fused(weights) is ops
     monkeypatch.undo()
     monkeypatch.setenv("ANYSHOT_LOOPS", "0")
     ops.loops.cache_clear()
-    assert ops.fused(cpu) is ops
+    assert ops.fused(weights) is ops
+    assert ops.moments_of(torch.zeros(1, 3, 4, 4)) is ops
     ops.loops.cache_clear()
 
 
@@ -184,22 +264,22 @@ def test_compiling_is_announced(monkeypatch, caplog, tmp_path):
     monkeypatch.setattr(loops, "Path", lambda folder: tmp_path)
     with caplog.at_level(logging.WARNING, "anyshot.inner"):
         loops.announce()
-        (tmp_path / "kernels.spread.nbi").touch()
+        (tmp_path / "passes.forward.nbi").touch()
         loops.announce()
     assert caplog.text.count("Compiling the engine's loops") == 1
 
 
-def test_the_operators_of_other_devices_agree(tensors, monkeypatch):
+def test_the_operators_of_other_devices_agree(draw):
     """CUDA and MPS take other reductions than a CPU; here they run on a tensor that claims to be elsewhere."""
-    (y, yd, _), _, (c, *_) = tensors
+    y, yd, c, x, W = draw("yycxW")
 
     class Elsewhere(torch.Tensor):
         @property
         def device(self):
             return torch.device("cuda")
 
-    away = [t.as_subclass(Elsewhere) for t in (yd, y, c)]
-    for left, right in zip(ops.channel_sums(yd, y, c), ops.channel_sums(*away), strict=True):
+    away = [t.as_subclass(Elsewhere) for t in (yd, y, c, x)]
+    for left, right in zip(ops.channel_sums(yd, y, c), ops.channel_sums(*away[:3]), strict=True):
         assert torch.allclose(left, right.as_subclass(torch.Tensor))
-    for left, right in zip(ops.statistics_and_pool(y), ops.statistics_and_pool(away[1]), strict=True):
+    for left, right in zip(ops.forward(x, W)[:5], ops.forward(away[3], W)[:5], strict=True):
         assert torch.allclose(left, right.as_subclass(torch.Tensor))

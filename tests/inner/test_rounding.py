@@ -33,8 +33,9 @@ def decisions(case):
         theta = engine.inner_loop(problem, None, nets)
         nets.append(engine.query(problem, theta, case.images))
     for net in nets:
-        yield from ((a > 0, code) for a, code in net.first.parts)
-        yield from ((block.a > 0, block.code) for block in net.rest)
+        for block in (net.first, *net.rest):
+            height, width = block.a.height, block.a.width
+            yield block.a.values[:, :, 1 : height + 1, 1 : width + 1] > 0, block.code[:, :, :height, :width]
 
 
 def flips(case, other):

@@ -1,0 +1,61 @@
+"""Winograd's matrices and the vector instructions that apply them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+numba = pytest.importorskip("numba")
+tiles = pytest.importorskip("anyshot.inner.tiles")
+products = pytest.importorskip("anyshot.inner.products")
+
+
+def normal(*shape, dtype=np.float64):
+    return np.random.Generator(np.random.Philox(0)).normal(size=shape).astype(dtype)
+
+
+@pytest.mark.parametrize("out", [2, 3, 4])
+def test_toom_cook_gives_minimal_filters_of_any_length(out):
+    points = [0, 1, -1, 2, -2][: out + 1]
+    At, G, Bt = tiles.toom_cook(points, out)
+    d, g = np.arange(1.0, out + 3) ** 2, np.array([2.0, -1.0, 3.0])
+    assert np.allclose(At @ ((G @ g) * (Bt @ d)), np.correlate(d, g))
+
+
+MATRICES = {"plain": np.array([[1.0, 0.5, 0.0], [0.0, -2.0, 1.0]])}
+MATRICES |= {"Bᵀ": tiles.BT, "B": tiles.BT.T, "Aᵀ": tiles.AT, "A": tiles.AT.T, "G": tiles.G, "Gᵀ": tiles.G.T}
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("m", MATRICES.values(), ids=MATRICES.keys())
+def test_a_tile_map_is_a_product_from_both_sides(m, dtype, accumulate):
+    mapped, (outs, ins) = tiles.tile_map(m, accumulate), m.shape
+
+    @numba.njit
+    def run(to, source):
+        mapped(to, 0, 8 * outs, 8, source, 0, 8 * ins, 8)
+
+    source, to = normal(ins, ins, 8, dtype=dtype), np.ones((outs, outs, 8), dtype)
+    run(to, source)
+    expected = accumulate + np.einsum("ir,rsc,js->ijc", m, source.astype(float), m)
+    assert np.allclose(to, expected, atol=(1e-4 if dtype == np.float32 else 1e-12) * np.abs(expected).max())
+
+
+def test_mirrored_rows_are_those_of_a_point_and_its_negative():
+    assert tiles.mirrored(tiles.BT)[0] == [(1, 2), (3, 4)]
+    assert tiles.mirrored(tiles.AT.T)[0] == [(1, 2), (3, 4)]
+    assert tiles.mirrored(tiles.AT) == ([], [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_a_block_product_with_any_strides(accumulate):
+    product = products.block_product(accumulate, unroll=2)
+
+    @numba.njit
+    def run(C, A, B):
+        product(C, 0, 16, 8, A, 0, 12, 1, 4, B, 0, 8, 16, 64, 4, 3)
+
+    A, B, C = normal(4, 12), normal(12, 16), np.ones((4, 16))
+    run(C, A, B)
+    assert np.allclose(C, accumulate + A @ B)
