@@ -7,7 +7,9 @@ cannot, with one line in the log for each reason; ``"engine"`` and ``"autograd"`
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -16,6 +18,7 @@ from anyshot import network
 from anyshot.errors import AnyshotError
 from anyshot.inner import attach, update
 from anyshot.inner import engine as _engine
+from anyshot.inner.blocks import Pictures
 from anyshot.inner.update import Inner, weighted_loss
 from anyshot.network import Parameters
 from anyshot.parallel import map_tasks
@@ -71,13 +74,15 @@ def adapt_many(inners: Sequence[Inner], engine: str = "auto", workers: int | Non
 
     Problems whose ``images`` are the same tensor share what depends on the images alone (the patch moments).
     """
-    moments = _shared_moments([inner.images for inner in inners if uses_engine(inner, None, engine)])
+    shared = _Shared()
 
     def one(inner: Inner) -> Parameters:
         if not uses_engine(inner, None, engine):
             return update.adapt(inner)
         with torch.no_grad():
-            return attach.parameters(inner, _engine.inner_loop(attach.problem(inner, moments[id(inner.images)])))
+            problem = attach.problem(inner)
+            problem.pictures = shared.pictures(problem.ops, inner.images)
+            return attach.parameters(inner, _engine.inner_loop(problem))
 
     if len(inners) == 1 and workers is None:  # nothing to share out: all of torch's threads
         return [one(inners[0])]
@@ -95,8 +100,7 @@ def logits_many(
 
     Normalisation (β, s) and centring are those of each problem; the statistics are the query set's own.
     """
-    x = images.detach().contiguous(memory_format=torch.channels_last)
-    moments = _shared_moments([x for inner in inners if uses_engine(inner, images, engine)])
+    shared = _Shared()
 
     def one(pair: tuple[Inner, Parameters]) -> Tensor:
         inner, theta = pair
@@ -104,13 +108,21 @@ def logits_many(
             if not uses_engine(inner, images, engine):
                 return network.logits(theta, inner.norm, images, inner.centre)
             problem = attach.problem(attach.at(inner, theta))
-            return _engine.query(problem, problem.theta, x, moments[id(x)]).logits
+            return _engine.query(problem, problem.theta, shared.pictures(problem.ops, images)).logits
 
     pairs = list(zip(inners, thetas, strict=True))
     return torch.stack([one(pairs[0])] if len(pairs) == 1 and workers is None else map_tasks(one, pairs, workers))
 
 
-def _shared_moments(images: Sequence[Tensor]) -> dict[int, _engine.Moments]:
-    """The patch moments of each distinct tensor, by its identity."""
-    with torch.no_grad():
-        return {key: _engine.Moments(x.detach()) for key, x in {id(x): x for x in images}.items()}
+class _Shared:
+    """What depends on images alone, made once for each tensor by whichever worker comes first."""
+
+    def __init__(self) -> None:
+        self.lock, self.made = threading.Lock(), dict[tuple[ModuleType, int], Pictures]()
+
+    def pictures(self, ops: ModuleType, images: Tensor) -> Pictures:
+        with self.lock:
+            key = (ops, id(images))
+            if key not in self.made:
+                self.made[key] = Pictures(ops, images.detach())
+            return self.made[key]

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from anyshot.inner import engine
-from anyshot.inner.ops import CL
+from anyshot.inner.ops import CL, fused
 from anyshot.inner.update import Inner
 from anyshot.network import CONV_BIASES, CONV_WEIGHTS, HEAD, LAYERS, Parameters
 
@@ -56,7 +56,7 @@ def turn(tensors: list[Tensor], sign: list[Tensor] | None) -> list[Tensor]:
     return tensors if sign is None else [t * s for t, s in zip(tensors, sign, strict=False)] + tensors[LAYERS:]
 
 
-def problem(inner: Inner, moments: engine.Moments | None = None) -> engine.Problem:
+def problem(inner: Inner) -> engine.Problem:
     """The engine's view of an inner problem: detached, ordered, channels-last, scales positive."""
     like, sign = inner.images, signs(inner)
     theta = turn([inner.theta[name].detach() for name in NAMES], sign)
@@ -64,19 +64,19 @@ def problem(inner: Inner, moments: engine.Moments | None = None) -> engine.Probl
     head = [inner.theta[name] for name in HEAD]
     rates = [torch.as_tensor(inner.rates[name], dtype=like.dtype, device=like.device).detach() for name in NAMES]
     rates = [t.contiguous(memory_format=CL) if t.dim() == 4 else t for t in rates]
-    scale = inner.norm.scale
+    shift, scale = [t.detach() for t in inner.norm.shift], inner.norm.scale
     return engine.Problem(
         images=like.detach().contiguous(memory_format=CL),
         labels=inner.labels,
         weights=inner.weights.detach(),
         theta=body + theta[LAYERS:],
         rates=rates,
-        shift=[t.detach() for t in inner.norm.shift],
-        scale=None if scale is None else [t.detach().abs() for t in scale],
+        shift=shift,
+        scale=[t.detach().abs() for t in scale] if scale else [torch.ones_like(t) for t in shift],
         steps=inner.steps,
         centre=inner.centre,
         zero_head=not any(t.requires_grad or bool(t.count_nonzero()) for t in head),
-        moments=moments,
+        ops=fused(body),
     )
 
 

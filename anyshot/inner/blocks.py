@@ -9,6 +9,7 @@ do not move with v. Two facts keep it cheap:
 2. In layer 1 the moments of the input's patches give all statistics and the dense part of every weight gradient, so
    layer 1 needs no dense pass at all.
 
+Everything here is arithmetic on whatever ``ops`` (:mod:`.ops` or :mod:`.loops`) works with: tensors there, arrays here.
 The derivation is in docs/engine.md, with the same symbols.
 """
 
@@ -17,84 +18,79 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from anyshot.inner.ops import moments_of
-from anyshot.network import EPS
+Vector = Any  #: one number for each channel
+Weight = Any  #: of a convolution; the first axis are the output channels
+Map = Any  #: an activation, or its tangent or cotangent
+Backward = tuple[Weight, Vector, Vector, Map]  #: dW, dβ, ds and dx
 
-Map = Any  #: an activation, or its tangent or cotangent, as the module of operators likes it
-Backward = tuple[Tensor, Tensor, Tensor, Map]  #: dW, dβ, ds and dx
 
-
-def row(t: Tensor) -> Tensor:
+def row(t: Vector) -> Vector:
     """A per-output-channel vector against a convolution weight."""
-    return t.view(-1, 1, 1, 1)
+    return t.reshape(-1, 1, 1, 1)
 
 
-def dot(U: Tensor, V: Tensor) -> Tensor:
+def dot(U: Weight, V: Weight) -> Vector:
     """⟨U_c, V_c⟩ per output channel."""
     return (U * V).sum((1, 2, 3))
 
 
-class Moments:
-    """Mean m [1, c, 3, 3] and covariance S [9c, 9c] of the zero-padded 3×3 patches of x, accumulated in float64."""
+class Pictures:
+    """A set of images, with mean m (a weight) and covariance S [9c, 9c] of their zero-padded 3×3 patches."""
 
-    def __init__(self, x: Tensor) -> None:
-        m, M = moments_of(x).patch_moments(x)
-        self.m = m.to(x.dtype).view(1, -1, 3, 3)
-        self.S = (M - torch.outer(m, m)).to(x.dtype)
+    def __init__(self, ops: ModuleType, x: Tensor) -> None:
+        self.x = ops.pictures(x)
+        self.m, self.S = ops.patch_moments(self.x)
 
-    def times_S(self, W: Tensor) -> Tensor:
+    def times_S(self, W: Weight) -> Weight:
         """W S, in the shape of W."""
-        return (W.reshape(len(W), -1) @ self.S).view(W.shape)
+        return (W.reshape(len(W), -1) @ self.S).reshape(W.shape)
 
 
 class FirstBlock:
     """Layer 1: the statistics are known before the convolution and fold into its weights; images get no gradient."""
 
-    def __init__(self, ops: ModuleType, W: Tensor, shift: Tensor, scale: Tensor | None, moments: Moments) -> None:
-        self.W, self.shift, self.moments, self.ops = W, shift, moments, ops
-        self.s = torch.ones_like(shift) if scale is None else scale
+    def __init__(self, ops: ModuleType, pictures: Pictures, W: Weight, shift: Vector, scale: Vector) -> None:
+        self.ops, self.W, self.shift, self.s, self.pictures = ops, W, shift, scale, pictures
 
-    def forward(self, x: Tensor) -> Map:
+    def forward(self) -> Map:
         """a, the block's output [n, channels, h // 2, w // 2]."""
-        W, m = self.W, self.moments.m
-        self.x, self.WS = x, self.moments.times_S(W)
-        self.mu = dot(W, m)  # μ = W m
-        self.r = (dot(W, self.WS).clamp_min_(0) + EPS).rsqrt()  # r = (diag W S Wᵀ + ε)^−½
+        W, self.WS = self.W, self.pictures.times_S(self.W)
+        self.mu = dot(W, self.pictures.m)  # μ = W m
+        self.r = self.ops.inverse_deviation(dot(W, self.WS))  # r = (diag W S Wᵀ + ε)^−½
         sr = self.s * self.r
-        self.a, self.code = self.ops.first_forward(x, row(sr) * W, self.shift - sr * self.mu)
+        self.a, self.code = self.ops.first_forward(self.pictures.x, row(sr) * W, self.shift - sr * self.mu)
         return self.a  # relu(pool(s r (y − μ) + β))
 
     def backward(self, da: Map) -> Backward:
         """From the cotangent of a, which may be overwritten."""
         r = self.r
         # Sb = Σ dz,  G = x ⋆ scatter(dz)
-        self.Sb, self.G = Sb, G = self.ops.gated_correlation(da, self.a, self.code, self.x, self.W)
+        self.Sb, self.G = Sb, G = self.ops.gated_correlation(da, self.a, self.code, self.pictures.x, self.W)
         self.WG = dot(self.W, G) - self.mu * Sb
         self.S1 = r * self.WG  # S1 = Σ dz x̂ = r (⟨W, G⟩ − μ Sb)
-        self.E = G - row(Sb) * self.moments.m - row(r * self.S1) * self.WS  # dW = s r E = s r (G − Sb m − r S1 W S)
+        self.E = G - row(Sb) * self.pictures.m - row(r * self.S1) * self.WS  # dW = s r E = s r (G − Sb m − r S1 W S)
         return row(self.s * r) * self.E, Sb, self.S1, None
 
-    def tangent(self, Wd: Tensor) -> Map:
+    def tangent(self, Wd: Weight) -> Map:
         """a′, from the tangent of the weights; the images have none."""
         r, mu, s, self.Wd = self.r, self.mu, self.s, Wd
-        self.mud = dot(Wd, self.moments.m)  # μ′ = W′ m
+        self.mud = dot(Wd, self.pictures.m)  # μ′ = W′ m
         self.rd = rd = -(r**3) * dot(self.WS, Wd)  # r′ = −r³ σ²′/2,  σ²′ = 2 diag W S W′ᵀ
         V, offset = row(s * r) * Wd + row(s * rd) * self.W, -s * (r * self.mud + rd * mu)  # z′ = (s r (y − μ))′
-        return self.ops.first_tangent(self.x, V, offset, self.a, self.code)  # a′ = [a > 0] z′ at the maxima
+        return self.ops.first_tangent(self.pictures.x, V, offset, self.a, self.code)  # a′ = [a > 0] z′ at the maxima
 
     def tangent_backward(self, dad: Map) -> Backward:
         """The tangents of what :meth:`backward` gives, from that of the cotangent."""
         r, rd, mu = self.r, self.rd, self.mu
-        Sbd, Gd = self.ops.gated_correlation(dad, self.a, self.code, self.x, self.W)
+        Sbd, Gd = self.ops.gated_correlation(dad, self.a, self.code, self.pictures.x, self.W)
         S1d = r * (dot(self.W, Gd) - mu * Sbd + dot(self.Wd, self.G) - self.mud * self.Sb) + rd * self.WG
         Ed = (
             Gd
-            - row(Sbd) * self.moments.m
+            - row(Sbd) * self.pictures.m
             - row(rd * self.S1 + r * S1d) * self.WS
-            - row(r * self.S1) * self.moments.times_S(self.Wd)
+            - row(r * self.S1) * self.pictures.times_S(self.Wd)
         )  # E′ of dW = s r E
         return row(self.s) * (row(rd) * self.E + row(r) * Ed), Sbd, S1d, None  # dW′ = s (r′ E + r E′)
 
@@ -105,15 +101,14 @@ class Block:
     The factor s r is moved into the (tiny) weights and weight gradients, so D is all that is formed.
     """
 
-    def __init__(self, ops: ModuleType, W: Tensor, shift: Tensor, scale: Tensor | None) -> None:
-        self.W, self.shift, self.ops = W, shift, ops
-        self.s = torch.ones_like(shift) if scale is None else scale
+    def __init__(self, ops: ModuleType, W: Weight, shift: Vector, scale: Vector) -> None:
+        self.ops, self.W, self.shift, self.s = ops, W, shift, scale
 
     def forward(self, x: Map) -> Map:
         """a, the block's output [n, channels, h // 2, w // 2]."""
         self.x = x
         self.y, self.mu, variance, self.p, self.code, self.n = self.ops.forward(x, self.W)
-        self.r = (variance + EPS).rsqrt()
+        self.r = self.ops.inverse_deviation(variance)
         self.sr = self.s * self.r
         self.a = self.ops.affine_relu(self.p, self.sr, self.shift - self.mu * self.sr, x)  # a = relu(s r (p − μ) + β)
         return self.a
@@ -129,7 +124,7 @@ class Block:
         self.G, dx = self.ops.backward(self.x, V, self.y, self.c1, self.c0, self.dz, self.code)  # G = x ⋆ D
         return row(self.sr) * self.G, Sb, self.S1, dx  # dW = s r G,  dx = (s r W)ᵀ * D
 
-    def tangent(self, xd: Map, Wd: Tensor) -> Map:
+    def tangent(self, xd: Map, Wd: Weight) -> Map:
         """a′, from the tangents of input and weights."""
         r, n, self.xd, self.Wd = self.r, self.n, xd, Wd
         # y′ = W′ * x + W * x′

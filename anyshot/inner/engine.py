@@ -10,15 +10,14 @@ H_k v and the mixed terms come from one forward-over-reverse sweep over the bloc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anyshot.inner.blocks import Block, FirstBlock, Moments
-from anyshot.inner.ops import fused
+from anyshot.inner.blocks import Block, FirstBlock, Pictures
 from anyshot.network import LAYERS
 
 Tensors = list[Tensor]
@@ -34,11 +33,14 @@ class Problem:
     theta: Tensors  #: θ_0
     rates: Tensors  #: A, broadcastable
     shift: Tensors  #: β of each block
-    scale: Sequence[Tensor] | None  #: s > 0 of each block
+    scale: Tensors  #: s > 0 of each block
     steps: int
     centre: bool
     zero_head: bool  #: the head starts at zero and nobody asks for its gradient
-    moments: Moments | None = None  #: of the images' patches; computed when needed, shared by samples
+    ops: ModuleType  #: what does the work: :mod:`.ops` or :mod:`.loops`
+    pictures: Pictures | None = (
+        None  #: the images once more, as ``ops`` wants them; made when needed, shared by samples
+    )
 
 
 @dataclass
@@ -55,14 +57,12 @@ class Gradients:
 class Net:
     """Forward, backward and Hessian-vector product of Σ_n w_n CE_n at θ; keeps what the product needs."""
 
-    def __init__(self, problem: Problem, theta: Tensors, images: Tensor, moments: Moments) -> None:
-        self.theta, self.centre = theta, problem.centre
-        shift: Tensors = problem.shift
-        scale: Sequence[Tensor | None] = problem.scale or [None] * LAYERS
-        self.ops = fused(theta[:LAYERS])
-        self.first = FirstBlock(self.ops, theta[0], shift[0], scale[0], moments)
-        self.rest = [Block(self.ops, theta[i], shift[i], scale[i]) for i in range(1, LAYERS)]
-        x = self.first.forward(images)
+    def __init__(self, problem: Problem, theta: Tensors, pictures: Pictures) -> None:
+        self.theta, self.centre, self.ops = theta, problem.centre, problem.ops
+        inputs = zip(theta[:LAYERS], problem.shift, problem.scale, strict=True)
+        first, *rest = ([self.ops.enter(t) for t in block] for block in inputs)
+        self.first, self.rest = FirstBlock(self.ops, pictures, *first), [Block(self.ops, *block) for block in rest]
+        x = self.first.forward()
         for block in self.rest:
             x = block.forward(x)
         self.f = self._centred(self.ops.features(x))
@@ -85,7 +85,7 @@ class Net:
         parts = []
         for block in (*reversed(self.rest), self.first):
             *part, d = getattr(block, method)(d)
-            parts.append(part)
+            parts.append([self.ops.leave(t) for t in part])
         dW, dshift, dscale = (list(t) for t in zip(*reversed(parts), strict=True))
         return dW, dshift, dscale
 
@@ -100,8 +100,9 @@ class Net:
 
     def hessian_times(self, v: Tensors) -> tuple[Tensors, Tensors, Tensors, Tensor]:
         """H v, ∂_v ∇β, ∂_v ∇s, ∂_v CE_n; call after :meth:`backward`."""
-        xd = self.first.tangent(v[0])
-        for block, Wd in zip(self.rest, v[1:LAYERS], strict=True):
+        first, *rest = (self.ops.enter(t) for t in v[:LAYERS])
+        xd = self.first.tangent(first)
+        for block, Wd in zip(self.rest, rest, strict=True):
             xd = block.tangent(xd, Wd)
         fd, Wh, (Whd, bhd) = self._centred(self.ops.features(xd)), self.theta[4], v[LAYERS:]
         ld = torch.addmm(bhd, self.f, Whd.t()).addmm_(fd, Wh.t())  # logits′
@@ -122,8 +123,8 @@ def inner_loop(problem: Problem, gradients: list[Tensors] | None = None, nets: l
     """θ_K; the lists, if given, receive g_k and the network of each step."""
     theta = problem.theta
     for k in range(problem.steps):
-        problem.moments = problem.moments or Moments(problem.images)
-        net = Net(problem, theta, problem.images, problem.moments)
+        problem.pictures = problem.pictures or Pictures(problem.ops, problem.images)
+        net = Net(problem, theta, problem.pictures)
         net.loss(problem.labels, problem.weights)
         if k == 0 and problem.zero_head:  # a zero head sends nothing down: the body's first gradient is 0
             g = [t.new_zeros(()) for t in theta[:LAYERS]] + net.head_gradient()
@@ -137,9 +138,9 @@ def inner_loop(problem: Problem, gradients: list[Tensors] | None = None, nets: l
     return theta
 
 
-def query(problem: Problem, theta: Tensors, images: Tensor, moments: Moments | None = None) -> Net:
+def query(problem: Problem, theta: Tensors, images: Tensor | Pictures) -> Net:
     """The network at θ on the query set, normalised with the query set's own statistics."""
-    return Net(problem, theta, images, moments or Moments(images))
+    return Net(problem, theta, images if isinstance(images, Pictures) else Pictures(problem.ops, images))
 
 
 def meta_gradient(problem: Problem, images: Tensor, labels: Tensor, order: int = 2) -> tuple[Tensor, Tensor, Gradients]:

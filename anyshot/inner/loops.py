@@ -21,6 +21,7 @@ from anyshot.inner.jit import Array
 from anyshot.inner.products import VECTORS
 from anyshot.inner.tiles import NUMBERS, OUT
 from anyshot.inner.vectors import LANES
+from anyshot.network import EPS
 
 log = logging.getLogger(__name__)
 
@@ -59,17 +60,19 @@ def _map(n: int, blocks: int, height: int, width: int, dtype: np.dtype) -> Map:
     return Map(np.empty((n, blocks, OUT * rows + 2, OUT * columns + 2, LANES), dtype), height, width)
 
 
-def _kernel(W: Tensor) -> Array:
-    """[outputs, 3, 3, inputs]."""
-    return W.permute(0, 2, 3, 1).contiguous().numpy()
+def enter(t: Tensor) -> Array:
+    """:func:`.ops.enter`: weights become [outputs, 3, 3, inputs]."""
+    return t.permute(0, 2, 3, 1).contiguous().numpy() if t.dim() == 4 else t.numpy()
 
 
-def _weights(dU: Array) -> Tensor:
-    return torch.from_numpy(passes.weights(dU)).permute(0, 3, 1, 2)
+def leave(a: Array) -> Tensor:
+    """:func:`.ops.leave`."""
+    return torch.from_numpy(a).permute(0, 3, 1, 2) if a.ndim == 4 else torch.from_numpy(a)
 
 
-def _tensors(sums: Array, like: Tensor) -> tuple[Tensor, ...]:
-    return torch.from_numpy(sums).to(like.dtype).unbind()
+def inverse_deviation(variance: Array) -> Array:
+    """:func:`.ops.inverse_deviation`."""
+    return 1 / np.sqrt(np.maximum(variance, 0) + EPS)
 
 
 def features(a: Map) -> Tensor:
@@ -87,118 +90,117 @@ def from_features(d: Tensor, a: Map) -> Map:
 
 
 # ---------------------------------------------------------------------------------------------- layer 1
-def _images(x: Tensor) -> Array:
-    """[n, height, width · colours]."""
+@dataclass
+class Images:
+    """Images as rows of pixels."""
+
+    values: Array  #: [n, height, width · colours]
+    colours: int
+
+
+def pictures(x: Tensor) -> Images:
+    """:func:`.ops.pictures`."""
     n, colours, height, width = x.shape
-    return x.permute(0, 2, 3, 1).reshape(n, height, width * colours).numpy()
+    return Images(x.permute(0, 2, 3, 1).reshape(n, height, width * colours).numpy(), colours)
 
 
-def patch_moments(x: Tensor) -> tuple[Tensor, Tensor]:
-    """:func:`.ops.patch_moments`."""
-    (n, colours, height, width), size = x.shape, 9 * x.shape[1]
-    first_, second = (torch.from_numpy(t) / (n * height * width) for t in first.patch_moments(_images(x), colours))
-    order = (2, 0, 1)  # patches are rows, columns, colours there, colours first in a weight
-    return first_.permute(order).reshape(size), second.permute(*order, 5, 3, 4).reshape(size, size)
+def patch_moments(x: Images) -> tuple[Array, Array]:
+    """:func:`.ops.patch_moments`, in the order of weights here: rows, columns, colours."""
+    dtype, size, pixels = x.values.dtype, 9 * x.colours, x.values.size // x.colours
+    m, M = (t / pixels for t in first.patch_moments(x.values, x.colours))
+    S = M.reshape(size, size) - np.outer(m, m)
+    return m[None].astype(dtype), S.astype(dtype)
 
 
-def _turned(V: Tensor) -> Array:
+def _turned(V: Array) -> Array:
     """[3, 3, colours, channels]."""
-    return V.permute(2, 3, 1, 0).contiguous().numpy()
+    return np.ascontiguousarray(V.transpose(1, 2, 3, 0))
 
 
-def first_forward(x: Tensor, V: Tensor, offset: Tensor) -> tuple[Map, Array]:
+def first_forward(x: Images, V: Array, offset: Array) -> tuple[Map, Array]:
     """:func:`.ops.first_forward`."""
-    images, blocks, (n, colours, height, width) = _images(x), len(V) // LANES, x.shape
-    a = _map(n, blocks, height // 2, width // 2, images.dtype)
-    code = np.empty((n, blocks, height // 2, width // 2, LANES), np.uint8)
-    first.forward(images, colours, _turned(V), offset.numpy(), a.values, code)
+    n, height, numbers = x.values.shape
+    a = _map(n, len(V) // LANES, height // 2, numbers // x.colours // 2, x.values.dtype)
+    code = np.empty((n, len(V) // LANES, a.height, a.width, LANES), np.uint8)
+    first.forward(x.values, x.colours, _turned(V), offset, a.values, code)
     return a, code
 
 
-def first_tangent(x: Tensor, V: Tensor, offset: Tensor, a: Map, code: Array) -> Map:
+def first_tangent(x: Images, V: Array, offset: Array, a: Map, code: Array) -> Map:
     """:func:`.ops.first_tangent`."""
     ad = a.like()
-    first.tangent(_images(x), x.shape[1], _turned(V), offset.numpy(), a.values, code, ad.values)
+    first.tangent(x.values, x.colours, _turned(V), offset, a.values, code, ad.values)
     return ad
 
 
-def gated_correlation(d: Map, a: Map, code: Array, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+def gated_correlation(d: Map, a: Map, code: Array, x: Images, W: Array) -> tuple[Array, Array]:
     """:func:`.ops.gated_correlation`, from the maxima alone."""
-    colours = x.shape[1]
-    sums, total = first.gated_patch_sums(d.values, a.values, code, _images(x), colours)
-    G = torch.from_numpy(sums[:, : 9 * colours]).to(x.dtype)  # patches are rows, columns, colours
-    return torch.from_numpy(total).to(x.dtype), G.reshape(-1, 3, 3, colours).permute(0, 3, 1, 2)
+    sums, total = first.gated_patch_sums(d.values, a.values, code, x.values, x.colours)
+    return total.astype(W.dtype), sums[:, : W[0].size].astype(W.dtype).reshape(W.shape)
 
 
 # ---------------------------------------------------------------------------------------------- layers 2–4
-def forward(x: Map, W: Tensor) -> tuple[Array, Tensor, Tensor, Array, Array, int]:
+def forward(x: Map, W: Array) -> tuple[Array, Array, Array, Array, Array, int]:
     """:func:`.ops.forward`."""
     n, _, height, width, _ = x.values.shape
     shape = (n, len(W) // LANES, height // OUT * OUT, width // OUT * OUT, LANES)
     pooled = (*shape[:2], shape[2] // 2, shape[3] // 2, LANES)
     y, p, code = np.empty(shape, x.values.dtype), np.empty(pooled, x.values.dtype), np.empty(pooled, np.uint8)
-    U = passes.turned_filters(_kernel(W))
-    pivot, sums = passes.forward(x.values, U, x.height, x.width, y, p, code)
+    pivot, sums = passes.forward(x.values, passes.turned_filters(W), x.height, x.width, y, p, code)
     count = n * x.height * x.width
-    s1, s2 = torch.from_numpy(sums) / count
-    mean, variance = torch.from_numpy(pivot) + s1, (s2 - s1 * s1).clamp_min_(0)
-    return y, mean.to(W.dtype), variance.to(W.dtype), p, code, count
+    s1, s2 = sums / count
+    return y, (pivot + s1).astype(W.dtype), (s2 - s1 * s1).astype(W.dtype), p, code, count
 
 
-def affine_relu(p: Array, slope: Tensor, offset: Tensor, x: Map) -> Map:
+def affine_relu(p: Array, slope: Array, offset: Array, x: Map) -> Map:
     """:func:`.ops.affine_relu`."""
     a = _map(len(p), p.shape[1], x.height // 2, x.width // 2, p.dtype)
-    kernels.affine_relu(p, slope.numpy(), offset.numpy(), a.height, a.width, a.values)
+    kernels.affine_relu(p, slope, offset, a.height, a.width, a.values)
     return a
 
 
-def gated_sums(d: Map, a: Map, p: Array, mean: Tensor) -> tuple[Array, Tensor, Tensor]:
+def gated_sums(d: Map, a: Map, p: Array, mean: Array) -> tuple[Array, Array, Array]:
     """:func:`.ops.gated_sums`."""
     dz = np.empty_like(p)
-    s1, s0 = _tensors(kernels.gated_sums(d.values, a.values, p, mean.numpy(), a.height, a.width, dz), mean)
+    s1, s0 = kernels.gated_sums(d.values, a.values, p, mean, a.height, a.width, dz).astype(p.dtype)
     return dz, s1, s0
 
 
-def backward(
-    x: Map, W: Tensor, y: Array, c1: Tensor, c0: Tensor, dz: Array, code: Array
-) -> tuple[Tensor, Map]:  # fmt: skip
+def backward(x: Map, W: Array, y: Array, c1: Array, c0: Array, dz: Array, code: Array) -> tuple[Array, Map]:
     """:func:`.ops.backward`."""
-    dx, U = x.like(), passes.filters(_kernel(W))
-    dU = passes.backward(x.values, U, x.height, x.width, y, c1.numpy(), c0.numpy(), dz, code, dx.values)
-    return _weights(dU), dx
+    dx = x.like()
+    dU = passes.backward(x.values, passes.filters(W), x.height, x.width, y, c1, c0, dz, code, dx.values)
+    return passes.weights(dU), dx
 
 
 def tangent(
-    x: Map, xd: Map, W: Tensor, Wd: Tensor, y: Array, mean: Tensor, p: Array, code: Array
-) -> tuple[Array, Array, Tensor, Tensor]:
+    x: Map, xd: Map, W: Array, Wd: Array, y: Array, mean: Array, p: Array, code: Array
+) -> tuple[Array, Array, Array, Array]:
     """:func:`.ops.tangent`."""
     yd, pd = np.empty_like(y), np.empty_like(p)
-    U, Ud = passes.turned_filters(_kernel(W)), passes.turned_filters(_kernel(Wd))
-    sums = passes.tangent(x.values, xd.values, U, Ud, x.height, x.width, y, mean.numpy(), code, yd, pd)
-    s0, s1 = _tensors(sums, mean)
+    U, Ud = passes.turned_filters(W), passes.turned_filters(Wd)
+    s0, s1 = passes.tangent(x.values, xd.values, U, Ud, x.height, x.width, y, mean, code, yd, pd).astype(W.dtype)
     return yd, pd, s1, s0
 
 
 def gated_affine(
-    pd: Array, a: Map, slope: Tensor, p: Array, slope_p: Tensor, offset: Tensor, dz: Array, scale: Tensor
-) -> tuple[Map, Tensor]:
+    pd: Array, a: Map, slope: Array, p: Array, slope_p: Array, offset: Array, dz: Array, scale: Array
+) -> tuple[Map, Array]:
     """:func:`.ops.gated_affine`."""
-    xd, vectors = a.like(), [t.numpy() for t in (slope, slope_p, offset, scale)]
-    slope_, slope_p_, offset_, scale_ = vectors
+    xd = a.like()
     total = kernels.gated_affine(
-        pd, a.values, slope_, p, slope_p_, offset_, dz, scale_, a.height, a.width, xd.values
+        pd, a.values, slope, p, slope_p, offset, dz, scale, a.height, a.width, xd.values
     )  # fmt: skip
-    return xd, torch.from_numpy(total).to(slope.dtype)
+    return xd, total.astype(p.dtype)
 
 
 def tangent_backward(
-    x: Map, xd: Map, W: Tensor, Wd: Tensor, y: Array, yd: Array, c: tuple[Tensor, ...], dz: Array, dzd: Array,
-    code: Array,
-) -> tuple[Tensor, Map]:  # fmt: skip
+    x: Map, xd: Map, W: Array, Wd: Array, y: Array, yd: Array, c: tuple[Array, ...], dz: Array, dzd: Array, code: Array
+) -> tuple[Array, Map]:
     """:func:`.ops.tangent_backward`."""
-    dxd, (c1, c0, c1d, c0d) = x.like(), (t.numpy() for t in c)
-    U, Ud = passes.filters(_kernel(W)), passes.filters(_kernel(Wd))
+    dxd, (c1, c0, c1d, c0d) = x.like(), c
+    U, Ud = passes.filters(W), passes.filters(Wd)
     dU = passes.tangent_backward(
         x.values, xd.values, U, Ud, x.height, x.width, y, yd, c1, c0, c1d, c0d, dz, dzd, code, dxd.values
     )
-    return _weights(dU), dxd
+    return passes.weights(dU), dxd

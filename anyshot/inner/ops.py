@@ -19,6 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from anyshot.network import EPS
+
 log = logging.getLogger(__name__)
 aten = torch.ops.aten
 CL = torch.channels_last
@@ -43,6 +45,24 @@ def conv_dW(dy: Tensor, x: Tensor, W: Tensor) -> Tensor:
 
 def _conv_backward(dy: Tensor, x: Tensor, W: Tensor, mask: list[bool]) -> tuple[Tensor, ...]:
     return aten.convolution_backward(dy, x, W, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, mask)
+
+
+def enter(t: Tensor) -> Tensor:
+    """A parameter as the functions of this module want it; :func:`leave` is the way back."""
+    return t
+
+
+leave = enter
+
+
+def pictures(x: Tensor) -> Tensor:
+    """Images [n, c, h, w] as the functions for layer 1 want them."""
+    return x.contiguous(memory_format=CL)
+
+
+def inverse_deviation(variance: Tensor) -> Tensor:
+    """r = (σ² + ε)^−½; rounding may have left a variance just below zero."""
+    return (variance.clamp_min(0) + EPS).rsqrt()
 
 
 def ch(t: Tensor) -> Tensor:
@@ -100,7 +120,7 @@ def _chunks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 def patch_moments(x: Tensor, chunk: int = 16) -> tuple[Tensor, Tensor]:
-    """The mean of the zero-padded 3×3 patches [9c] and of their outer products [9c, 9c], in float64."""
+    """Mean [1, c, 3, 3] and covariance [9c, 9c] of the zero-padded 3×3 patches, accumulated in float64."""
     n, c, h, w = x.shape
     wide = x.dtype if x.device.type == "mps" else torch.float64  # MPS has no float64
 
@@ -112,7 +132,8 @@ def patch_moments(x: Tensor, chunk: int = 16) -> tuple[Tensor, Tensor]:
     for part in x.contiguous().split(chunk):
         U = windows(part)
         M += torch.bmm(U, U.transpose(1, 2)).sum(0)
-    return m, M / (n * h * w)
+    S = M / (n * h * w) - torch.outer(m, m)
+    return m.to(x.dtype).view(1, c, 3, 3), S.to(x.dtype)
 
 
 def first_forward(x: Tensor, V: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
@@ -209,11 +230,6 @@ def fused(weights: list[Tensor]) -> ModuleType:
         return here
     module = loops()
     return module if module is here or module.fits(weights) else here
-
-
-def moments_of(x: Tensor) -> ModuleType:
-    """The module whose :func:`patch_moments` is for these images."""
-    return loops() if x.device.type == "cpu" and x.shape[1] <= 3 else sys.modules[__name__]
 
 
 @functools.cache
