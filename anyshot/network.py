@@ -77,26 +77,42 @@ def to_float(images: Tensor) -> Tensor:
     return images.permute(0, 3, 1, 2).float().div_(255)
 
 
-def normalise(y: Tensor, scale: Tensor | None = None, shift: Tensor | None = None) -> Tensor:
-    """scale · x̂ + shift, with x̂ = (y − mean) / √(var + ε) per channel over the set in hand, [n, channels, h, w]; biased
-    variance."""
-    return F.batch_norm(y, None, None, scale, shift, training=True, eps=EPS)
+def normalise(
+    y: Tensor, scale: Tensor | None = None, shift: Tensor | None = None, reference: Tensor | None = None
+) -> Tensor:
+    """scale · x̂ + shift, with x̂ = (y − mean) / √(var + ε) per channel, [n, channels, h, w]; biased variance.
+
+    Mean and variance are those of ``reference``, or of the set in hand.
+    """
+    if reference is None:
+        return F.batch_norm(y, None, None, scale, shift, training=True, eps=EPS)
+    variance, mean = torch.var_mean(reference, (0, 2, 3), correction=0, keepdim=True)
+    xhat = (y - mean) * (variance + EPS).rsqrt()  # batch_norm has no gradient for given statistics
+    xhat = xhat if scale is None else xhat * scale.view(-1, 1, 1)
+    return xhat if shift is None else xhat + shift.view(-1, 1, 1)
 
 
-def body(theta: Parameters, norm: Norm, x: Tensor, centre: bool = False) -> Tensor:
+def body(
+    theta: Parameters, norm: Norm, x: Tensor, centre: bool = False, reference: Tensor | None = None
+) -> Tensor:  # fmt: skip
     """Features [n, features] of images [n, channels, height, width].
 
     The convolution's bias cancels under batch statistics, so it is left out: that is its exact zero gradient.
     ``centre`` subtracts the set's mean feature: ReLU features have a large common mean that stalls steps on the head.
+    All statistics are those of the ``reference`` images, or of the set in hand.
     """
     for layer, weight in enumerate(CONV_WEIGHTS):
-        scale = None if norm.scale is None else norm.scale[layer]
-        x = normalise(F.conv2d(x, theta[weight], padding=1), scale, norm.shift[layer])
-        x = F.max_pool2d(F.relu(x), 2)
+        scale, shift = None if norm.scale is None else norm.scale[layer], norm.shift[layer]
+        y = F.conv2d(x, theta[weight], padding=1)
+        other = None if reference is None else F.conv2d(reference, theta[weight], padding=1)
+        x = F.max_pool2d(F.relu(normalise(y, scale, shift, other)), 2)
+        reference = None if other is None else F.max_pool2d(F.relu(normalise(other, scale, shift)), 2)
     h = x.flatten(1)
-    return h - h.mean(0) if centre else h
+    return h - (x if reference is None else reference).flatten(1).mean(0) if centre else h
 
 
-def logits(theta: Parameters, norm: Norm, x: Tensor, centre: bool = False) -> Tensor:
+def logits(
+    theta: Parameters, norm: Norm, x: Tensor, centre: bool = False, reference: Tensor | None = None
+) -> Tensor:  # fmt: skip
     """Class scores [n, way]."""
-    return F.linear(body(theta, norm, x, centre), theta["head_weight"], theta["head_bias"])
+    return F.linear(body(theta, norm, x, centre, reference), theta["head_weight"], theta["head_bias"])

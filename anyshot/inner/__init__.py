@@ -98,7 +98,7 @@ def logits_many(
 ) -> Tensor:
     """Class scores [len(inners), M, way] of the same query images at each θ, without a graph.
 
-    Normalisation (β, s) and centring are those of each problem; the statistics are the query set's own.
+    Normalisation (β, s), centring and whose statistics (the query's, or the support's at θ) are those of each problem.
     """
     shared = _Shared()
 
@@ -106,8 +106,10 @@ def logits_many(
         inner, theta = pair
         with torch.no_grad():
             if not uses_engine(inner, images, engine):
-                return network.logits(theta, inner.norm, images, inner.centre)
+                return network.logits(theta, inner.norm, images, inner.centre, inner.reference())
             problem = attach.problem(attach.at(inner, theta))
+            if not inner.transductive:
+                problem.pictures = shared.pictures(problem.ops, inner.images)
             return _engine.query(problem, problem.theta, shared.pictures(problem.ops, images)).logits
 
     pairs = list(zip(inners, thetas, strict=True))

@@ -75,6 +75,7 @@ def problem(inner: Inner) -> engine.Problem:
         scale=[t.detach().abs() for t in scale] if scale else [torch.ones_like(t) for t in shift],
         steps=inner.steps,
         centre=inner.centre,
+        transductive=inner.transductive,
         zero_head=not any(t.requires_grad or bool(t.count_nonzero()) for t in head),
         ops=fused(body),
     )

@@ -48,17 +48,42 @@ class Pictures:
         return (W.reshape(len(W), -1) @ self.S).reshape(W.shape)
 
 
+class Statistics:
+    """Where μ and r come from: the set in hand, or the same block of a net on another set.
+
+    A block that borrows them has D = scatter(dz) alone. What its dz have to do with μ and r, Sb = Σ dz and S1 = Σ dz x̂,
+    it owes to the other block, whose backward pass comes after and counts it as its own.
+    """
+
+    def __init__(self, lender: Any = None) -> None:
+        self.lender, self.owed = lender, (0, 0)
+
+    def settle(self, Sb: Vector, S1: Vector) -> tuple[Vector, Vector]:
+        """Sb and S1 of all that depends on this block's μ and r; nothing does if they are another's."""
+        if self.lender is not None:
+            self.lender.statistics.owed = (Sb, S1)
+            return 0 * Sb, 0 * S1
+        return Sb + self.owed[0], S1 + self.owed[1]
+
+
 class FirstBlock:
     """Layer 1: the statistics are known before the convolution and fold into its weights; images get no gradient."""
 
-    def __init__(self, ops: ModuleType, pictures: Pictures, W: Weight, shift: Vector, scale: Vector) -> None:
-        self.ops, self.W, self.shift, self.s, self.pictures = ops, W, shift, scale, pictures
+    def __init__(
+        self, ops: ModuleType, statistics: Statistics, pictures: Pictures, W: Weight, shift: Vector, scale: Vector
+    ) -> None:
+        self.ops, self.W, self.shift, self.s = ops, W, shift, scale
+        self.statistics, self.pictures = statistics, pictures
 
     def forward(self) -> Map:
         """a, the block's output [n, channels, h // 2, w // 2]."""
-        W, self.WS = self.W, self.pictures.times_S(self.W)
-        self.mu = dot(W, self.pictures.m)  # μ = W m
-        self.r = self.ops.inverse_deviation(dot(W, self.WS))  # r = (diag W S Wᵀ + ε)^−½
+        W, lender = self.W, self.statistics.lender
+        if lender is not None:
+            self.WS, self.mu, self.r = lender.WS, lender.mu, lender.r
+        else:
+            self.WS = self.pictures.times_S(W)
+            self.mu = dot(W, self.pictures.m)  # μ = W m
+            self.r = self.ops.inverse_deviation(dot(W, self.WS))  # r = (diag W S Wᵀ + ε)^−½
         sr = self.s * self.r
         self.a, self.code = self.ops.first_forward(self.pictures.x, row(sr) * W, self.shift - sr * self.mu)
         return self.a  # relu(pool(s r (y − μ) + β))
@@ -70,7 +95,8 @@ class FirstBlock:
         self.Sb, self.G = Sb, G = self.ops.gated_correlation(da, self.a, self.code, self.pictures.x, self.W)
         self.WG = dot(self.W, G) - self.mu * Sb
         self.S1 = r * self.WG  # S1 = Σ dz x̂ = r (⟨W, G⟩ − μ Sb)
-        self.E = G - row(Sb) * self.pictures.m - row(r * self.S1) * self.WS  # dW = s r E = s r (G − Sb m − r S1 W S)
+        all_Sb, all_S1 = self.statistics.settle(Sb, self.S1)
+        self.E = G - row(all_Sb) * self.pictures.m - row(r * all_S1) * self.WS  # dW = s r E = s r (G − Sb m − r S1 W S)
         return row(self.s * r) * self.E, Sb, self.S1, None
 
     def tangent(self, Wd: Weight) -> Map:
@@ -101,14 +127,16 @@ class Block:
     The factor s r is moved into the (tiny) weights and weight gradients, so D is all that is formed.
     """
 
-    def __init__(self, ops: ModuleType, W: Weight, shift: Vector, scale: Vector) -> None:
-        self.ops, self.W, self.shift, self.s = ops, W, shift, scale
+    def __init__(self, ops: ModuleType, statistics: Statistics, W: Weight, shift: Vector, scale: Vector) -> None:
+        self.ops, self.statistics, self.W, self.shift, self.s = ops, statistics, W, shift, scale
 
     def forward(self, x: Map) -> Map:
         """a, the block's output [n, channels, h // 2, w // 2]."""
         self.x = x
         self.y, self.mu, variance, self.p, self.code, self.n = self.ops.forward(x, self.W)
         self.r = self.ops.inverse_deviation(variance)
+        if self.statistics.lender is not None:
+            self.mu, self.r = self.statistics.lender.mu, self.statistics.lender.r
         self.sr = self.s * self.r
         self.a = self.ops.affine_relu(self.p, self.sr, self.shift - self.mu * self.sr, x)  # a = relu(s r (p − μ) + β)
         return self.a
@@ -118,8 +146,9 @@ class Block:
         r, n = self.r, self.n
         self.dz, S1, Sb = self.ops.gated_sums(da, self.a, self.p, self.mu)  # dz = [a > 0] da,  Sb = Σ dz
         self.S1 = r * S1  # S1 = Σ dz x̂
-        self.c1 = -r * self.S1 / n
-        self.c0 = -Sb / n - self.c1 * self.mu
+        all_Sb, all_S1 = self.statistics.settle(Sb, self.S1)
+        self.c1 = -r * all_S1 / n
+        self.c0 = -all_Sb / n - self.c1 * self.mu
         V = row(self.sr) * self.W
         self.G, dx = self.ops.backward(self.x, V, self.y, self.c1, self.c0, self.dz, self.code)  # G = x ⋆ D
         return row(self.sr) * self.G, Sb, self.S1, dx  # dW = s r G,  dx = (s r W)ᵀ * D

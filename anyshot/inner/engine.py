@@ -10,14 +10,16 @@ H_k v and the mixed terms come from one forward-over-reverse sweep over the bloc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anyshot.inner.blocks import Block, FirstBlock, Pictures
+from anyshot.inner.blocks import Block, FirstBlock, Pictures, Statistics
 from anyshot.network import LAYERS
 
 Tensors = list[Tensor]
@@ -36,6 +38,7 @@ class Problem:
     scale: Tensors  #: s > 0 of each block
     steps: int
     centre: bool
+    transductive: bool  #: the query has its own statistics, not the support's
     zero_head: bool  #: the head starts at zero and nobody asks for its gradient
     ops: ModuleType  #: what does the work: :mod:`.ops` or :mod:`.loops`
     pictures: Pictures | None = (
@@ -55,17 +58,27 @@ class Gradients:
 
 
 class Net:
-    """Forward, backward and Hessian-vector product of Σ_n w_n CE_n at θ; keeps what the product needs."""
+    """Forward, backward and Hessian-vector product of Σ_n w_n CE_n at θ; keeps what the product needs.
 
-    def __init__(self, problem: Problem, theta: Tensors, pictures: Pictures) -> None:
-        self.theta, self.centre, self.ops = theta, problem.centre, problem.ops
+    With a ``lender`` all statistics are those of that net (another set, the same θ) and the backward pass goes through
+    both nets; the product is for nets that have their own.
+    """
+
+    def __init__(self, problem: Problem, theta: Tensors, pictures: Pictures, lender: Net | None = None) -> None:
+        self.theta, self.centre, self.ops, self.lender = theta, problem.centre, problem.ops, lender
         inputs = zip(theta[:LAYERS], problem.shift, problem.scale, strict=True)
         first, *rest = ([self.ops.enter(t) for t in block] for block in inputs)
-        self.first, self.rest = FirstBlock(self.ops, pictures, *first), [Block(self.ops, *block) for block in rest]
+        lenders: Sequence[Any] = lender.blocks if lender else [None] * LAYERS
+        statistics = [Statistics(block) for block in lenders]
+        self.first = FirstBlock(self.ops, statistics[0], pictures, *first)
+        self.rest = [Block(self.ops, lent, *block) for lent, block in zip(statistics[1:], rest, strict=True)]
+        self.blocks: list[Any] = [self.first, *self.rest]
         x = self.first.forward()
         for block in self.rest:
             x = block.forward(x)
-        self.f = self._centred(self.ops.features(x))
+        h = self.ops.features(x)
+        self.mean: Tensor = lender.mean if lender else h.mean(0)
+        self.f = h - self.mean if self.centre else h
         self.logits = torch.addmm(theta[5], self.f, theta[4].t())
 
     def loss(self, labels: Tensor, weights: Tensor) -> Tensor:
@@ -79,11 +92,11 @@ class Net:
     def _centred(self, h: Tensor) -> Tensor:
         return h - h.mean(0) if self.centre else h  # a projection: forward, backward and tangent alike
 
-    def _down(self, df: Tensor, method: str) -> tuple[Tensors, Tensors, Tensors]:
-        """The blocks' ``backward`` or ``tangent_backward`` from the cotangent of the features: dW, dβ, ds."""
-        d = self.ops.from_features(self._centred(df), self.rest[-1].a)
+    def _down(self, dh: Tensor, method: str) -> tuple[Tensors, Tensors, Tensors]:
+        """The blocks' ``backward`` or ``tangent_backward`` from the cotangent of the last one: dW, dβ, ds."""
+        d = self.ops.from_features(dh, self.rest[-1].a)
         parts = []
-        for block in (*reversed(self.rest), self.first):
+        for block in reversed(self.blocks):
             *part, d = getattr(block, method)(d)
             parts.append([self.ops.leave(t) for t in part])
         dW, dshift, dscale = (list(t) for t in zip(*reversed(parts), strict=True))
@@ -95,7 +108,13 @@ class Net:
 
     def backward(self) -> tuple[Tensors, Tensors, Tensors]:
         """∇θ, ∇β, ∇s."""
-        dW, dshift, dscale = self._down(self.g @ self.theta[4], "backward")
+        df = self.g @ self.theta[4]
+        if self.lender is None:
+            dW, dshift, dscale = self._down(self._centred(df), "backward")
+        else:  # this net first: its blocks leave with the lender's what they owe them
+            dmean = -df.mean(0) * (len(df) / len(self.lender.f)) if self.centre else torch.zeros_like(df[0])
+            own, lent = self._down(df, "backward"), self.lender._down(dmean.expand_as(self.lender.f), "backward")
+            dW, dshift, dscale = (_sum(left, right) for left, right in zip(own, lent, strict=True))
         return dW + self.head_gradient(), dshift, dscale
 
     def hessian_times(self, v: Tensors) -> tuple[Tensors, Tensors, Tensors, Tensor]:
@@ -107,7 +126,7 @@ class Net:
         fd, Wh, (Whd, bhd) = self._centred(self.ops.features(xd)), self.theta[4], v[LAYERS:]
         ld = torch.addmm(bhd, self.f, Whd.t()).addmm_(fd, Wh.t())  # logits′
         gd = self.w * self.p * (ld - (self.p * ld).sum(1, keepdim=True))  # g′ = w p (l′ − ⟨p, l′⟩)
-        dW, dshift, dscale = self._down((gd @ Wh).addmm_(self.g, Whd), "tangent_backward")
+        dW, dshift, dscale = self._down(self._centred((gd @ Wh).addmm_(self.g, Whd)), "tangent_backward")
         head = [(gd.t() @ self.f).addmm_(self.g.t(), fd), gd.sum(0)]
         return dW + head, dshift, dscale, (self.e * ld).sum(1)
 
@@ -115,7 +134,7 @@ class Net:
         """The same where the head is zero: the body's gradient is 0 and logits′ = f Whdᵀ + bhd, so the body's part of
         H v is the ordinary backward of the cotangent g Whd, without a forward tangent; the head's is not asked for."""
         ld = torch.addmm(v[5], self.f, v[4].t())
-        dW, dshift, dscale = self._down(self.g @ v[4], "backward")
+        dW, dshift, dscale = self._down(self._centred(self.g @ v[4]), "backward")
         return dW + [torch.zeros_like(t) for t in v[LAYERS:]], dshift, dscale, (self.e * ld).sum(1)
 
 
@@ -123,8 +142,7 @@ def inner_loop(problem: Problem, gradients: list[Tensors] | None = None, nets: l
     """θ_K; the lists, if given, receive g_k and the network of each step."""
     theta = problem.theta
     for k in range(problem.steps):
-        problem.pictures = problem.pictures or Pictures(problem.ops, problem.images)
-        net = Net(problem, theta, problem.pictures)
+        net = support(problem, theta)
         net.loss(problem.labels, problem.weights)
         if k == 0 and problem.zero_head:  # a zero head sends nothing down: the body's first gradient is 0
             g = [t.new_zeros(()) for t in theta[:LAYERS]] + net.head_gradient()
@@ -139,8 +157,15 @@ def inner_loop(problem: Problem, gradients: list[Tensors] | None = None, nets: l
 
 
 def query(problem: Problem, theta: Tensors, images: Tensor | Pictures) -> Net:
-    """The network at θ on the query set, normalised with the query set's own statistics."""
-    return Net(problem, theta, images if isinstance(images, Pictures) else Pictures(problem.ops, images))
+    """The network at θ on the query set, normalised with the query set's own statistics or with the support's."""
+    pictures = images if isinstance(images, Pictures) else Pictures(problem.ops, images)
+    return Net(problem, theta, pictures, None if problem.transductive else support(problem, theta))
+
+
+def support(problem: Problem, theta: Tensors) -> Net:
+    """The network at θ on the support set."""
+    problem.pictures = problem.pictures or Pictures(problem.ops, problem.images)
+    return Net(problem, theta, problem.pictures)
 
 
 def meta_gradient(problem: Problem, images: Tensor, labels: Tensor, order: int = 2) -> tuple[Tensor, Tensor, Gradients]:

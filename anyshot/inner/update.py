@@ -29,6 +29,11 @@ class Inner:
     norm: Norm  #: shift β and scale after each normalisation, not adapted
     steps: int  #: K
     centre: bool = False  #: centred features before the head
+    transductive: bool = True  #: the query is normalised with its own statistics; else with the support's at θ_K
+
+    def reference(self) -> Tensor | None:
+        """The images whose statistics the query takes, if not its own."""
+        return None if self.transductive else self.images
 
 
 def update(
@@ -73,5 +78,5 @@ def adapt(inner: Inner, order: int = 0) -> Parameters:
 def query_loss(inner: Inner, images: Tensor, labels: Tensor, order: int = 2) -> tuple[Tensor, Tensor]:
     """Mean cross-entropy of the query set at θ_K, differentiable in θ_0, A, w, β and scale, and the query's logits
     [M, way] (detached)."""
-    scores = logits(adapt(inner, order), inner.norm, images, inner.centre)
+    scores = logits(adapt(inner, order), inner.norm, images, inner.centre, inner.reference())
     return F.cross_entropy(scores, labels), scores.detach()

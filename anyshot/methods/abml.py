@@ -69,7 +69,7 @@ class ABML(MAML):
         support, labels, query, query_labels = self.tensors(task)
         noise, s = noise or task.noise(), self.settings
         inner, prior, q = self.adapted(support, labels, noise, s.steps, s.order)
-        scores = logits(sample(q, noise), inner.norm, query, inner.centre)
+        scores = logits(sample(q, noise), inner.norm, query, inner.centre, inner.reference())
         loss, kl = F.cross_entropy(scores, query_labels), gaussian_kl(q, prior)
         penalty = (kl + self.hyperprior()) / (len(labels) + len(query_labels))
         return Objective(loss, penalty, accuracy(scores, query_labels), kl.item())

@@ -72,7 +72,7 @@ class MTNet(MAML):
         support, labels, query, query_labels = self.tensors(task)
         s = self.settings
         inner, theta = self.adapted(support, labels, noise or task.noise(), s.steps, s.order)
-        scores = logits(theta, inner.norm, query, inner.centre)
+        scores = logits(theta, inner.norm, query, inner.centre, inner.reference())
         return Objective(F.cross_entropy(scores, query_labels), 0.0, accuracy(scores, query_labels))
 
     @torch.no_grad()

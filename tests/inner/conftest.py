@@ -36,6 +36,7 @@ def make_case(
     *,
     head: bool = False,
     centre: bool = False,
+    transductive: bool = True,
     scale: bool = False,
     full_rates: bool = False,
     picture: Callable[[Tensor], Tensor] = lambda x: x,
@@ -75,7 +76,7 @@ def make_case(
     weights = normal(len(labels)).softmax(0).requires_grad_()
     leaves = {n: t for n, t in theta.items() if t.requires_grad} | {"rate " + n: t for n, t in rates.items()}
     leaves |= {f"shift{i}": t for i, t in enumerate(shift)} | {f"scale{i}": t for i, t in enumerate(scales or ())}
-    inner = Inner(draw(labels), labels, weights, theta, rates, Norm(shift, scales), steps, centre)
+    inner = Inner(draw(labels), labels, weights, theta, rates, Norm(shift, scales), steps, centre, transductive)
     return Case(inner, draw(query_labels), query_labels, leaves | {"weights": weights})
 
 

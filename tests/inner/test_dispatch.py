@@ -120,3 +120,13 @@ def test_inference_mode_leaves_nothing_behind_that_other_modes_cannot_use(make_c
         inside = adapt(case.inner)
     outside = adapt(case.inner)
     assert all(torch.equal(inside[name], outside[name]) for name in outside)
+
+
+@pytest.mark.parametrize("engine", ["engine", "autograd"])
+def test_with_the_supports_statistics_an_image_is_classified_by_itself(make_case, engine):
+    inner, images = (case := make_case([2, 3], (20, 20), transductive=False, centre=True)).inner, case.images
+    theta = adapt(inner, engine)
+    together = logits_many([inner], [theta], images, engine)[0]
+    alone = torch.cat([logits_many([inner], [theta], image[None], engine)[0] for image in images])
+    assert torch.allclose(together, alone, rtol=1e-10)
+    assert torch.allclose(together, network.logits(theta, inner.norm, images, True, inner.images), rtol=1e-9)

@@ -41,6 +41,14 @@ def test_gradients_agree_for_every_variant(make_case, differences, head, centre,
     compare(make_case([1, 4, 2], (32, 32), 3, head=head, centre=centre, scale=scale, full_rates=head), differences)
 
 
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize("centre", [False, True])
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_gradients_agree_when_the_query_takes_the_supports_statistics(make_case, differences, order, centre, scale):
+    case = make_case([1, 4, 2], (32, 32), 3, query=5, centre=centre, scale=scale, transductive=False)
+    compare(case, differences, order)
+
+
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("scale", [False, True])
 def test_lower_orders_agree_and_leave_the_same_inputs_unconnected(make_case, differences, order, scale):
