@@ -12,6 +12,7 @@ import importlib
 import logging
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -24,6 +25,7 @@ from anyshot.network import EPS
 log = logging.getLogger(__name__)
 aten = torch.ops.aten
 CL = torch.channels_last
+_choosing = threading.Lock()
 CHUNK = 1 << 14  #: pixels of layer 1 in flight (16 images of 32×32): 2 MB of float32 at 32 channels
 MOST_THREADS = 4  #: of torch, up to which the single-threaded loops pay
 
@@ -232,9 +234,14 @@ def fused(weights: list[Tensor]) -> ModuleType:
     return module if module is here or module.fits(weights) else here
 
 
-@functools.cache
 def loops() -> ModuleType:
-    """:mod:`.loops` if Numba is there and not switched off, else this module."""
+    """:mod:`.loops` if Numba is there and not switched off, else this module; several workers may ask at once."""
+    with _choosing:
+        return _loops()
+
+
+@functools.cache
+def _loops() -> ModuleType:
     if os.environ.get("ANYSHOT_LOOPS", "1") != "0":
         try:
             module = importlib.import_module("anyshot.inner.loops")

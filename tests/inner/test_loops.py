@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 
 import numpy as np
 import pytest
 import torch
 
 from anyshot.inner import attach, ops, query_loss
+from anyshot.parallel import map_tasks
 
 loops = pytest.importorskip("anyshot.inner.loops")
 
@@ -246,27 +248,35 @@ def test_chunks_of_layer_one_change_nothing_but_rounding(make_case, differences,
 
 def test_the_loops_are_chosen_by_device_threads_and_environment(monkeypatch):
     weights, threads = [torch.zeros(32, 3, 3, 3)], torch.get_num_threads()
-    ops.loops.cache_clear()
+    ops._loops.cache_clear()
     assert ops.fused(weights) is loops
     assert ops.fused([weights[0].to("meta")]) is ops
     monkeypatch.setattr(ops, "MOST_THREADS", threads - 1)
     assert ops.fused(weights) is ops
     monkeypatch.undo()
     monkeypatch.setenv("ANYSHOT_LOOPS", "0")
-    ops.loops.cache_clear()
+    ops._loops.cache_clear()
     assert ops.fused(weights) is ops
-    ops.loops.cache_clear()
+    ops._loops.cache_clear()
 
 
 def test_without_numba_torch_does_it_and_says_so(monkeypatch, caplog):
     monkeypatch.delitem(sys.modules, "anyshot.inner.loops")
     monkeypatch.delitem(sys.modules, "anyshot.inner.jit")
     monkeypatch.setitem(sys.modules, "numba", None)
-    ops.loops.cache_clear()
+    ops._loops.cache_clear()
     with caplog.at_level(logging.INFO, "anyshot.inner"):
         assert ops.loops() is ops
     assert "anyshot[fast]" in caplog.text
-    ops.loops.cache_clear()
+    ops._loops.cache_clear()
+
+
+def test_workers_that_ask_at_once_hear_of_compiling_once(monkeypatch):
+    said = []
+    monkeypatch.setattr(loops, "announce", lambda: (time.sleep(0.05), said.append(1)))
+    ops._loops.cache_clear()
+    map_tasks(lambda _: ops.loops(), range(2), workers=2)
+    assert said == [1]
 
 
 def test_compiling_is_announced(monkeypatch, caplog, tmp_path):
