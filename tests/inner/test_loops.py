@@ -246,14 +246,11 @@ def test_chunks_of_layer_one_change_nothing_but_rounding(make_case, differences,
     assert max(differences(*found).values()) < 1e-12
 
 
-def test_the_loops_are_chosen_by_device_threads_and_environment(monkeypatch):
-    weights, threads = [torch.zeros(32, 3, 3, 3)], torch.get_num_threads()
+def test_the_loops_are_chosen_by_device_and_environment(monkeypatch):
+    weights = [torch.zeros(32, 3, 3, 3)]
     ops._loops.cache_clear()
     assert ops.fused(weights) is loops
     assert ops.fused([weights[0].to("meta")]) is ops
-    monkeypatch.setattr(ops, "MOST_THREADS", threads - 1)
-    assert ops.fused(weights) is ops
-    monkeypatch.undo()
     monkeypatch.setenv("ANYSHOT_LOOPS", "0")
     ops._loops.cache_clear()
     assert ops.fused(weights) is ops
