@@ -223,7 +223,7 @@ def tangent_backward(
 def fused(weights: list[Tensor]) -> ModuleType:
     """The module with these functions for convolutions with these weights: :mod:`.loops` where it can, else this one.
 
-    ``ANYSHOT_LOOPS=0`` in the environment keeps to torch, for a machine with so many cores that torch's threads beat the
+    ``ANYSHOT_LOOPS=0`` in the environment keeps to torch, for a machine with so many cores that its threads beat the
     loops' one (measured on two: torch's operators take 0.60 s where the loops take 0.25 s).
     """
     here = sys.modules[__name__]
