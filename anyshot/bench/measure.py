@@ -82,7 +82,7 @@ def best_mode(name: str, case: Case) -> Mode:
     modes = [Mode(layout, workers) for layout in layouts for workers in ([cores(), 1] if many else [1])]
     laid = {layout: [task.laid_out(FORMATS[layout]) for task in tasks] for layout in layouts}
     seconds = dict.fromkeys(modes, float("inf"))
-    for _ in range(2):  # the first warms up
+    for _ in range(3):  # the first warms up
         for mode in modes:
             start = time.perf_counter()
             iteration(name, laid[mode.layout], case.order, mode)

@@ -98,9 +98,8 @@ def patch_moments(x: Array, colours: int) -> tuple[Array, Array]:
                                 for d in range(colours):
                                     product = part * T[i, j, c, dy, (other - b + 2) * colours + d]
                                     second[a, b, c, a + dy, other, d] += product
-    for a in range(3):
-        for lower in range(a):
-            second[a, :, :, lower] = second[lower, :, :, a].transpose(2, 3, 0, 1)
+                                    if dy:
+                                        second[a + dy, other, d, a, b, c] += product
     return mean, second
 
 

@@ -30,7 +30,7 @@ def announce() -> None:
     """Say so in the log if the loops will have to be compiled first."""
     folder = Path(str(passes.forward.stats.cache_path))
     if not any(folder.glob("passes.*.nbi")):
-        log.warning("Compiling the engine's loops on first use: about half a minute, once; kept in %s.", folder)
+        log.warning("Compiling the engine's loops on first use: some twenty seconds, once; kept in %s.", folder)
 
 
 def fits(weights: list[Tensor]) -> bool:
