@@ -16,7 +16,7 @@ import torch
 
 from anyshot.bench.cases import Case, standard_cases
 from anyshot.bench.contestants import present
-from anyshot.bench.convolutions import required, share
+from anyshot.bench.convolutions import required, shares
 from anyshot.bench.measure import Mode, Timing, best_mode, peak_memory, race
 from anyshot.parallel import cores, map_tasks
 
@@ -94,14 +94,16 @@ def _case(case: Case, timings: dict[str, Timing]) -> dict[str, Any]:
     }
 
 
-def _convolutions(case: Case, result: dict[str, Any]) -> dict[str, float]:
+def _convolutions(case: Case, result: dict[str, Any]) -> dict[str, Any]:
     """The account of the engine's time: convolutions against all, and against what direct ones need."""
     engine = result["contestants"]["engine"]
     floor = required(case)
     hands = min(engine["mode"]["workers"] if engine["mode"]["workers"] > 1 else cores(), cores())
     floor["seconds"] = floor["seconds_on_one_core"] / hands
+    parts = shares(case)
     return {
         **floor,
-        "share_of_engine": share(case),
+        "share_of_engine": sum(parts.values()),
+        "shares_of_passes": parts,
         "fraction_of_convolution_speed": floor["seconds"] / engine["minimum_seconds"],
     }

@@ -75,8 +75,8 @@ def _fastest(function: Callable[[], Any], repeats: int) -> float:
     return map_tasks(one, [0], workers=1)[0]  # one thread
 
 
-def share(case: Case) -> float:
-    """Part of the engine's time, on one thread, in the passes that convolve, with all that is fused into them
+def shares(case: Case) -> dict[str, float]:
+    """Parts of the engine's time, on one thread, in each pass that convolves, with all that is fused into it
     (transformations, pooling, statistics, scattering)."""
     spent: dict[str, float] = defaultdict(float)
     task = tasks_of(Case(case.name, case.size, case.supports[:1], case.order, case.steps))[0].laid_out(CL)
@@ -89,7 +89,7 @@ def share(case: Case) -> float:
             return time.perf_counter() - start
 
     total = map_tasks(one, [0], workers=1)[0]
-    return sum(spent.values()) / total
+    return {name: seconds / total for name, seconds in spent.items()}
 
 
 @contextmanager

@@ -55,8 +55,8 @@ def show(results: dict[str, Any]) -> None:
         share = "" if memory is None else f"; {memory:.2f} of its memory"
         console.print(f"The engine is {factor:.1f}× faster than {peer} ({ratios}){share}.")
     console.print(
-        f"Convolutions are {100 * account['share_of_engine']:.0f} % of the engine's time on one thread. Done directly "
-        f"and timed hot, those that the mathematics requires take {account['seconds']:.2f} s here "
+        f"The passes that convolve are {100 * account['share_of_engine']:.0f} % of the engine's time on one thread. "
+        f"Done directly and timed hot, the convolutions of the mathematics take {account['seconds']:.2f} s here "
         f"({account['gigaflop_per_second']:.0f} GFLOP/s a core), {account['fraction_of_convolution_speed']:.2f} of the "
         "engine's time."
     )

@@ -9,7 +9,7 @@ do not move with v. Two facts keep it cheap:
 2. In layer 1 the moments of the input's patches give all statistics and the dense part of every weight gradient, so
    layer 1 needs no dense pass at all.
 
-Everything here is arithmetic on whatever ``ops`` (:mod:`.ops` or :mod:`.loops`) works with: tensors there, arrays here.
+Everything here is arithmetic on whatever ``ops`` works with: tensors in :mod:`.ops`, NumPy's arrays in :mod:`.loops`.
 The derivation is in docs/engine.md, with the same symbols.
 """
 

@@ -21,10 +21,8 @@ from anyshot.inner.products import VECTORS, multiply_add
 from anyshot.inner.vectors import LANES, Pen, written_out
 
 REACH = 2 * LANES  #: numbers read of each of a patch's three rows, of which up to nine (3 pixels of 3 colours) count
-EDGES = np.array(
-    [[1, 0, -1], [1, 0, 0], [1, -1, 0]]
-)  #: what a patch's first, middle and last row (or column) runs over:
-# all, less the first, less the last
+#: what the first, the middle and the last row (or column) of a patch run over: all, less the first, less the last
+EDGES = np.array([[1, 0, -1], [1, 0, 0], [1, -1, 0]])
 PATCH = 4 * LANES  #: room for a patch, 27 numbers
 
 
