@@ -153,7 +153,7 @@ def forward(x: Array, colours: int, V: Array, offset: Array, a: Array, code: Arr
                         a, (((i * blocks + g) * tall + r + 1) * wide + s + 1) * LANES, tall * wide * LANES,
                         code, (((i * blocks + g) * height + r) * width + s) * LANES, height * width * LANES,
                     )  # fmt: skip
-    clear_border(a, height, width)
+        clear_border(a[i], height, width)
 
 
 @compiled
@@ -172,7 +172,7 @@ def tangent(x: Array, colours: int, V: Array, offset: Array, a: Array, code: Arr
                         a, ad, (((i * blocks + g) * tall + r + 1) * wide + s + 1) * LANES, tall * wide * LANES,
                         code, (((i * blocks + g) * height + r) * width + s) * LANES, height * width * LANES,
                     )  # fmt: skip
-    clear_border(ad, height, width)
+        clear_border(ad[i], height, width)
 
 
 @written_out

@@ -57,17 +57,18 @@ def _gated_affine_row(
 
 
 @compiled
-def clear_border(x: Array, height: int, width: int) -> None:
-    """Zeros round the height × width places in the middle of each image."""
-    n, blocks, _, wide, _ = x.shape
-    for i in range(n):
-        for g in range(blocks):
-            x[i, g, 0] = 0
-            x[i, g, height + 1 :] = 0
-            for r in range(1, height + 1):
-                x[i, g, r, 0] = 0
-                for s in range(width + 1, wide):
-                    x[i, g, r, s] = 0
+def clear_border(image: Array, height: int, width: int) -> None:
+    """Zeros round the height × width places in the middle of an image [channels / 8, rows, columns, 8]."""
+    blocks, _, wide, _ = image.shape
+    for g in range(blocks):
+        image[g, 0] = 0
+        image[g, height + 1 :] = 0
+        for r in range(1, height + 1):
+            for lane in range(LANES):
+                image[g, r, 0, lane] = 0
+            for s in range(width + 1, wide):
+                for lane in range(LANES):
+                    image[g, r, s, lane] = 0
 
 
 @compiled
@@ -80,7 +81,7 @@ def affine_relu(p: Array, slope: Array, offset: Array, height: int, width: int, 
                 large = (((i * blocks + g) * tall + r + 1) * wide + 1) * LANES
                 small = ((i * blocks + g) * p.shape[2] + r) * p.shape[3] * LANES
                 _affine_relu_row(a, large, p, small, slope, offset, g * LANES, width)
-    clear_border(a, height, width)
+        clear_border(a[i], height, width)
 
 
 @compiled
@@ -122,5 +123,5 @@ def gated_affine(
         for c in range(blocks * LANES):
             total[c] += sums[c]
             sums[c] = 0
-    clear_border(xd, height, width)
+        clear_border(xd[i], height, width)
     return total

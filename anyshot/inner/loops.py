@@ -34,7 +34,7 @@ def announce() -> None:
 
 
 def fits(weights: list[Tensor]) -> bool:
-    """Whether the convolutions have channels in sixteens, at most 256, and the first at most three colours."""
+    """Whether the convolutions have channels in sixteens, at most 128, and the first at most three colours."""
     channels = [len(W) for W in weights]
     return weights[0].shape[1] <= 3 and all(c % (LANES * VECTORS) == 0 and 4 * c <= NUMBERS for c in channels)
 

@@ -16,7 +16,7 @@ from anyshot.inner.products import tile_correlations, tile_products
 from anyshot.inner.tiles import FOUR, FREQUENCIES, NUMBERS, OUT, PLACE
 from anyshot.inner.vectors import LANES
 
-_input, _cotangent = tiles.tile_map(tiles.BT), tiles.tile_map(tiles.BT.T, accumulate=True)  # Bᵀ · B and, adding, B · Bᵀ
+_input, _cotangent = tiles.tile_map(tiles.BT), tiles.tile_map(tiles.BT.T, overlap=2)  # Bᵀ · B and, adding up, B · Bᵀ
 _filter, _filter_cotangent = tiles.tile_map(tiles.G), tiles.tile_map(tiles.G.T)  # G · Gᵀ and Gᵀ · G
 _output = tiles.tile_map(tiles.AT)  # Aᵀ · A
 _pool, _gather, _fetch = tiles.output_and_pool, tiles.output_and_gather, tiles.fetch
@@ -121,14 +121,17 @@ def _read_tiles(x: Array, places: Array, count: int, V: Array) -> None:
 
 @compiled
 def _add_tiles(dV: Array, places: Array, count: int, dx: Array) -> None:
-    """dx = overlapping sum of B dV Bᵀ; an image is cleared when its first tile comes."""
+    """dx = overlapping sum of B dV Bᵀ; an image's first rows and columns, with no neighbours before, start at zero."""
     _, blocks, tall, wide, _ = dx.shape
     for g in range(blocks):
         plane = g * tall * wide * LANES
         for t in range(count):
             image, inside = divmod(places[t, 0], blocks * tall * wide * LANES)
             if inside == 0:
-                dx[image, g] = 0
+                for r in range(tall):
+                    for s in range(wide if r < 2 else 2):
+                        for lane in range(LANES):
+                            dx[image, g, r, s, lane] = 0
             source = _slot(t, blocks * LANES) + g * FOUR
             _cotangent(dx, places[t, 0] + plane, wide * LANES, LANES, dV, source, 6 * PLACE, PLACE)
 

@@ -27,7 +27,7 @@ from anyshot.inner.jit import Array
 from anyshot.inner.vectors import LANES, Pen, Vector, written_out
 
 OUT, FREQUENCIES = 4, 36  #: side of an output tile; places of an input tile
-NUMBERS = 1024  #: of the tiles in flight at each of the 36 places: 32 tiles of 32 channels
+NUMBERS = 512  #: of the tiles in flight at each of the 36 places: 16 tiles of 32 channels; more or fewer were slower
 PLACE = NUMBERS + 16  #: from one place to the next; powers of two would all fall on the same few lines of the cache
 FOUR = 4 * LANES  #: numbers of four tiles in eight channels
 
@@ -108,21 +108,20 @@ def write(pen: Pen, tile: Sequence[Sequence[Vector]], array: Any, start: Any, ro
             pen.store(value, array, pen.place(start, (r, row), (s, column)))
 
 
-def tile_map(m: Array, accumulate: bool = False) -> Callable[..., Any]:
-    """The function tile ↦ m tile mᵀ (added to what is there, if ``accumulate``) on eight channels.
+def tile_map(m: Array, overlap: int = 0) -> Callable[..., Any]:
+    """The function tile ↦ m tile mᵀ on eight channels, ``f(to, start, row, column, source, start, row, column)``.
 
-    ``f(to, start, row, column, source, start, row, column)``.
+    The first ``overlap`` rows and columns are added to what is there: the neighbours above and to the left came first.
     """
 
     @written_out
     def apply(pen: Pen, to: Any, a: Any, b: Any, c: Any, source: Any, d: Any, e: Any, f: Any) -> None:
-        if not accumulate:
-            write(pen, both_sides(m, read(pen, m.shape[1], source, d, e, f)), to, a, b, c)
-            return
-        for r, values in enumerate(both_sides(m, read(pen, m.shape[1], source, d, e, f))):
+        tile = both_sides(m, read(pen, m.shape[1], source, d, e, f))
+        for r, values in enumerate(tile):
             for s, value in enumerate(values):
-                place = pen.place(a, (r, b), (s, c))
-                pen.store(pen.load(to, place) + value, to, place)
+                if min(r, s) < overlap:
+                    values[s] = value + pen.load(to, pen.place(a, (r, b), (s, c)))
+        write(pen, tile, to, a, b, c)
 
     return apply
 

@@ -26,11 +26,11 @@ MATRICES = {"plain": np.array([[1.0, 0.5, 0.0], [0.0, -2.0, 1.0]])}
 MATRICES |= {"Bᵀ": tiles.BT, "B": tiles.BT.T, "Aᵀ": tiles.AT, "A": tiles.AT.T, "G": tiles.G, "Gᵀ": tiles.G.T}
 
 
-@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("overlap", [0, 1, 2])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("m", MATRICES.values(), ids=MATRICES.keys())
-def test_a_tile_map_is_a_product_from_both_sides(m, dtype, accumulate):
-    mapped, (outs, ins) = tiles.tile_map(m, accumulate), m.shape
+def test_a_tile_map_is_a_product_from_both_sides(m, dtype, overlap):
+    mapped, (outs, ins) = tiles.tile_map(m, overlap), m.shape
 
     @numba.njit
     def run(to, source):
@@ -38,7 +38,8 @@ def test_a_tile_map_is_a_product_from_both_sides(m, dtype, accumulate):
 
     source, to = normal(ins, ins, 8, dtype=dtype), np.ones((outs, outs, 8), dtype)
     run(to, source)
-    expected = accumulate + np.einsum("ir,rsc,js->ijc", m, source.astype(float), m)
+    expected = np.einsum("ir,rsc,js->ijc", m, source.astype(float), m)
+    expected += np.minimum.outer(np.arange(outs), np.arange(outs))[..., None] < overlap
     assert np.allclose(to, expected, atol=(1e-4 if dtype == np.float32 else 1e-12) * np.abs(expected).max())
 
 
