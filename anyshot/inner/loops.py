@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from anyshot.inner import first, kernels, passes
-from anyshot.inner.jit import Array
+from anyshot.inner.jit import Array, kept
 from anyshot.inner.products import VECTORS
 from anyshot.inner.tiles import NUMBERS, OUT
 from anyshot.inner.vectors import LANES
@@ -28,8 +27,8 @@ log = logging.getLogger(__name__)
 
 def announce() -> None:
     """Say so in the log if the loops will have to be compiled first."""
-    folder = Path(str(passes.forward.stats.cache_path))
-    if not any(folder.glob("passes.*.nbi")):
+    if not kept(passes.forward):
+        folder = passes.forward.stats.cache_path
         log.warning("Compiling the engine's loops on first use: some twenty seconds, once; kept in %s.", folder)
 
 

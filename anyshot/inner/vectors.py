@@ -2,8 +2,7 @@
 
 A function decorated with :func:`written_out` is a formula on :class:`Vector`. Numba calls it while it compiles a loop
 and puts its instructions in the place of the call; the formula is not run again for each pixel. Numbers given as
-literals become part of the instructions' addresses. The compiled loops are kept on disk and made anew when *their*
-file changes: after a change of a formula in another file, delete ``__pycache__``.
+literals become part of the instructions' addresses.
 """
 
 from __future__ import annotations
