@@ -9,7 +9,7 @@ ARGS ?=
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*##/\1:/p' $(MAKEFILE_LIST) | awk -F: '{ printf "  make %-7s%s\n", $$1, $$2 }'
 
-demo: .venv/.stamp-demo  ## train, test and look inside Bayesian TAML and a baseline on embedded images, about five minutes
+demo: .venv/.stamp-demo  ## train, test and look inside Bayesian TAML and a baseline on embedded images, some three minutes
 	$(BIN)/anyshot demo $(ARGS)
 
 # Most tests keep one core busy, so two processes with one thread each; costs a sixth more processor time in all.

@@ -28,7 +28,7 @@ def demo(
     workers: Workers = None,
     json: Json = None,
 ) -> None:
-    """Train, test and look inside Bayesian TAML and MAML on embedded images; about five minutes on two cores.
+    """Train, test and look inside Bayesian TAML and MAML on embedded images; some three minutes on two cores.
 
     Both learn from scratch from tasks of some characters of the embedded glyphs. They are then tested on characters
     they have never seen (in distribution) and on real handwritten digits (out of distribution), with anything from 1
