@@ -80,8 +80,9 @@ def test_an_expected_failure_is_not_called_a_bug(monkeypatch, capsys):
 
 def test_ctrl_c_ends_with_130_and_one_sentence():
     code = """
-import time, sys
+import signal, time, sys
 from anyshot import cli
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell without job control starts its jobs deaf to Ctrl-C
 @cli.app.command()
 def wait():
     print("ready", flush=True)
