@@ -31,7 +31,10 @@ def compiled(function: Callable[..., Any]) -> Any:
     files, and old machine code for another layout of memory would write where it should not.
     """
     dispatcher: Any = numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")(function)
-    dispatcher._cache._cache_file._source_stamp = _stamp
+    try:
+        dispatcher._cache._cache_file._source_stamp = _stamp
+    except AttributeError as error:
+        raise ImportError(f"Numba {numba.__version__} keeps compiled code in a way that is not known here") from error
     return dispatcher
 
 

@@ -246,6 +246,6 @@ def _loops() -> ModuleType:
             module = importlib.import_module("anyshot.inner.loops")
             module.announce()
             return module
-        except (ImportError, AttributeError) as error:  # no Numba, or one whose cache works differently
+        except ImportError as error:
             log.info("Without fused loops the engine is less than half as fast: %s. Try anyshot[fast].", error)
     return sys.modules[__name__]
