@@ -10,9 +10,9 @@ from anyshot.images.digits import open_digits
 from anyshot.images.folder import open_folder
 from anyshot.images.glyphs import open_glyphs
 from anyshot.images.imageset import ImageSet
-from anyshot.images.storage import SPLITS
+from anyshot.images.storage import KINDS, SPLITS
 
-__all__ = ["SPLITS", "ImageSet", "open_images"]
+__all__ = ["KINDS", "SPLITS", "ImageSet", "open_images"]
 
 EMBEDDED = {"glyphs": open_glyphs, "digits": open_digits}
 

@@ -23,7 +23,7 @@ def open_digits() -> ImageSet:
     large = np.stack([_enlarge(image) for image in images])
     arrays = {str(digit): large[labels == digit] for digit in range(10)}
     notes = {"source": "UCI Optical Recognition of Handwritten Digits, CC BY 4.0"}
-    return ImageSet.from_arrays("digits", arrays, {"test": list(arrays)}, notes)
+    return ImageSet.from_arrays("digits", arrays, {"test": list(arrays)}, notes, "characters")
 
 
 def raw_digits() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

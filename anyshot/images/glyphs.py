@@ -60,7 +60,7 @@ def build(folder: Path, text: str, count: int = COUNT, workers: int = 2) -> None
     splits = split_by_seed(names, SHARES, SEED)
     with (
         progress("Drawing glyphs", len(text)) as advance,
-        create(folder, "glyphs", (SIDE, SIDE), splits, notes) as writer,
+        create(folder, "glyphs", (SIDE, SIDE), splits, notes, "characters") as writer,
         ThreadPoolExecutor(workers) as pool,
     ):
         for name, pictures in zip(names, pool.map(lambda character: draw(character, count), text), strict=True):

@@ -5,8 +5,11 @@ A set that lies on disk (see `storage`) is mapped into memory: 60,000 images ope
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyshot.errors import AnyshotError
-from anyshot.images.storage import check_splits, create, digest, indices_of, read_about, starts_of
+from anyshot.images.storage import KINDS, check_kind, check_splits, create, digest, indices_of, read_about, starts_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +30,9 @@ class ImageSet:
     starts   int64 [classes + 1]; class c is images[starts[c]:starts[c + 1]]
     splits   "train", "validation", "test" -> class indices, no class in two of them
     notes    what is worth recording: source, seed of the split, skipped files ...
+    kind     "photographs", "drawings", "characters" or "signs": what may be done to an image without changing its class
+    folder   where a saved set lies
+    sha256   of the pixels, as recorded when the set was saved
 
     >>> import numpy as np
     >>> pixels = np.zeros((4, 32, 32, 3), np.uint8)
@@ -41,7 +47,9 @@ class ImageSet:
     starts: NDArray[np.int64]
     splits: dict[str, tuple[int, ...]]
     notes: dict[str, Any] = field(default_factory=dict)
+    kind: str = "photographs"
     folder: Path | None = None
+    sha256: str | None = None
 
     def __post_init__(self) -> None:
         shape, dtype = self.images.shape, self.images.dtype
@@ -56,6 +64,7 @@ class ImageSet:
                 f"starts must rise from 0 to the number of images."
             )
         check_splits(self.name, self.splits, len(self.classes))
+        check_kind(self.name, self.kind)
         images = self.images.view()
         images.flags.writeable = False
         object.__setattr__(self, "images", images)
@@ -64,7 +73,7 @@ class ImageSet:
         # A set that lies on disk travels to worker processes as its address, not as its pixels.
         if self.folder is not None:
             return _reopen, (self.folder, self.splits)
-        return ImageSet, (self.name, self.images, self.classes, self.starts, self.splits, self.notes)
+        return ImageSet, (self.name, self.images, self.classes, self.starts, self.splits, self.notes, self.kind)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -88,6 +97,21 @@ class ImageSet:
         """Files that could not be used, each with the reason."""
         return [(path, reason) for path, reason in self.notes.get("skipped", [])]
 
+    @property
+    def mirrors(self) -> bool:
+        """Whether the mirror image of an image is still one of its class: so for a bird, not for a letter."""
+        return KINDS[self.kind]
+
+    @cached_property
+    def checksum(self) -> str:
+        """SHA-256 of names, sizes and pixels of the classes: equal for equal images, however they are split.
+
+        A saved set has the sum of its pixels recorded, so this reads none of them; one in memory is summed once.
+        """
+        classes = [[label, int(count)] for label, count in zip(self.classes, self.counts, strict=True)]
+        text = json.dumps([self.sha256 or digest(self.images), classes])
+        return hashlib.sha256(text.encode()).hexdigest()
+
     def of(self, c: int | str) -> NDArray[np.uint8]:
         """The images of one class (index or name) as a view, uint8 [n, height, width, 3]."""
         if isinstance(c, str):
@@ -101,6 +125,7 @@ class ImageSet:
         arrays: Mapping[str, NDArray[np.uint8]],
         splits: Mapping[str, Sequence[str]],
         notes: Mapping[str, Any] | None = None,
+        kind: str = "photographs",
     ) -> ImageSet:
         """Make a set in memory from {class name: uint8 [n, height, width, 3]} and {split: class names}."""
         if not arrays:
@@ -114,12 +139,13 @@ class ImageSet:
             starts_of([len(array) for array in arrays.values()]),
             indices_of(name, tuple(arrays), splits),
             dict(notes or {}),
+            kind,
         )
 
     def save(self, folder: str | Path) -> ImageSet:
         """Write the set to a folder that does not exist yet, whole or not at all, and open it there."""
         splits = {split: [self.classes[c] for c in members] for split, members in self.splits.items()}
-        with create(folder, self.name, self.size, splits, self.notes) as writer:
+        with create(folder, self.name, self.size, splits, self.notes, self.kind) as writer:
             for c, label in enumerate(self.classes):
                 writer.add(label, self.of(c))
         return ImageSet.open(folder)
@@ -138,7 +164,9 @@ class ImageSet:
                 np.array(about["starts"], np.int64),
                 {split: tuple(members) for split, members in about["splits"].items()},
                 about["notes"],
+                about["kind"],
                 folder,
+                str(about["sha256"]),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, AnyshotError) as error:
             raise AnyshotError(
@@ -147,9 +175,7 @@ class ImageSet:
 
     def check(self) -> None:
         """Read every pixel of a saved set and compare with the checksum recorded when it was made."""
-        if self.folder is None:
-            return
-        if digest(self.images) != read_about(self.folder)["sha256"]:
+        if self.folder is not None and digest(self.images) != self.sha256:
             raise AnyshotError(
                 f"The pixels in {self.folder} are not the ones that were written; delete the folder and make it again."
             )

@@ -1,4 +1,4 @@
-"""A set on disk: `images.npy` (all images, class after class) and `set.json` (names, splits, notes, checksum)."""
+"""A set on disk: `images.npy` (all images, class after class) and `set.json` (names, splits, kind, notes, checksum)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from anyshot.errors import AnyshotError
 from anyshot.files import fresh_folder, read_json, write_json
 
 SPLITS = ("train", "validation", "test")
+KINDS = {"photographs": True, "drawings": True, "characters": False, "signs": False}  # kind -> may be seen in a mirror
 FORMAT = 1
 HEADER = 128  # bytes that NumPy's header takes for any shape of four numbers that fits on a disk
 
@@ -29,6 +30,7 @@ class Writer:
     size: tuple[int, int]
     splits: Mapping[str, Sequence[str]] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
+    kind: str = "photographs"
     counts: dict[str, int] = field(default_factory=dict)
     sha256: Any = field(default_factory=hashlib.sha256)
 
@@ -53,6 +55,7 @@ def create(
     size: tuple[int, int],
     splits: Mapping[str, Sequence[str]] | None = None,
     notes: Mapping[str, Any] | None = None,
+    kind: str = "photographs",
 ) -> Iterator[Writer]:
     """Write a set class by class; the folder appears, whole, when the block ends well, and not at all otherwise.
 
@@ -63,7 +66,7 @@ def create(
     with fresh_folder(Path(folder)) as temporary:
         with open(temporary / "images.npy", "wb") as file:
             file.write(bytes(HEADER))
-            writer = Writer(file, size, splits or {}, dict(notes or {}))
+            writer = Writer(file, size, splits or {}, dict(notes or {}), kind)
             yield writer
             file.seek(0)
             file.write(_header((sum(writer.counts.values()), *size, 3)))
@@ -74,10 +77,12 @@ def create(
             "classes": classes,
             "starts": starts_of(list(writer.counts.values())),
             "splits": indices_of(name, classes, writer.splits),
+            "kind": writer.kind,
             "notes": writer.notes,
             "sha256": writer.sha256.hexdigest(),
         }
         check_splits(name, about["splits"], len(classes))
+        check_kind(name, writer.kind)
         write_json(temporary / "set.json", about)
 
 
@@ -122,6 +127,12 @@ def check_splits(name: str, splits: Mapping[str, Sequence[int]], classes: int) -
         raise AnyshotError(f"A class of {name!r} is in two splits; every class belongs to at most one.")
     if any(not 0 <= c < classes for c in listed):
         raise AnyshotError(f"The splits of {name!r} name classes beyond its {classes}.")
+
+
+def check_kind(name: str, kind: str) -> None:
+    """The kind is one of those of which it is known what may be done to an image."""
+    if kind not in KINDS:
+        raise AnyshotError(f"{name!r} is said to hold {kind!r}; kinds of images are {', '.join(KINDS)}.")
 
 
 def _header(shape: tuple[int, ...]) -> bytes:

@@ -136,6 +136,8 @@ def rewrite(**changes):
         (rewrite(starts=[0, 1]), "damaged"),
         (rewrite(splits={"train": [99]}), "damaged"),
         (rewrite(splits=5), "damaged"),
+        (rewrite(kind="jpegs"), "damaged"),
+        (rewrite(kind=[]), "damaged"),
     ],
 )
 def test_a_damaged_folder_is_named(pets, tmp_path, harm, words):
@@ -154,3 +156,30 @@ def test_a_split_by_seed_deals_every_class_once():
     assert sorted(c for members in split.values() for c in members) == sorted(classes)
     assert split == split_by_seed(classes, shares, 3)
     assert split != split_by_seed(classes, shares, 4)
+
+
+def test_the_checksum_is_that_of_names_sizes_and_pixels_however_split_or_stored(pets, tmp_path):
+    saved = pets.save(tmp_path / "pets")
+    assert saved.checksum == pets.checksum
+    assert replace(saved, splits={}).checksum == pickle.loads(pickle.dumps(saved)).checksum == pets.checksum
+    moved = {"cat": pixels(3, 1), "dog": pixels(1, 2), "eel": np.concatenate([pixels(1, 2), pixels(4, 3)])}
+    renamed = {"cat": pixels(3, 1), "fox": pixels(2, 2), "eel": pixels(4, 3)}
+    painted = {"cat": pixels(3, 1), "dog": pixels(2, 2), "eel": pixels(4, 4)}
+    others = [ImageSet.from_arrays("pets", arrays, {}) for arrays in (moved, renamed, painted)]
+    assert np.array_equal(others[0].images, pets.images)
+    assert len({pets.checksum, *(other.checksum for other in others)}) == 4
+
+
+def test_the_checksum_of_a_saved_set_reads_no_pixel(pets, tmp_path):
+    saved = pets.save(tmp_path / "pets")
+    damage_pixels(tmp_path / "pets")
+    assert ImageSet.open(tmp_path / "pets").checksum == saved.checksum
+
+
+def test_the_kind_says_what_may_be_mirrored_and_is_kept(pets, tmp_path):
+    assert (pets.kind, pets.mirrors) == ("photographs", True)
+    letters = replace(pets, kind="characters").save(tmp_path / "letters")
+    assert (letters.kind, letters.mirrors) == ("characters", False)
+    assert pickle.loads(pickle.dumps(replace(pets, kind="signs"))).kind == "signs"
+    with pytest.raises(AnyshotError, match="kinds of images are photographs, drawings"):
+        replace(pets, kind="jpegs")

@@ -49,6 +49,7 @@ class Entry:
     read: Reader
     remotes: tuple[Remote, ...] = ()  # empty: nothing may be downloaded without asking its owners
     optional: tuple[str, ...] = ()  # splits that a source may lack
+    kind: str = "photographs"  # or another of KINDS
 
     def splits(self) -> Splits:
         """Class names by split, in the order in which they are stored."""

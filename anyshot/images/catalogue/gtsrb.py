@@ -39,4 +39,5 @@ ENTRY = Entry(
             "f33fd80ac59bff73c82d25ab499e03a3",
         ),
     ),
+    kind="signs",
 )

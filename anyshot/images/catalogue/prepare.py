@@ -100,7 +100,7 @@ def _store(entry: Entry, source: Path, classes: ClassImages) -> None:
     notes = {"title": entry.title, "source": str(source), "terms": entry.terms, "split": entry.split_source()}
     with (
         progress(f"Preparing {entry.name}", len(names)) as advance,
-        create(place_of(entry), entry.name, (entry.side, entry.side), notes=notes) as writer,
+        create(place_of(entry), entry.name, (entry.side, entry.side), notes=notes, kind=entry.kind) as writer,
     ):
         for label, images in classes:
             writer.add(label, images)

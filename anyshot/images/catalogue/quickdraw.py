@@ -60,4 +60,5 @@ ENTRY = Entry(
     wanted=("*.npy",),
     read=read,
     remotes=_remotes(),
+    kind="drawings",
 )

@@ -59,4 +59,5 @@ ENTRY = Entry(
         Remote("http://ufldl.stanford.edu/housenumbers/train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
     ),
     optional=("validation", "test"),
+    kind="characters",
 )
