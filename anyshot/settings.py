@@ -61,6 +61,9 @@ class MethodSettings:
     alpha_head: float | None = option(None, "Inner step size of the head, where it is not that of the body.")
     start: str = option("paper", "Convolution weights at the start: σ = 0.02, or √(2/fan-in).", choices=("paper", "he"))
     centre: bool = option(False, "Subtract the set's mean feature before the head.")
+    transductive: bool = option(
+        True, "Normalise query images by their own statistics, as the paper does; off: by the support's, one by one."
+    )
     class_mean: bool = option(False, "Average the support loss class by class ('1/N'), not image by image.")
     balance: tuple[str, ...] = option(BALANCING, "TAML's balancing variables that are on.", choices=BALANCING)
     bayesian: bool = option(True, "Balancing variables with uncertainty; off: their means alone, with an L2 penalty.")

@@ -52,7 +52,7 @@ def demo(
         runs.append(train(settings, folder / name, workers=workers, command="anyshot demo"))
     rows = [row for run in runs for row in measure(run, IMAGES, "test", tasks, seed, workers)]
     records = look(runs[-1], IMAGES, "test", min(tasks, 100), seed)
-    print_tables(summary_table(rows, title=f"New classes, {task_text(runs[-1])}"), *balance_tables(records))
+    print_tables(summary_table(rows, title=f"New classes, {task_text(runs)}"), *balance_tables(records))
     paths = draw(runs, records, folder)
     write_csv(folder / "results.csv", rows)
     seconds = time.monotonic() - started

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from anyshot.runs import Run
 
 
-@options("task", default="the run's")
+@options("task", "method.transductive", default="the run's")
 def inspect(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run of taml.")],
     images: Images = None,

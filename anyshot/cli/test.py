@@ -25,7 +25,7 @@ Tasks = Annotated[int, typer.Option(min=1, metavar="N", help="Tasks for each ima
 OfSplit = Annotated[Split, typer.Option(metavar="NAME", help="Whose classes: test, validation or train.")]
 
 
-@options("task", "method.prediction", "method.samples", "method.test_steps", default="the run's")
+@options("task", "method.prediction", "method.samples", "method.test_steps", "method.transductive", default="the run's")
 def test(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of one or several runs.")],
     images: Images = None,
@@ -50,7 +50,7 @@ def test(
     if len({run.settings.task for run in runs}) > 1:
         raise AnyshotError("These runs have different tasks; say by --way, --shots and --query which to test them on.")
     rows = [row for run in runs for row in measure(run, image_names(run, images), split, tasks, seed, workers)]
-    print_tables(summary_table(rows, title=f"Classes of the {split} split, {task_text(runs[0])}"))
+    print_tables(summary_table(rows, title=f"Classes of the {split} split, {task_text(runs)}"))
     if csv:
         write_csv(csv, rows)
     if json:
@@ -95,7 +95,12 @@ def measure(run: Run, images: Sequence[str], split: str, tasks: int, seed: int, 
     return rows
 
 
-def task_text(run: Run) -> str:
-    """5-way any-shot:1-50, 15 query images a class."""
-    way, shots, query = dataclasses.astuple(run.settings.task)
-    return f"{way}-way {shots}, {query} query images a class"
+def task_text(runs: Sequence[Run]) -> str:
+    """5-way any-shot:1-50, 15 query images a class, transductive."""
+    way, shots, query = dataclasses.astuple(runs[0].settings.task)
+    ways = {True: "transductive", False: "one image at a time"}
+    named: dict[bool, list[str]] = {}
+    for run in runs:
+        named.setdefault(run.settings.method.transductive, []).append(run.folder.name)
+    whose = [ways[key] + (f" ({', '.join(names)})" if len(named) > 1 else "") for key, names in named.items()]
+    return f"{way}-way {shots}, {query} query images a class, {', '.join(whose)}"

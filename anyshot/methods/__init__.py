@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from anyshot.methods.abml import ABML
-from anyshot.methods.base import Ensemble, GradientMethod, Method, Objective, Predictor
+from anyshot.methods.base import GradientMethod, Method, Objective
 from anyshot.methods.maml import MAML
 from anyshot.methods.meta_sgd import MetaSGD
 from anyshot.methods.mt_net import MTNet
+from anyshot.methods.predictor import Predictor
 from anyshot.methods.proto_maml import ProtoMAML
 from anyshot.methods.protonet import ProtoNet
 from anyshot.methods.taml import TAML
@@ -17,7 +18,7 @@ from anyshot.tasks import torch_rng
 METHODS: dict[str, type[Method]] = {m.name: m for m in (MAML, MetaSGD, MTNet, ABML, ProtoNet, ProtoMAML, TAML)}
 
 __all__ = [
-    "ABML", "MAML", "METHODS", "TAML", "Ensemble", "GradientMethod", "MTNet", "MetaSGD", "Method", "Objective",
+    "ABML", "MAML", "METHODS", "TAML", "GradientMethod", "MTNet", "MetaSGD", "Method", "Objective",
     "Predictor", "ProtoMAML", "ProtoNet", "create_method",
 ]  # fmt: skip
 

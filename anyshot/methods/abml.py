@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from anyshot.inner import step_aside
 from anyshot.inner.update import Inner, update
-from anyshot.methods.base import Ensemble, Objective, accuracy
+from anyshot.methods.base import Objective, Probabilities, accuracy, ensemble
 from anyshot.methods.maml import MAML
 from anyshot.network import HEAD, Parameters, Shape, logits
 from anyshot.settings import MethodSettings
@@ -74,15 +74,12 @@ class ABML(MAML):
         penalty = (kl + self.hyperprior()) / (len(labels) + len(query_labels))
         return Objective(loss, penalty, accuracy(scores, query_labels), kl.item())
 
-    @torch.no_grad()
-    def adapt(
-        self, images: Tensor, labels: Tensor, noise: torch.Generator | None = None, prediction: str | None = None
-    ) -> Ensemble:
-        noise, s = noise or torch.Generator().manual_seed(0), self.settings
+    def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
+        s = self.settings
         inner, _, q = self.adapted(images, labels, noise, s.test_steps, order=0)
-        if (prediction or s.prediction) == "naive":
-            return Ensemble([inner], [{name: q[f"mean {name}"] for name in inner.theta}])
-        return Ensemble([inner] * s.samples, [sample(q, noise) for _ in range(s.samples)])
+        if prediction == "naive":
+            return ensemble([inner], [{name: q[f"mean {name}"] for name in inner.theta}])
+        return ensemble([inner] * s.samples, [sample(q, noise) for _ in range(s.samples)])
 
 
 def sample(q: Parameters, noise: torch.Generator) -> Parameters:

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from anyshot.balance import Phi, Posterior, image_weights, scaled_rates, shifted_start
 from anyshot.inner import Inner, adapt_many, logits_many, query_loss
-from anyshot.network import CONV_BIASES, CONV_WEIGHTS, LAYERS, Norm, Parameters, Shape, start_body, to_float, zero_head
+from anyshot.methods.predictor import Images, Labels, Predictor, as_images, as_labels
+from anyshot.network import CONV_BIASES, CONV_WEIGHTS, LAYERS, Norm, Parameters, Shape, start_body, zero_head
 from anyshot.settings import MethodSettings
 from anyshot.tasks import Task
 
@@ -35,22 +36,12 @@ def accuracy(scores: Tensor, labels: Tensor) -> float:
     return (scores.argmax(1) == labels).float().mean().item()
 
 
-Predictor = Callable[[Tensor], Tensor]  #: images [M, channels, height, width] → probabilities [M, way]
+Probabilities = Callable[[Tensor], Tensor]  #: images [M, channels, height, width] → probabilities [M, way]
 
 
-class Ensemble:
-    """A task's classifier: images → probabilities, the mean of the softmax over one or several adapted networks.
-
-    Batch statistics are those of the images asked about together ("transductive"), as in the paper.
-    """
-
-    def __init__(self, members: Sequence[Inner], thetas: Sequence[Parameters]) -> None:
-        self.members, self.thetas = members, thetas
-
-    @torch.no_grad()
-    def __call__(self, images: Tensor) -> Tensor:
-        """Probabilities [M, way] of images [M, channels, height, width]."""
-        return logits_many(self.members, self.thetas, images).softmax(2).mean(0)
+def ensemble(members: Sequence[Inner], thetas: Sequence[Parameters]) -> Probabilities:
+    """The mean of the softmax over one or several adapted networks."""
+    return lambda images: logits_many(members, thetas, images).softmax(2).mean(0)
 
 
 class Method(nn.Module):
@@ -77,9 +68,9 @@ class Method(nn.Module):
     def norm(self) -> Norm:
         return Norm(list(self.shift))
 
-    def images(self, uint8: Tensor) -> Tensor:
+    def images(self, images: Images) -> Tensor:
         """Images for the network: float in [0, 1] where the meta-parameters are."""
-        return to_float(uint8.to(self.like.device)).to(self.like.dtype)
+        return as_images(images, self.shape, self.like)
 
     def tensors(self, task: Task) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Support images, support labels, query images and query labels where the meta-parameters are."""
@@ -93,19 +84,29 @@ class Method(nn.Module):
         """The task's meta-training objective, differentiable in the meta-parameters."""
         raise NotImplementedError
 
+    @torch.no_grad()
     def adapt(
-        self, images: Tensor, labels: Tensor, noise: torch.Generator | None = None, prediction: str | None = None
+        self, images: Images, labels: Labels, noise: torch.Generator | None = None, prediction: str | None = None
     ) -> Predictor:
-        """A classifier learned from float images [N, channels, height, width] and labels [N]; no graph is kept.
+        """A classifier learned from images and their labels, tensors or arrays; no graph is kept.
 
+        Images are uint8 [N, height, width, channels] or float [N, channels, height, width] in [0, 1]; labels [N] are
+        integers 0..C−1, each there at least once. ``noise`` (seed 0 by default) is for methods that draw;
         ``prediction`` "naive" or "mc" overrides the settings (validation is naive).
         """
+        x = self.images(images)
+        y = as_labels(labels, len(x), self.like.device)
+        noise = noise or torch.Generator().manual_seed(0)
+        classify = self.classifier(x, y, noise, prediction or self.settings.prediction)
+        return Predictor(classify, self.shape, self.like, int(y.max()) + 1, self.settings.transductive)
+
+    def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
+        """What :meth:`adapt` wraps: learn from float images [N, channels, height, width] and labels [N]."""
         raise NotImplementedError
 
     def predict(self, task: Task, noise: torch.Generator | None = None, prediction: str | None = None) -> Tensor:
         """Probabilities [M, way] of the task's query images after learning from its support set."""
-        support, labels, query, _ = self.tensors(task)
-        return self.adapt(support, labels, noise or task.noise(), prediction)(query)
+        return self.adapt(task.support, task.support_labels, noise or task.noise(), prediction)(task.query)
 
 
 class GradientMethod(Method):
@@ -136,7 +137,8 @@ class GradientMethod(Method):
         theta, norm = shifted_start(dict(self.theta), self.norm, phi, s.z_site)
         theta = {**theta, **self.head(theta, images, labels, way)}
         weights = image_weights(labels, way, phi, self.like, s.class_mean)
-        return Inner(images, labels, weights, theta, scaled_rates(self.rates(), phi), norm, steps, s.centre)
+        rates = scaled_rates(self.rates(), phi)
+        return Inner(images, labels, weights, theta, rates, norm, steps, s.centre, s.transductive)
 
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
         support, labels, query, query_labels = self.tensors(task)
@@ -152,21 +154,17 @@ class GradientMethod(Method):
         kl = q.kl() if self.settings.bayesian else q.mean_penalty()
         return Objective(loss, kl / (len(labels) + len(query_labels)), hits, kl.item())
 
-    @torch.no_grad()
-    def adapt(
-        self, images: Tensor, labels: Tensor, noise: torch.Generator | None = None, prediction: str | None = None
-    ) -> Predictor:
+    def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
         way = int(labels.max()) + 1
         q = self.posterior(images, labels, way)
         if q is None:
             phis: list[Phi] = [{}]
-        elif not self.settings.bayesian or (prediction or self.settings.prediction) == "naive":
+        elif not self.settings.bayesian or prediction == "naive":
             phis = [q.mean]
         else:
-            noise = noise or torch.Generator().manual_seed(0)
             phis = [q.sample(noise) for _ in range(self.settings.samples)]
         members = [self.inner(images, labels, way, phi, self.settings.test_steps) for phi in phis]
-        return Ensemble(members, adapt_many(members))
+        return ensemble(members, adapt_many(members))
 
 
 def constant_rates(method: GradientMethod) -> Parameters:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from anyshot.inner import step_aside
 from anyshot.inner.update import Inner, update, weighted_loss
-from anyshot.methods.base import Ensemble, Objective, accuracy
+from anyshot.methods.base import Objective, Probabilities, accuracy, ensemble
 from anyshot.methods.maml import MAML
 from anyshot.network import CONV_BIASES, CONV_WEIGHTS, HEAD, Parameters, Shape, logits
 from anyshot.settings import MethodSettings
@@ -75,10 +75,6 @@ class MTNet(MAML):
         scores = logits(theta, inner.norm, query, inner.centre, inner.reference())
         return Objective(F.cross_entropy(scores, query_labels), 0.0, accuracy(scores, query_labels))
 
-    @torch.no_grad()
-    def adapt(
-        self, images: Tensor, labels: Tensor, noise: torch.Generator | None = None, prediction: str | None = None
-    ) -> Ensemble:
-        noise = noise or torch.Generator().manual_seed(0)
+    def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
         inner, theta = self.adapted(images, labels, noise, self.settings.test_steps, order=0)
-        return Ensemble([inner], [theta])
+        return ensemble([inner], [theta])

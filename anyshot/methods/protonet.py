@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anyshot.methods.base import Method, Objective, Predictor, accuracy
+from anyshot.methods.base import Method, Objective, Probabilities, accuracy
 from anyshot.network import Shape, body
 from anyshot.settings import MethodSettings
 from anyshot.tasks import Task
@@ -21,27 +22,25 @@ def prototypes(features: Tensor, labels: Tensor, way: int) -> Tensor:
 
 
 class ProtoNet(Method):
-    """logits = −‖f(x) − p_c‖², f the flattened body, normalised over the set in hand."""
+    """logits = −‖f(x) − p_c‖², f the flattened body, normalised over the set in hand (or as the support set)."""
 
     name = "protonet"
 
     def __init__(self, settings: MethodSettings, shape: Shape, generator: torch.Generator) -> None:
         super().__init__(dataclasses.replace(settings, start="he"), shape, generator)  # σ = 0.02 hardly moves
 
-    def features(self, images: Tensor) -> Tensor:
-        return body(dict(self.theta), self.norm, images, self.settings.centre)
-
-    def scores(self, images: Tensor, p: Tensor) -> Tensor:
-        return -((self.features(images)[:, None] - p) ** 2).sum(2)
+    def scores(self, support: Tensor, labels: Tensor) -> Callable[[Tensor], Tensor]:
+        """Query images → class scores [M, way]."""
+        theta, s = dict(self.theta), self.settings
+        p = prototypes(body(theta, self.norm, support, s.centre), labels, int(labels.max()) + 1)
+        reference = None if s.transductive else support
+        return lambda x: -((body(theta, self.norm, x, s.centre, reference)[:, None] - p) ** 2).sum(2)
 
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
         support, labels, query, query_labels = self.tensors(task)
-        scores = self.scores(query, prototypes(self.features(support), labels, task.way))
+        scores = self.scores(support, labels)(query)
         return Objective(F.cross_entropy(scores, query_labels), 0.0, accuracy(scores, query_labels))
 
-    @torch.no_grad()
-    def adapt(
-        self, images: Tensor, labels: Tensor, noise: torch.Generator | None = None, prediction: str | None = None
-    ) -> Predictor:
-        p = prototypes(self.features(images), labels, int(labels.max()) + 1)
-        return torch.no_grad()(lambda queries: self.scores(queries, p).softmax(1))
+    def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
+        scores = self.scores(images, labels)
+        return lambda queries: scores(queries).softmax(1)

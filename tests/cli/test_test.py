@@ -58,6 +58,18 @@ def test_way_shots_and_prediction_may_differ_from_training(trained, tiny, tmp_pa
     assert found["origin"]["split"] == "validation"
 
 
+def test_whose_statistics_normalise_the_query_is_an_option_and_is_told(trained, tmp_path, capsys):
+    losses = []
+    for option, told in (("--transductive", "transductive"), ("--no-transductive", "one image at a time")):
+        assert run("test", trained["maml"], "--tasks", 2, option, "--json", tmp_path / "out.json") == 0
+        assert f"query images a class, {told} " in " ".join(capsys.readouterr().out.split())
+        found = json.loads((tmp_path / "out.json").read_text())
+        (settings,) = found["origin"]["settings"].values()
+        assert settings["method"]["transductive"] == (told == "transductive")
+        losses.append(found["results"][0]["nll"])
+    assert losses[0] != losses[1]
+
+
 def test_too_many_ways_for_the_images_are_a_failure_in_one_sentence(trained, capsys):
     assert run("test", trained["maml"], "--way", 5, "--tasks", 1) == 1
     err = capsys.readouterr().err.splitlines()
