@@ -68,7 +68,7 @@ def _peak_memory(case: Case, modes: dict[str, Mode], name: str) -> float:
 
 
 def machine() -> dict[str, Any]:
-    """Where the figures come from."""
+    """Where the numbers come from."""
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     return {
         "processor": platform.processor() or platform.machine(),

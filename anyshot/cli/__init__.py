@@ -9,11 +9,13 @@ from typing import Annotated
 import typer
 
 from anyshot.cli import bench, data, demo, inspect, test, train
+from anyshot.cli.help import PlainHelp
 from anyshot.errors import AnyshotError
 from anyshot.parallel import tune_process
 from anyshot.version import VERSION
 
 app = typer.Typer(
+    cls=PlainHelp,
     no_args_is_help=True,
     rich_markup_mode="markdown",  # lets paragraphs flow
     pretty_exceptions_enable=False,  # main() has its own way of showing them

@@ -18,7 +18,7 @@ def bench(
 
     Time, CPU time and peak memory of one meta-iteration and of one adaptation for anyshot's engine, anyshot's autograd
     path, `higher` and `torchopt` (where installed), each in the mode that suits it best here; then the ratios, and how
-    the engine's time compares with that of the convolutions alone. Quiet machines give the clearest figures.
+    the engine's time compares with that of the convolutions alone. Quiet machines give the clearest numbers.
 
     Example: anyshot bench --json bench.json
     """
@@ -33,12 +33,12 @@ def bench(
 
 
 def write(path: Path, results: dict[str, Any]) -> None:
-    """The figures with their origin."""
+    """The numbers with their origin."""
     from anyshot.files import write_json
     from anyshot.version import VERSION
 
     write_json(path, {"version": VERSION, **results})
-    typer.echo(f"Figures: {path}")
+    typer.echo(f"Results: {path}")
 
 
 def show(results: dict[str, Any]) -> None:

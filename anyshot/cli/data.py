@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from anyshot.cli.help import PlainHelp
 from anyshot.cli.options import Json
 
 if TYPE_CHECKING:
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     from anyshot.images import ImageSet
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode="markdown", help="Image sets: list them, prepare them, look at them."
+    cls=PlainHelp,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Image sets: list them, prepare them, look at them.",
 )
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name that `anyshot data list` shows.")]
 

@@ -17,13 +17,14 @@ from anyshot.errors import AnyshotError
 from anyshot.settings import Settings
 
 Json = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Also write the figures, with their origin, to this file.")
+    Path | None, typer.Option("--json", metavar="FILE", help="Also write the results, with their origin, to this file.")
 ]
 Workers = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Tasks at once; changes no result. Default: one for each core.")
 ]
 METAVARS = {int: "N", float: "X", float | None: "X", str: "TEXT"}
 RENAMED = {("method", "name"): "method"}  # field -> option; all others keep their names
+PANELS = {"": "images", "train": "schedule"}  # the part, where nothing else is said; --train names images
 ALIASES = {"images": ("--train",)}  # what to train on, in the command that trains
 
 
@@ -100,7 +101,7 @@ def _parameter(part: str, field: dataclasses.Field[Any], hint: Any, default: str
         help=help,
         metavar=metavar,
         show_default=False,
-        rich_help_panel=f"{'Switches' if hint is bool else 'Settings'}: {part or 'images'}",
+        rich_help_panel=f"{'Switches' if hint is bool else 'Settings'}: {PANELS.get(part, part)}",
     )
     annotation = Annotated[shape | None, option]  # type: ignore[valid-type]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

@@ -34,7 +34,7 @@ def test(
     seed: Seed = 0,
     workers: Workers = None,
     json: Json = None,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the figures to this CSV file.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the results to this CSV file.")] = None,
     **chosen: Any,
 ) -> None:
     """Test trained runs on tasks of new classes, on one or several image sets.

@@ -1,4 +1,4 @@
-"""Tables on the screen, and the same figures as CSV and JSON with their origin."""
+"""Tables on the screen, and the same numbers as CSV and JSON with their origin."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def balance_tables(records: Sequence[BalanceRecord]) -> list[Table]:
 
 
 def balance_summary(records: Sequence[BalanceRecord]) -> dict[str, list[dict[str, Any]]]:
-    """The figures of :func:`balance_tables`: posterior means and deviations, averaged within ranges of size."""
+    """The numbers of :func:`balance_tables`: posterior means and deviations, averaged within ranges of size."""
     omega: Pools = defaultdict(list)
     gamma: Pools = defaultdict(list)
     z: Pools = defaultdict(list)
