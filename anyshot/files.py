@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PathLike = str | os.PathLike[str]
+SCRATCH = re.compile(r"\..*\.[0-9a-f]{12}\.tmp", re.DOTALL)  # what `_sibling` makes
 
 
 def cache_folder() -> Path:
@@ -57,7 +60,7 @@ def append_line(path: PathLike, line: str) -> None:
 def write_json(path: PathLike, obj: Any) -> None:
     """Write `obj` as indented JSON. Dataclasses, paths and NumPy values are welcome; NaN and infinities become null."""
     text = json.dumps(plain(obj), indent=2, ensure_ascii=False, allow_nan=False)
-    write_bytes(path, (text + "\n").encode())
+    write_bytes(path, (text + "\n").encode(errors="backslashreplace"))  # "\\udce9": names that are not UTF-8 survive
 
 
 def read_json(path: PathLike) -> Any:
@@ -88,18 +91,45 @@ def fresh_folder(path: PathLike) -> Iterator[Path]:
         (folder / "images.npy").write_bytes(...)
     """
     path = Path(path)
-    temporary = _sibling(path)
-    with _explained("create", path):
-        temporary.mkdir(parents=True)
-    try:
+    with scratch_folder(path) as temporary:
         yield temporary
         with _explained("write", path):
             for below, _, names in os.walk(temporary):
                 for name in [*names, "."]:
                     _fsync(os.path.join(below, name))
             _take_place(temporary, path)
+
+
+@contextmanager
+def scratch_folder(path: PathLike) -> Iterator[Path]:
+    """A new hidden folder beside `path`, gone when the block ends; those that killed processes left there go too."""
+    path = Path(path)
+    with _explained("create", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        clear_leftovers(path.parent)
+        temporary, lock = _claimed(path)
+    try:
+        yield temporary
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove the scratch folders in `folder` whose makers are dead; those in use are locked, by any process."""
+    for path in folder.glob(".*.tmp"):
+        if not SCRATCH.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
+            continue
+        try:
+            lock = _locked(path, wait=False)
+            old = time.time() - path.stat().st_mtime > 86_400
+        except OSError:  # in use, or gone meanwhile
+            continue
+        if lock is not None or old:  # where nothing can be locked, age must do
+            shutil.rmtree(path, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
 
 
 def plain(obj: Any) -> Any:
@@ -142,6 +172,37 @@ def _take_place(new: Path, path: Path) -> None:
     else:
         os.replace(new, path)
     _fsync(path.parent)
+
+
+def _claimed(path: Path) -> tuple[Path, int | None]:
+    """A new folder beside `path`, and the lock that tells others that it is in use, until it is closed or we die."""
+    while True:
+        temporary = _sibling(path)
+        temporary.mkdir()
+        try:
+            lock = _locked(temporary, wait=True)
+        except FileNotFoundError:  # cleared by another process before it was locked
+            continue
+        if lock is None or temporary.exists():
+            return temporary, lock
+        os.close(lock)
+
+
+def _locked(folder: Path, wait: bool) -> int | None:
+    """An exclusive lock on a folder, as a descriptor; BlockingIOError if another has it, None where there is none."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return None
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        return descriptor
+    except OSError as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            raise
+        return None  # a file system without locks
 
 
 def _sibling(path: Path) -> Path:

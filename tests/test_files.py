@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,6 +180,46 @@ def test_a_fresh_folder_replaces_a_full_folder_a_file_or_a_link(tmp_path):
             assert names(tmp_path / name) == ["a"]
     assert names(tmp_path / "elsewhere") == ["precious"]
     assert names(tmp_path) == ["elsewhere", "file", "link"]
+
+
+def test_what_a_killed_process_left_is_cleared_and_what_is_being_written_stays(tmp_path):
+    for name in (".set.0123456789ab.tmp", ".other people's.tmp"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "half").write_bytes(bytes(100))
+    (tmp_path / ".file.0123456789ab.tmp").touch()
+    with files.fresh_folder(tmp_path / "first") as first, files.fresh_folder(tmp_path / "second"):
+        assert first.is_dir()
+        assert not (tmp_path / ".set.0123456789ab.tmp").exists()
+    assert names(tmp_path) == [".file.0123456789ab.tmp", ".other people's.tmp", "first", "second"]
+
+
+def test_where_nothing_can_be_locked_leftovers_go_after_a_day(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
+    for name in ("ba", "ab"):
+        (tmp_path / f".set.0123456789{name}.tmp").mkdir()
+    os.utime(tmp_path / ".set.0123456789ab.tmp", (0, 0))
+    files.clear_leftovers(tmp_path)
+    assert names(tmp_path) == [".set.0123456789ba.tmp"]
+
+
+def test_a_folder_cleared_before_it_was_locked_is_made_anew(tmp_path, monkeypatch):
+    locked, seen = files._locked, []
+
+    def slow(folder, wait):
+        seen.append(folder)
+        if len(seen) == 1:
+            files.clear_leftovers(tmp_path)
+        return locked(folder, wait)
+
+    monkeypatch.setattr(files, "_locked", slow)
+    with files.scratch_folder(tmp_path / "set") as folder:
+        assert folder.is_dir()
+    assert names(tmp_path) == []
+
+
+def test_names_that_are_not_utf8_survive_in_json(tmp_path):
+    files.write_json(tmp_path / "a.json", {"source": "caf\udce9", "é": 1})
+    assert files.read_json(tmp_path / "a.json") == {"source": "caf\udce9", "é": 1}
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anyshot.errors import AnyshotError
+from anyshot.files import cache_folder, clear_leftovers
 from anyshot.images.catalogue import CATALOGUE, open_prepared
 from anyshot.images.digits import open_digits
 from anyshot.images.folder import open_folder
@@ -14,6 +15,7 @@ from anyshot.images.storage import KINDS, SPLITS
 
 __all__ = ["KINDS", "SPLITS", "ImageSet", "open_images"]
 
+CACHED = (".", "datasets", "folders")  # where sets are made, in the cache folder
 EMBEDDED = {"glyphs": open_glyphs, "digits": open_digits}
 
 
@@ -27,6 +29,8 @@ def open_images(name_or_path: str | Path, *, size: int | None = None, seed: int 
     ImageSet('digits', 1797 images 32x32, classes: test 10)
     """
     name, path = str(name_or_path), Path(name_or_path).expanduser()
+    for place in CACHED:
+        clear_leftovers(cache_folder() / place)
     if name in EMBEDDED:
         images = EMBEDDED[name]()
     elif name in CATALOGUE:

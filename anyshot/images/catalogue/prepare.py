@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from anyshot.errors import AnyshotError
-from anyshot.files import cache_folder
+from anyshot.files import cache_folder, scratch_folder
 from anyshot.images.catalogue.download import fetch
 from anyshot.images.catalogue.entry import ClassImages, Entry
-from anyshot.images.catalogue.tree import Tree, survey, temporary_folder, unpack
+from anyshot.images.catalogue.tree import Tree, survey, unpack
 from anyshot.images.imageset import ImageSet
 from anyshot.images.storage import create
 from anyshot.progress import progress
@@ -37,7 +37,7 @@ def prepare(entry: Entry, source: str | Path | None = None, *, again: bool = Fal
     if is_ready(entry) and not again:
         return ImageSet.open(place_of(entry))
     origin = Path(source).expanduser() if source is not None else _fetched(entry)
-    with temporary_folder() as folder:
+    with scratch_folder(cache_folder() / "unpacking") as folder:
         _store(entry, origin, _find(entry, origin, folder))
     return ImageSet.open(place_of(entry))
 

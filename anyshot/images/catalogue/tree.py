@@ -6,21 +6,16 @@ import bz2
 import gzip
 import lzma
 import os
-import shutil
 import tarfile
-import tempfile
-import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from anyshot.errors import AnyshotError
-from anyshot.files import cache_folder
 
 MOST_BYTES = 12 * 2**30  # unpacked; the largest of the nine takes 3 GB
 MOST_FILES = 500_000
@@ -71,17 +66,6 @@ def archive_kind(path: Path) -> str:
     if head[257:262] == b"ustar":
         return "tar"
     return next((kind for magic, kind in MAGIC.items() if head.startswith(magic)), "")
-
-
-@contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """A folder for unpacked files, on the disk of the cache, gone at the end; so are those of processes long killed."""
-    cache_folder().mkdir(parents=True, exist_ok=True)
-    for stale in cache_folder().glob(".unpacking-*"):
-        if time.time() - stale.stat().st_mtime > 86_400:
-            shutil.rmtree(stale, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=cache_folder()) as name:
-        yield Path(name)
 
 
 def unpack(archive: Path, wanted: tuple[str, ...], into: Path, advance: Callable[[], None] = lambda: None) -> Tree:

@@ -187,7 +187,7 @@ prepare(dataclasses.replace(entry, read=slow), sys.argv[1])
 """
 
 
-def test_a_killed_preparation_leaves_nothing_that_looks_whole(official, tmp_path):
+def test_a_killed_preparation_leaves_nothing_that_looks_whole(official, tmp_path, cache):
     entry = CATALOGUE["fashion-mnist"]
     source = official["fashion-mnist"](tmp_path)
     command = [sys.executable, "-c", KILLED, str(source)]
@@ -195,8 +195,10 @@ def test_a_killed_preparation_leaves_nothing_that_looks_whole(official, tmp_path
         assert process.stdout.readline() == b"half\n"
         process.kill()
     assert not is_ready(entry)
+    assert not nothing_left(cache)
     with pytest.raises(AnyshotError, match="not prepared"):
         open_images("fashion-mnist")
+    assert nothing_left(cache), "the next start clears what the killed one left"
     prepare(entry, source)
     assert check(entry).counts.tolist() == [3] * 10
 

@@ -5,7 +5,6 @@ import gzip
 import io
 import itertools
 import lzma
-import os
 import tarfile
 import zipfile
 
@@ -13,7 +12,7 @@ import pytest
 
 from anyshot.errors import AnyshotError
 from anyshot.images.catalogue import tree as tree_module
-from anyshot.images.catalogue.tree import Tree, archive_kind, survey, temporary_folder, unpack
+from anyshot.images.catalogue.tree import Tree, archive_kind, survey, unpack
 
 WANTED = ("*.jpg",)
 
@@ -143,18 +142,3 @@ def test_hidden_files_are_passed_over_and_unreadable_ones_are_no_archive(tmp_pat
     (tmp_path / ".b.jpg").write_bytes(b"")
     assert survey(tmp_path, WANTED) == (Tree(()), [])
     assert archive_kind(tmp_path / "gone") == ""
-
-
-def test_what_a_killed_process_left_is_cleared_after_a_day(cache):
-    (cache / ".unpacking-old").mkdir(parents=True)
-    (cache / ".unpacking-new").mkdir()
-    os.utime(cache / ".unpacking-old", (0, 0))
-    with temporary_folder():
-        assert not (cache / ".unpacking-old").exists()
-        assert (cache / ".unpacking-new").exists()
-
-
-def test_the_temporary_folder_vanishes(cache):
-    with temporary_folder() as folder:
-        assert folder.parent == cache
-    assert list(cache.iterdir()) == []
