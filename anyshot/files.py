@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -35,8 +36,11 @@ def cache_folder() -> Path:
 
 def write_bytes(path: PathLike, data: bytes) -> None:
     """Write `data` to `path`; a reader, or a crash at any moment, finds the old file or the new one, never a part."""
-    path = Path(path)
+    path = Path(os.path.realpath(path))  # a link stays one
     with _explained("write", path):
+        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or terminal is not replaced
+            path.write_bytes(data)
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = _sibling(path)
         try:
@@ -48,6 +52,27 @@ def write_bytes(path: PathLike, data: bytes) -> None:
         finally:
             temporary.unlink(missing_ok=True)
         _fsync(path.parent)
+
+
+def check_writable(path: PathLike) -> None:
+    """Say now, not after hours of work, that the file `path` cannot be written; leaves nothing behind.
+
+    >>> check_writable("/dev/null/results.json")
+    Traceback (most recent call last):
+    anyshot.errors.AnyshotError: Cannot write '/dev/null/results.json': Not a directory.
+    """
+    path = Path(path)
+    if not path.name:
+        raise AnyshotError(f"'{path}' is no name of a file; give one such as results.json.")
+    with _explained("write", path):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if path.exists() and not path.is_file():  # a pipe or terminal: /dev/stdout
+            return
+        above = next(folder for folder in path.absolute().parents if folder.exists())
+        probe = above / _sibling(path).name
+        os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        probe.unlink()
 
 
 def append_line(path: PathLike, line: str) -> None:

@@ -1,6 +1,6 @@
 """A run's folder: settings, version, seeds, log and checkpoints; enough to repeat the run or to go on with it.
 
-RUN/run.json                 settings, image size, version, command
+RUN/run.json                 settings, image sets with classes, splits and checksums, image size, version, command
 RUN/log.jsonl                one line an iteration or validation
 RUN/checkpoints/meta-000120/ state.json + tensors.safetensors; the last two are kept
 RUN/best/                    the parameters that validation chose
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,11 @@ from torch import Tensor
 
 from anyshot.errors import AnyshotError
 from anyshot.files import append_line, fresh_folder, plain, read_json, write_json, write_tensors
+from anyshot.images import ImageSet
+from anyshot.images.record import SetRecord
 from anyshot.methods import Method, create_method
 from anyshot.settings import Settings
+from anyshot.sources import open_for_run
 from anyshot.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -55,9 +58,17 @@ class Run:
         self.info: dict[str, Any] = read_json(self.folder / "run.json")
         self.settings = Settings.from_dict(self.info["settings"])
         self.image_size: tuple[int, int] = tuple(self.info["image_size"])
+        self.sets = tuple(map(SetRecord.from_dict, self.info["sets"]))
 
     @classmethod
-    def create(cls, folder: str | Path, settings: Settings, image_size: tuple[int, int], command: str = "") -> Run:
+    def create(
+        cls,
+        folder: str | Path,
+        settings: Settings,
+        image_size: tuple[int, int],
+        command: str = "",
+        sets: Sequence[SetRecord] = (),
+    ) -> Run:
         """A new run, or the one that stands there if it has the same settings."""
         folder = Path(folder)
         if (folder / "run.json").is_file():
@@ -71,10 +82,25 @@ class Run:
                 )
         info = {
             "settings": settings.as_dict(), "image_size": image_size, "version": VERSION, "command": command,
-            "threads": torch.get_num_threads(),
+            "threads": torch.get_num_threads(), "sets": sets,
         }  # fmt: skip
         write_json(folder / "run.json", info)
         return cls(folder)
+
+    def imageset(self, source: str | Path | ImageSet) -> ImageSet:
+        """An image set (a name, a folder, or one from Python) with the splits that tests of this run must use.
+
+        Classes of the run's own sets are in the split that they were in when it began, and those that came since are
+        test classes. Classes of any other set whose images this run has learned from are moved to the train split.
+        """
+        images, moved = open_for_run(source, self.sets, self.image_size)
+        if moved:
+            log.warning(
+                "%s: the run '%s' has learned from the images of %d of its classes (%s); they count as training "
+                "classes (--split train tests on them).",
+                images.name, self.folder, len(moved), ", ".join(moved[:3]) + (" …" if len(moved) > 3 else ""),
+            )  # fmt: skip
+        return images
 
     # ------------------------------------------------------------------------------------------------ log
     @property

@@ -17,13 +17,14 @@ import torch
 from torch import Tensor
 
 from anyshot.errors import AnyshotError
-from anyshot.images import ImageSet, open_images
+from anyshot.images import ImageSet
 from anyshot.methods import Method, create_method
 from anyshot.metrics import Summary
 from anyshot.parallel import map_tasks
 from anyshot.progress import progress
 from anyshot.runs import Checkpoint, Run
 from anyshot.settings import Settings
+from anyshot.sources import open_sources
 from anyshot.tasks import Task, TaskStream
 from anyshot.testing import evaluate
 from anyshot.warm import warm_start
@@ -55,18 +56,13 @@ def train(
 ) -> Run:
     """Train until the settings' last iteration, or go on with the run in ``folder`` from its newest checkpoint.
 
-    Image sets are opened by the settings' names unless they are given.
+    Image sets are opened by the settings' names unless they are given; a run that goes on uses the classes and splits
+    that it began with, and images that have changed since end it with a sentence.
     """
-    imagesets = [open_images(name) for name in settings.images] if imagesets is None else imagesets
-    ood = [open_images(name) for name in settings.ood] if ood is None else ood
-    sizes = {imageset.size for imageset in (*imagesets, *ood)}
-    if len(sizes) > 1:
-        raise AnyshotError(f"Image sets of one run need one image size, but these have {sorted(sizes)}.")
-    names = [imageset.name for imageset in (*imagesets, *ood)]
-    if len(set(names)) < len(names):  # the log and the choice of the best go by name
-        raise AnyshotError(f"Image sets of one run need different names, but these are {', '.join(names)}.")
-    run = Run.create(folder, settings, imagesets[0].size, command)
-    return MetaTraining(run, imagesets, ood, workers).finish()
+    recorded = Run(folder).sets if (Path(folder) / "run.json").is_file() else ()
+    sources = open_sources(settings, recorded, imagesets, ood)
+    run = Run.create(folder, sources.named(settings), sources.size, command, sources.records)
+    return MetaTraining(run, sources.images, sources.ood, workers).finish()
 
 
 class MetaTraining:
@@ -78,7 +74,9 @@ class MetaTraining:
         self.method = create_method(s.method, run.image_size, t.seed)
         self.optimiser = adam(self.method, t.rate)
         self.stream = TaskStream(imagesets, "train", s.task, t.seed, s.mixing, t.meta_batch)
-        self.validation = {i.name: TaskStream(i, "validation", s.task, t.seed) for i in imagesets}
+        self.validation = {
+            i.name: TaskStream(i, "validation", s.task, t.seed) for i in imagesets if "validation" in i.splits
+        }
         self.ood = {i.name: TaskStream(i, "validation", s.task, t.seed) for i in ood}
         self.board: Any = None
 
@@ -145,9 +143,13 @@ class MetaTraining:
         self.optimiser.step()
 
     def validate(self) -> None:
-        """Naive prediction on the validation classes; the best parameters so far are kept apart."""
+        """Naive prediction on the validation classes; the best parameters so far are kept apart. Without such classes
+        the last ones are."""
         s, state = self.settings.train, self.state
         sets = {**self.validation, **(self.ood if s.select == "id+ood" else {})}
+        if not sets:
+            state.best_iteration = state.iteration
+            return self.keep(None, "last")
         with progress("Validating", s.validation_tasks * len(sets)) as advance:
             summaries = {
                 name: evaluate(
@@ -159,10 +161,14 @@ class MetaTraining:
         state.stale += 1
         if chosen_by > state.best:
             state.best, state.best_iteration, state.stale = chosen_by, state.iteration, 0
-            self.run.save_best(Checkpoint({"iteration": state.iteration, "selection": chosen_by, "by": s.select},
-                                          dict(self.method.state_dict())))  # fmt: skip
+            self.keep(chosen_by, s.select)
         accuracies = {name: summary.accuracy for name, summary in summaries.items()}
         self.log({"kind": "validation", "iteration": state.iteration, "selection": chosen_by, **accuracies})
+
+    def keep(self, selection: float | None, by: str) -> None:
+        """These parameters are the ones to use, until better ones come."""
+        state = {"iteration": self.state.iteration, "selection": selection, "by": by}
+        self.run.save_best(Checkpoint(state, dict(self.method.state_dict())))
 
     def chosen_by(self, summaries: dict[str, Summary]) -> float:
         """Mean accuracy over the image sets trained on, plus that over the out-of-distribution ones."""

@@ -234,3 +234,32 @@ def test_the_cache_folder_is_the_users_unless_the_environment_says_otherwise(tmp
     monkeypatch.setenv("ANYSHOT_CACHE", "")
     assert files.cache_folder().name == "anyshot"
     assert not files.cache_folder().is_relative_to(tmp_path)
+
+
+def test_whether_a_file_can_be_written_is_known_beforehand_and_leaves_nothing(tmp_path):
+    (tmp_path / "file").touch()
+    files.check_writable(tmp_path / "new" / "deep" / "a.json")
+    files.check_writable(tmp_path / "file")
+    assert names(tmp_path) == ["file"]
+    for path, sentence in [
+        (tmp_path / "file" / "a.json", "Not a directory"),
+        (tmp_path, "Is a directory"),
+        ("", "no name of a file"),
+        (tmp_path / ("x" * 300), "File name too long"),
+    ]:
+        with pytest.raises(AnyshotError, match=sentence):
+            files.check_writable(path)
+
+
+def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    files.write_bytes(tmp_path / "link", b"data")
+    assert (tmp_path / "target").read_bytes() == b"data"
+    assert (tmp_path / "link").is_symlink()
+    os.mkfifo(tmp_path / "pipe")
+    reader = threading.Thread(target=lambda: (tmp_path / "pipe").read_bytes())
+    reader.start()
+    files.check_writable(tmp_path / "pipe")
+    files.write_bytes(tmp_path / "pipe", b"data")
+    reader.join()
+    assert (tmp_path / "pipe").is_fifo()

@@ -49,14 +49,13 @@ def inspect(
 
 def look(run: Run, images: Sequence[str], split: str, tasks: int, seed: int) -> list[BalanceRecord]:
     """The records of `tasks` tasks of each image set."""
-    from anyshot.images import open_images
     from anyshot.inspection import inspect_task
     from anyshot.progress import progress
     from anyshot.tasks import TaskStream
 
     method, records = run.load_method(), []
     for name in images:
-        stream = TaskStream(open_images(name, size=run.image_size[0]), split, run.settings.task, seed)
+        stream = TaskStream(run.imageset(name), split, run.settings.task, seed)
         with progress(f"Looking at tasks of {name}", tasks) as advance:
             for index in range(tasks):
                 records.append(inspect_task(method, stream.task(index)))

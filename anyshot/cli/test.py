@@ -76,7 +76,6 @@ def image_names(run: Run, images: str | None) -> list[str]:
 
 def measure(run: Run, images: Sequence[str], split: str, tasks: int, seed: int, workers: int | None) -> list[Row]:
     """One row for each image set and, for several, one for their mean."""
-    from anyshot.images import open_images
     from anyshot.metrics import average
     from anyshot.progress import progress
     from anyshot.tasks import TaskStream
@@ -85,7 +84,7 @@ def measure(run: Run, images: Sequence[str], split: str, tasks: int, seed: int, 
     method = run.load_method()
     rows: list[Row] = []
     for name in images:
-        imageset = open_images(name, size=run.image_size[0])
+        imageset = run.imageset(name)
         stream = TaskStream(imageset, split, run.settings.task, seed)
         with progress(f"Testing {method.name} on {imageset.name}", tasks) as advance:
             summary = evaluate(method, stream, tasks, workers=workers, advance=advance)

@@ -14,6 +14,8 @@ from anyshot.errors import AnyshotError
 from anyshot.settings import Settings
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from anyshot.runs import Run
 
 
@@ -68,12 +70,23 @@ def _settings(folder: Path, preset: str | None, chosen: dict[str, Any]) -> Setti
 
 def _show(run: Run, json: Path | None) -> None:
     """The validations, which of them was chosen, and what can be done next."""
-    from rich import box
-    from rich.table import Table
-
     from anyshot.report.tables import print_tables, write_results
 
     validations, best = list(run.records("validation")), run.best().state
+    if validations:
+        print_tables(_table(run, validations, best))
+    else:
+        print("There are no classes to validate on, so the parameters of the last iteration are the run's.")
+    print(f"The run is in {run.folder}. Next: anyshot test {run.folder}")
+    if json:
+        results = {"validations": validations, "chosen": best}
+        write_results(json, results, run=run.folder, settings=run.settings.as_dict(), seeds=[run.settings.train.seed])
+
+
+def _table(run: Run, validations: list[dict[str, Any]], best: dict[str, Any]) -> Table:
+    from rich import box
+    from rich.table import Table
+
     sets = [name for name in validations[-1] if name not in {"kind", "iteration", "selection"}]
     table = Table(title=f"{run.settings.method.name}: validation accuracy, %", box=box.SIMPLE_HEAD)
     for column in ("iteration", *sets, ""):
@@ -81,8 +94,4 @@ def _show(run: Run, json: Path | None) -> None:
     for record in validations:
         chosen = "chosen" if record["iteration"] == best["iteration"] else ""
         table.add_row(str(record["iteration"]), *(f"{100 * record[name]:.1f}" for name in sets), chosen)
-    print_tables(table)
-    print(f"The run is in {run.folder}. Next: anyshot test {run.folder}")
-    if json:
-        results = {"validations": validations, "chosen": best}
-        write_results(json, results, run=run.folder, settings=run.settings.as_dict(), seeds=[run.settings.train.seed])
+    return table

@@ -7,23 +7,25 @@ from pathlib import Path
 from anyshot.errors import AnyshotError
 from anyshot.files import cache_folder, clear_leftovers
 from anyshot.images.catalogue import CATALOGUE, open_prepared
+from anyshot.images.deal import Dealer, usual
 from anyshot.images.digits import open_digits
 from anyshot.images.folder import open_folder
 from anyshot.images.glyphs import open_glyphs
 from anyshot.images.imageset import ImageSet
 from anyshot.images.storage import KINDS, SPLITS
 
-__all__ = ["KINDS", "SPLITS", "ImageSet", "open_images"]
+__all__ = ["CATALOGUE", "EMBEDDED", "KINDS", "SPLITS", "ImageSet", "open_images"]
 
 CACHED = (".", "datasets", "folders")  # where sets are made, in the cache folder
 EMBEDDED = {"glyphs": open_glyphs, "digits": open_digits}
 
 
-def open_images(name_or_path: str | Path, *, size: int | None = None, seed: int = 0) -> ImageSet:
+def open_images(name_or_path: str | Path, *, size: int | None = None, seed: int = 0, deal: Dealer = usual) -> ImageSet:
     """Open an image set by name ("glyphs", "digits", "cifar-fs" ...), or a folder: of a saved set, or of pictures.
 
     size   side of the square images; None takes the set's own (32 for a folder of pictures)
     seed   deals classes to splits where a folder of pictures has none; named sets have one fixed split
+    deal   in which shares (see `anyshot.images.deal`)
 
     >>> open_images("digits")
     ImageSet('digits', 1797 images 32x32, classes: test 10)
@@ -38,7 +40,7 @@ def open_images(name_or_path: str | Path, *, size: int | None = None, seed: int 
     elif (path / "set.json").is_file():
         images = ImageSet.open(path)
     elif path.is_dir():
-        images = open_folder(path, size=size, seed=seed)
+        images = open_folder(path, size=size, seed=seed, deal=deal)
     else:
         raise AnyshotError(f"There is no image set or folder {name!r}; sets are {', '.join([*EMBEDDED, *CATALOGUE])}.")
     if size is not None and images.size != (size, size):

@@ -20,6 +20,7 @@ import numpy as np
 
 from anyshot.errors import AnyshotError
 from anyshot.files import cache_folder
+from anyshot.images.deal import Dealer, usual
 from anyshot.images.decode import decode_all
 from anyshot.images.imageset import ImageSet, split_by_seed
 from anyshot.images.storage import create
@@ -29,7 +30,6 @@ log = logging.getLogger("anyshot")
 
 SIDE = 32
 SMALLEST_CLASS = 2  # one image to learn from, one to be asked about
-SHARES = {"train": 0.6, "validation": 0.2, "test": 0.2}
 SPLIT_NAMES = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
 VERSION = 2  # raise it with any change that moves a pixel or records more
 
@@ -43,10 +43,11 @@ class Listing:
     skipped: list[tuple[str, str]] = field(default_factory=list)  # path, reason
 
 
-def open_folder(root: str | Path, *, size: int | None = None, seed: int = 0) -> ImageSet:
+def open_folder(root: str | Path, *, size: int | None = None, seed: int = 0, deal: Dealer = usual) -> ImageSet:
     """Open a folder of class folders as an `ImageSet` of size x size pictures.
 
-    `seed` deals the classes 60/20/20 to train, validation and test when the folder has no such folders itself.
+    `seed` deals the classes to train, validation and test, in the shares that `deal` names, when the folder has no such
+    folders itself.
     """
     root, side = Path(root).expanduser(), size or SIDE
     if not root.is_dir():
@@ -62,7 +63,7 @@ def open_folder(root: str | Path, *, size: int | None = None, seed: int = 0) -> 
         _convert(root, listing, folder, side)
     images = ImageSet.open(folder)
     if not listing.splits:
-        dealt = split_by_seed(images.classes, SHARES, seed)
+        dealt = split_by_seed(images.classes, deal(images.name, len(images.classes)), seed)
         place = {label: c for c, label in enumerate(images.classes)}
         images = replace(images, splits={split: tuple(place[c] for c in members) for split, members in dealt.items()})
     _report(root, images)

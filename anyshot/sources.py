@@ -1,0 +1,95 @@
+"""The image sets of a run: opened for a new one, recognised and compared with the record for one that goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from anyshot.errors import AnyshotError
+from anyshot.images import CATALOGUE, EMBEDDED, ImageSet, open_images
+from anyshot.images.deal import Dealer, all_to_test, to_learn, to_validate
+from anyshot.images.record import SetRecord, as_seen_by
+from anyshot.settings import Settings
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Image sets to learn from, those only validated on, and what a run records of each."""
+
+    images: tuple[ImageSet, ...]
+    ood: tuple[ImageSet, ...]
+    records: tuple[SetRecord, ...]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of every image."""
+        return self.images[0].size
+
+    def named(self, settings: Settings) -> Settings:
+        """The settings with the names of the sets that are really used."""
+        names = {learned: tuple(r.given for r in self.records if r.learned == learned) for learned in (True, False)}
+        return replace(settings, images=names[True], ood=names[False])
+
+
+def open_sources(
+    settings: Settings,
+    recorded: Sequence[SetRecord] = (),
+    images: Sequence[ImageSet] | None = None,
+    ood: Sequence[ImageSet] | None = None,
+) -> Sources:
+    """The sets that the settings name, or those given instead; for a run with records, as they were when it began."""
+    way = settings.task.way
+    learned = [_open(i, recorded, True, to_learn(way)) for i in (settings.images if images is None else images)]
+    others = [_open(i, recorded, False, to_validate(way)) for i in (settings.ood if ood is None else ood)]
+    if not learned:
+        raise AnyshotError("There is no image set to learn from; give at least one.")
+    sets, records = zip(*learned, *others, strict=True)
+    sizes, names = sorted({i.size for i in sets}), [i.name for i in sets]
+    if len(sizes) > 1:
+        raise AnyshotError(f"Image sets of one run need one image size, but these have {sizes}.")
+    if len(set(names)) < len(names):  # the log and the choice of the best go by name
+        raise AnyshotError(f"Image sets of one run need different names, but these are {', '.join(names)}.")
+    return Sources(sets[: len(learned)], sets[len(learned) :], records)
+
+
+def open_for_run(
+    source: str | Path | ImageSet, recorded: Sequence[SetRecord], size: tuple[int, int]
+) -> tuple[ImageSet, list[str]]:
+    """A set for a run's tests (see :func:`anyshot.images.record.as_seen_by`); the sets of the run go by their names."""
+    if not isinstance(source, ImageSet):
+        source = open_images(_place(str(source), recorded), size=size[0], deal=all_to_test)
+    return as_seen_by(recorded, source)
+
+
+def _open(
+    source: str | ImageSet, recorded: Sequence[SetRecord], learned: bool, deal: Dealer
+) -> tuple[ImageSet, SetRecord]:
+    if isinstance(source, ImageSet):
+        images, given = source, source.name
+        place = None if source.folder is None else str(source.folder.resolve())
+    else:
+        images, given = open_images(_place(source, recorded), deal=deal), source
+        place = given if given in (*EMBEDDED, *CATALOGUE) else str(Path(given).expanduser().resolve())
+    record = next((r for r in recorded if r.name == images.name), None)
+    if record is None:
+        return images, SetRecord.of(images, given, place, learned)
+    if change := record.change(images):
+        raise AnyshotError(
+            f"The image set {images.name!r} has changed since this run began: {change}. Restore it, or start a new run "
+            "in another folder."
+        )
+    return replace(images, splits=record.splits_of(images)), record
+
+
+def _place(name: str, recorded: Sequence[SetRecord]) -> str:
+    """Where a name leads: to itself if something is there, otherwise to where the run found it."""
+    record = next((r for r in recorded if name in (r.given, r.name)), None)
+    if record is None or Path(name).expanduser().exists():
+        return name
+    if record.place is None:
+        raise AnyshotError(
+            f"The image set {name!r} was given to the run from Python and lies in no folder; save it there "
+            "(ImageSet.save) and name the folder by --images."
+        )
+    return record.place
