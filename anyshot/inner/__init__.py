@@ -20,10 +20,13 @@ from anyshot.inner import attach, update
 from anyshot.inner import engine as _engine
 from anyshot.inner.blocks import Pictures
 from anyshot.inner.update import Inner, weighted_loss
-from anyshot.network import Parameters
+from anyshot.network import Norm, Parameters
 from anyshot.parallel import map_tasks
 
-__all__ = ["Inner", "adapt", "adapt_many", "logits_many", "query_loss", "step_aside", "uses_engine", "weighted_loss"]
+__all__ = [
+    "Inner", "adapt", "adapt_many", "features", "logits_many", "query_loss", "step_aside", "uses_engine",
+    "weighted_loss",
+]  # fmt: skip
 
 log = logging.getLogger(__name__)
 _said: set[str] = set()
@@ -31,16 +34,19 @@ _said: set[str] = set()
 
 def uses_engine(inner: Inner, images: Tensor | None = None, engine: str = "auto") -> bool:
     """Whether the engine does this problem (``images``: the query's, if any). Falling back is said once a reason."""
+    return _chosen(engine, attach.obstacle(inner, images))
+
+
+def _chosen(engine: str, obstacle: str | None) -> bool:
     if engine not in ("auto", "engine", "autograd"):
         raise AnyshotError(f"engine={engine!r} is not known; expected 'auto', 'engine' or 'autograd'.")
     if engine == "autograd":
         return False
-    reason = attach.obstacle(inner, images)
-    if reason is None:
+    if obstacle is None:
         return True
     if engine == "engine":
-        raise AnyshotError(f"The engine cannot do this: {reason}. Use engine='auto' or 'autograd'.")
-    step_aside(reason)
+        raise AnyshotError(f"The engine cannot do this: {obstacle}. Use engine='auto' or 'autograd'.")
+    step_aside(obstacle)
     return False
 
 
@@ -49,6 +55,18 @@ def step_aside(reason: str) -> None:
     if reason not in _said:
         _said.add(reason)
         log.warning("The engine steps aside for autograd (slower, same numbers): %s.", reason)
+
+
+def features(
+    theta: Parameters, norm: Norm, images: Tensor, centre: bool = False, reference: Tensor | None = None,
+    engine: str = "auto",
+) -> Tensor:  # fmt: skip
+    """:func:`anyshot.network.body`, differentiable once in θ, β and s; :func:`anyshot.network.body` itself is
+    differentiable as often as you like."""
+    set_in_hand = images if reference is None else reference
+    if _chosen(engine, attach.obstacle_in_body(theta, norm, set_in_hand, images)):
+        return attach.features(theta, norm, images, centre, reference)
+    return network.body(theta, norm, images, centre, reference)
 
 
 def query_loss(

@@ -57,37 +57,30 @@ class Gradients:
     scale: Tensors
 
 
-class Net:
-    """Forward, backward and Hessian-vector product of Σ_n w_n CE_n at θ; keeps what the product needs.
+class Body:
+    """Forward and backward of the blocks at θ, up to the features f; keeps what the Hessian-vector product needs.
 
-    With a ``lender`` all statistics are those of that net (another set, the same θ) and the backward pass goes through
-    both nets; the product is for nets that have their own.
+    With a ``lender`` all statistics are those of that body (another set, the same θ) and the backward pass goes through
+    both; the product is for bodies that have their own.
     """
 
-    def __init__(self, problem: Problem, theta: Tensors, pictures: Pictures, lender: Net | None = None) -> None:
-        self.theta, self.centre, self.ops, self.lender = theta, problem.centre, problem.ops, lender
-        inputs = zip(theta[:LAYERS], problem.shift, problem.scale, strict=True)
-        first, *rest = ([self.ops.enter(t) for t in block] for block in inputs)
+    def __init__(
+        self, ops: ModuleType, weights: Tensors, shift: Tensors, scale: Tensors, centre: bool, pictures: Pictures,
+        lender: Body | None = None,
+    ) -> None:  # fmt: skip
+        self.ops, self.centre, self.lender = ops, centre, lender
+        first, *rest = ([ops.enter(t) for t in block] for block in zip(weights, shift, scale, strict=True))
         lenders: Sequence[Any] = lender.blocks if lender else [None] * LAYERS
         statistics = [Statistics(block) for block in lenders]
-        self.first = FirstBlock(self.ops, statistics[0], pictures, *first)
-        self.rest = [Block(self.ops, lent, *block) for lent, block in zip(statistics[1:], rest, strict=True)]
+        self.first = FirstBlock(ops, statistics[0], pictures, *first)
+        self.rest = [Block(ops, lent, *block) for lent, block in zip(statistics[1:], rest, strict=True)]
         self.blocks: list[Any] = [self.first, *self.rest]
         x = self.first.forward()
         for block in self.rest:
             x = block.forward(x)
-        h = self.ops.features(x)
+        h = ops.features(x)
         self.mean: Tensor = lender.mean if lender else h.mean(0)
-        self.f = h - self.mean if self.centre else h
-        self.logits = torch.addmm(theta[5], self.f, theta[4].t())
-
-    def loss(self, labels: Tensor, weights: Tensor) -> Tensor:
-        """CE_n of each image [n]; ready for :meth:`backward` of Σ_n w_n CE_n."""
-        logp, self.w = F.log_softmax(self.logits, 1), weights[:, None]
-        self.p = logp.exp()
-        self.e = self.p - F.one_hot(labels, logp.shape[1])  # ∂CE_n/∂logits
-        self.g = self.w * self.e
-        return -logp.gather(1, labels[:, None])[:, 0]
+        self.f = h - self.mean if centre else h
 
     def _centred(self, h: Tensor) -> Tensor:
         return h - h.mean(0) if self.centre else h  # a projection: forward, backward and tangent alike
@@ -102,19 +95,42 @@ class Net:
         dW, dshift, dscale = (list(t) for t in zip(*reversed(parts), strict=True))
         return dW, dshift, dscale
 
+    def body_backward(self, df: Tensor) -> tuple[Tensors, Tensors, Tensors]:
+        """dW, dβ, ds from the cotangent of f, which may be overwritten."""
+        if self.lender is None:
+            return self._down(self._centred(df), "backward")
+        # this body first: its blocks leave with the lender's what they owe them
+        dmean = -df.mean(0) * (len(df) / len(self.lender.f)) if self.centre else torch.zeros_like(df[0])
+        own, lent = self._down(df, "backward"), self.lender._down(dmean.expand_as(self.lender.f), "backward")
+        dW, dshift, dscale = (_sum(left, right) for left, right in zip(own, lent, strict=True))
+        return dW, dshift, dscale
+
+
+class Net(Body):
+    """Body and head: forward, backward and Hessian-vector product of Σ_n w_n CE_n at θ."""
+
+    def __init__(self, problem: Problem, theta: Tensors, pictures: Pictures, lender: Net | None = None) -> None:
+        super().__init__(
+            problem.ops, theta[:LAYERS], problem.shift, problem.scale, problem.centre, pictures, lender
+        )  # fmt: skip
+        self.theta = theta
+        self.logits = torch.addmm(theta[5], self.f, theta[4].t())
+
+    def loss(self, labels: Tensor, weights: Tensor) -> Tensor:
+        """CE_n of each image [n]; ready for :meth:`backward` of Σ_n w_n CE_n."""
+        logp, self.w = F.log_softmax(self.logits, 1), weights[:, None]
+        self.p = logp.exp()
+        self.e = self.p - F.one_hot(labels, logp.shape[1])  # ∂CE_n/∂logits
+        self.g = self.w * self.e
+        return -logp.gather(1, labels[:, None])[:, 0]
+
     def head_gradient(self) -> Tensors:
         """∇ of the head alone, which a zero head does have."""
         return [self.g.t() @ self.f, self.g.sum(0)]  # gᵀ f,  Σ g
 
     def backward(self) -> tuple[Tensors, Tensors, Tensors]:
         """∇θ, ∇β, ∇s."""
-        df = self.g @ self.theta[4]
-        if self.lender is None:
-            dW, dshift, dscale = self._down(self._centred(df), "backward")
-        else:  # this net first: its blocks leave with the lender's what they owe them
-            dmean = -df.mean(0) * (len(df) / len(self.lender.f)) if self.centre else torch.zeros_like(df[0])
-            own, lent = self._down(df, "backward"), self.lender._down(dmean.expand_as(self.lender.f), "backward")
-            dW, dshift, dscale = (_sum(left, right) for left, right in zip(own, lent, strict=True))
+        dW, dshift, dscale = self.body_backward(self.g @ self.theta[4])
         return dW + self.head_gradient(), dshift, dscale
 
     def hessian_times(self, v: Tensors) -> tuple[Tensors, Tensors, Tensors, Tensor]:

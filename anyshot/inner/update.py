@@ -48,8 +48,10 @@ def update(
         with torch.enable_grad():
             if order < 2:
                 theta_k = {name: value.detach().requires_grad_() for name, value in theta.items()}
-            else:  # a leaf that asks for no gradient (the zero head) still needs one here
-                theta_k = {n: v if v.requires_grad else v.detach().requires_grad_() for n, v in theta.items()}
+            else:  # a head made of the body must not lead back to it: views; a zero head still needs a gradient here
+                theta_k = {
+                    n: v.view_as(v) if v.requires_grad else v.detach().requires_grad_() for n, v in theta.items()
+                }
             gradients = torch.autograd.grad(
                 loss(theta_k, k), list(theta_k.values()), create_graph=order == 2, materialize_grads=True
             )

@@ -55,6 +55,13 @@ def test_lower_orders_agree_and_leave_the_same_inputs_unconnected(make_case, dif
     compare(make_case([1, 4, 2], (32, 32), 3, head=scale, scale=scale, centre=scale), differences, order)
 
 
+def test_a_head_made_of_the_body_is_adapted_for_itself(make_case, differences):
+    case = make_case([2, 3], (16, 16), 3)
+    means = case.inner.theta["conv4_weight"].flatten(1)[:2, : case.inner.theta["head_weight"].shape[1]]
+    case.inner.theta.update(head_weight=means, head_bias=means.sum(1))  # linear: nothing is freed
+    compare(case, differences)
+
+
 def flat(x):
     """Large regions of one value: ties in every pooling window inside them."""
     return x.mul(3).round().div(3)[:, :, ::8, ::8].repeat_interleave(8, 2).repeat_interleave(8, 3)
