@@ -63,6 +63,26 @@ def test_permuting_images_changes_nothing_and_permuting_classes_permutes_omega()
         torch.testing.assert_close(r.mean[k][renamed] if k == "omega" else r.mean[k], q.mean[k])
 
 
+def cardinalities(e: Encoder, sizes: list[int]) -> tuple[list[float], list[float]]:
+    """What the class pooling and the task pooling are told of these class sizes."""
+    told: list[list[float]] = []
+    hooks = [
+        pooling.register_forward_hook(lambda _, inputs, __: told.append(inputs[2].tolist()))
+        for pooling in (e.class_pooling, e.task_pooling)
+    ]
+    e(images(sum(sizes)), torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes)), len(sizes))
+    for hook in hooks:
+        hook.remove()
+    return told[0], told[1]
+
+
+def test_a_class_of_1_is_0_to_the_encoder_one_of_50_is_1_and_a_task_the_mean_of_its_classes():
+    of_classes, of_task = cardinalities(encoder(), [1, 50, 2, 99])
+    assert of_classes == pytest.approx([0, 1, 1 / 49, 2])
+    assert of_task == pytest.approx([np.mean(of_classes)])
+    assert cardinalities(encoder(task_cardinality="way"), [1, 2, 3])[1] == pytest.approx([2 / 49])
+
+
 def test_more_images_of_the_same_kind_are_seen_through_the_cardinality_alone():
     x, labels = images(4), torch.tensor([0, 0, 1, 1])
     twice = (torch.cat([x, x]), torch.cat([labels, labels]), 2)

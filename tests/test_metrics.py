@@ -51,14 +51,33 @@ def test_accuracy_interval_likelihood_and_worst_class_equal_those_of_scipy_and_s
     assert found.failed == 0
 
 
-def test_calibration_error_equals_sklearns_reliability_curve():
-    tasks = results(40)
+def honest(n: int) -> list[TaskResult]:
+    """Two classes, right as often as said: chance alone errs in a bin, now this way, now that, so every bin counts."""
+    random = np.random.default_rng(0)
+    out = []
+    for index in range(n):
+        p = random.uniform(0, 1, 20)
+        out.append(TaskResult(index, np.stack([p, 1 - p], 1), (random.uniform(size=20) > p).astype(int), [1, 1]))
+    return out
+
+
+def reliability(tasks: list[TaskResult], bins: int) -> float:
+    """The expected calibration error by sklearn's reliability curve."""
     confidence = np.concatenate([t.probabilities.max(1) for t in tasks])
     hit = np.concatenate([t.probabilities.argmax(1) == t.labels for t in tasks])
-    right, said = calibration_curve(hit, confidence, n_bins=15)
-    counts = np.histogram(confidence, np.linspace(0, 1, 16))[0]
-    expected = np.sum(np.abs(right - said) * counts[counts > 0]) / len(hit)
-    assert summary(tasks).ece == pytest.approx(expected, rel=1e-9)
+    right, said = calibration_curve(hit, confidence, n_bins=bins)
+    counts = np.histogram(confidence, np.linspace(0, 1, bins + 1))[0]
+    return np.sum(np.abs(right - said) * counts[counts > 0]) / len(hit)
+
+
+@pytest.mark.parametrize("tasks", [results(40), honest(10)], ids=["overconfident", "honest"])
+def test_calibration_error_equals_sklearns_reliability_curve(tasks):
+    assert summary(tasks).ece == pytest.approx(reliability(tasks, 15), rel=1e-9)
+
+
+def test_no_other_number_of_bins_would_give_this_calibration_error():
+    others = [reliability(honest(10), bins) for bins in range(5, 31) if bins != 15]
+    assert min(abs(other - summary(honest(10)).ece) for other in others) > 1e-4
 
 
 def test_confidence_of_exactly_one_and_of_a_bin_edge_is_counted_once():
