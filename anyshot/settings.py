@@ -12,6 +12,7 @@ import difflib
 import re
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,9 +23,20 @@ BALANCING = ("omega", "gamma", "z")
 STATISTICS = ("mean", "N", "var", "skewness", "kurtosis")
 
 
-def option(default: Any, help: str, choices: tuple[str, ...] = (), least: float | None = None) -> Any:
-    """A dataclass field that knows its help text, its choices and its least value."""
-    return field(default=default, metadata={"help": help, "choices": choices, "least": least})
+MOST = 10**9  #: of anything; a number beyond is a slip of the finger
+
+
+def option(
+    default: Any,
+    help: str,
+    choices: tuple[str, ...] = (),
+    least: float | None = None,
+    above: float | None = None,
+    most: float = MOST,
+) -> Any:
+    """A dataclass field that knows its help text, its choices, and its least and its highest number."""
+    limits = {"least": least, "above": above, "most": most}
+    return field(default=default, metadata={"help": help, "choices": choices, **limits})
 
 
 @dataclass(frozen=True)
@@ -56,9 +68,11 @@ class MethodSettings:
     test_steps: int = option(10, "Inner steps in validation and test.", least=0)
     order: int = option(2, "2: exact meta-gradients; 1: first-order ones.", choices=("1", "2"))
     alpha: float | None = option(
-        None, "Inner step size; by default the method's own (0.5 fixed for MAML, 0.01 learned for Meta-SGD and TAML)."
+        None,
+        "Inner step size; by default the method's own (0.5 fixed for MAML, 0.01 learned for Meta-SGD and TAML).",
+        least=0,
     )
-    alpha_head: float | None = option(None, "Inner step size of the head, where it is not that of the body.")
+    alpha_head: float | None = option(None, "Inner step size of the head, where it is not that of the body.", least=0)
     start: str = option("paper", "Convolution weights at the start: σ = 0.02, or √(2/fan-in).", choices=("paper", "he"))
     centre: bool = option(False, "Subtract the set's mean feature before the head.")
     transductive: bool = option(
@@ -69,8 +83,8 @@ class MethodSettings:
     bayesian: bool = option(True, "Balancing variables with uncertainty; off: their means alone, with an L2 penalty.")
     prediction: str = option("mc", "TAML's prediction: averaged over samples, or at the mean.", choices=("mc", "naive"))
     samples: int = option(10, "Samples of an averaged prediction (S).", least=1)
-    deviation: float = option(0.01, "ABML: standard deviation of every weight at the start.")
-    deviation_head: float | None = option(None, "ABML: that of the head's weights, where it is another.")
+    deviation: float = option(0.01, "ABML: standard deviation of every weight at the start.", above=0)
+    deviation_head: float | None = option(None, "ABML: that of the head's weights, where it is another.", above=0)
     z_site: str = option("weight", "What z shifts: weights or activations.", choices=("weight", "activation"))
     hierarchical: bool = option(True, "Encode classes, then the set of classes; off: one pooling over all images.")
     statistics: tuple[str, ...] = option(("mean", "var", "N"), "Statistics that the encoder pools.", choices=STATISTICS)
@@ -80,18 +94,16 @@ class MethodSettings:
     )  # fmt: skip
     omega_hidden: int = option(64, "Hidden units between a class's statistics and its ω; 0: none (multi).", least=0)
     gains: tuple[float, ...] = option(
-        (), "Learned gains of ω̃, γ̃, z̃ at their start; none: 1, not learned (paper). Small ones spare a trained body."
-    )
+        (), "Learned gains of ω̃, γ̃, z̃ at their start; none: 1, not learned (paper). Small ones spare a trained body.",
+        above=0,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         _check(self)
         if not self.statistics:
             raise AnyshotError(f"statistics is empty; the encoder needs at least one of {', '.join(STATISTICS)}.")
-        if self.gains and (len(self.gains) != len(BALANCING) or min(self.gains) <= 0):
-            raise AnyshotError(f"gains is {self.gains}, but must be three numbers above 0, for ω̃, γ̃ and z̃.")
-        for name, value in (("deviation", self.deviation), ("deviation_head", self.deviation_head)):
-            if value is not None and not value > 0:
-                raise AnyshotError(f"{name} is {value}, but must be above 0.")
+        if self.gains and len(self.gains) != len(BALANCING):
+            raise AnyshotError(f"gains is {self.gains}, but must be three numbers, for ω̃, γ̃ and z̃.")
 
 
 @dataclass(frozen=True)
@@ -102,14 +114,14 @@ class TrainSettings:
     meta_batch: int = option(4, "Tasks in a meta-iteration.", least=1)
     rate: float = option(1e-3, "Adam's rate.", least=0)
     decay: str = option("none", "The rate over the run.", choices=("none", "cosine"))
-    clip: float = option(3.0, "Each gradient element is clipped to ±this.", least=0)
+    clip: float = option(3.0, "Each gradient element is clipped to ±this.", above=0)
     warm_epochs: int = option(0, "Epochs of classifying the training classes before meta-training.", least=0)
     validate_every: int = option(10_000, "Iterations between validations; 0: only at the end.", least=0)
     validation_tasks: int = option(3_000, "Tasks in a validation.", least=1)
     patience: int = option(0, "Stop after this many validations without a new best; 0: never.", least=0)
     select: str = option("id+ood", "Accuracy that picks the best checkpoint.", choices=("id+ood", "id"))
     checkpoint_every: int = option(100, "Iterations between checkpoints.", least=1)
-    seed: int = option(0, "Determines start, tasks and noise.", least=0)
+    seed: int = option(0, "Determines start, tasks and noise.", least=0, most=2**64)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -163,11 +175,13 @@ def parse_shots(text: str) -> tuple[str, int, int]:
     return rule, least, most
 
 
-def _build(cls: type, values: dict[str, Any]) -> Any:
+def _build(cls: type, values: Any) -> Any:
+    if not isinstance(values, dict):
+        raise AnyshotError(f"{cls.__name__} are {values!r}, but must be a mapping of names to values.")
     hints = typing.get_type_hints(cls)
     for key in values:
         if key not in hints:
-            raise AnyshotError(f"There is no setting {key!r} in {cls.__name__}{suggestion(key, hints)}")
+            raise AnyshotError(f"There is no setting {key!r} in {cls.__name__}{suggestion(str(key), hints)}")
     parts = {k: _build(hints[k], v) if dataclasses.is_dataclass(hints[k]) else _plain(v) for k, v in values.items()}
     return cls(**parts)
 
@@ -186,14 +200,12 @@ def suggestion(word: str, words: typing.Iterable[str]) -> str:
 def _check(part: Any) -> None:
     hints = typing.get_type_hints(type(part))
     for f in dataclasses.fields(part):
-        value, metadata = getattr(part, f.name), f.metadata
-        _check_type(f.name, value, hints[f.name])
-        for choice in value if isinstance(value, tuple) else (value,):
-            if metadata.get("choices") and str(choice) not in metadata["choices"]:
-                raise AnyshotError(f"{f.name} cannot be {choice!r}{suggestion(str(choice), metadata['choices'])}")
-        least = metadata.get("least")
-        if least is not None and not value >= least:
-            raise AnyshotError(f"{f.name} is {value}, but must be at least {least}.")
+        value, hint = getattr(part, f.name), hints[f.name]
+        _check_type(f.name, value, hint)
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(value, tuple):
+                _check_type(f"each of {f.name}", one, typing.get_args(hint)[0])
+            _check_value(f.name, one, f.metadata)
 
 
 def _check_type(name: str, value: Any, hint: Any) -> None:
@@ -206,3 +218,19 @@ def _check_type(name: str, value: Any, hint: Any) -> None:
         allowed += (int,)
     if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
         raise AnyshotError(f"{name} is {value!r}, but must be of type {getattr(hint, '__name__', hint)}.")
+
+
+def _check_value(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
+    if (choices := metadata.get("choices")) and str(value) not in choices:
+        raise AnyshotError(f"{name} cannot be {value!r}{suggestion(str(value), choices)}")
+    if isinstance(value, str) and not value.strip():
+        raise AnyshotError(f"{name} is empty; give a value or leave it out.")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    least, above, most = metadata["least"], metadata["above"], metadata["most"]
+    if least is not None and not value >= least:
+        raise AnyshotError(f"{name} is {value}, but must be at least {least}.")
+    if above is not None and not value > above:
+        raise AnyshotError(f"{name} is {value}, but must be above {above}.")
+    if not -most <= value <= most:  # nor infinite, nor not a number
+        raise AnyshotError(f"{name} is {value}, but must be a number of at most {most:,}.")

@@ -125,7 +125,9 @@ def _parsed(value: Any, hint: Any, name: str) -> Any:
     if typing.get_origin(hint) is not tuple:
         return _single(hint)(value)
     kind = typing.get_args(hint)[0]
-    words = [word.strip() for word in value.split(",") if word.strip()] if value != "none" else []
+    words = [word.strip() for word in value.split(",")] if value != "none" else []
+    if not all(words):
+        raise typer.BadParameter("There is nothing here, or between two commas.", param_hint=f"--{name}")
     try:
         return tuple(kind(word) for word in words)
     except ValueError as error:

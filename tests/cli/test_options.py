@@ -79,6 +79,13 @@ def test_every_default_given_as_an_option_changes_nothing():
         (["--method", "tamle"], "tamle"),
         (["--balance", "omega,gama"], "did you mean 'gamma'"),
         (["--gains", "1,x"], "numbers separated by commas"),
+        (["--gains", "nan,1,1"], "gains is nan"),
+        (["--rate", "inf"], "rate is inf"),
+        (["--clip", "inf"], "clip is inf"),
+        (["--alpha", "nan"], "alpha is nan"),
+        (["--alpha", "-1"], "alpha is -1"),
+        (["--images", ""], "There is nothing here"),
+        (["--ood", "a,,b"], "nothing here, or between two commas"),
         (["--wya", "5"], "--way"),
     ],
 )
