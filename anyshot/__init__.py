@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from anyshot.inspection import BalanceRecord, inspect_stream, inspect_task
     from anyshot.methods import METHODS, Method, Objective, create_method
     from anyshot.metrics import Metrics, Summary, TaskResult
-    from anyshot.network import Norm, Shape
+    from anyshot.network import Body, Norm
     from anyshot.presets import PRESETS, preset
     from anyshot.runs import Run
     from anyshot.settings import MethodSettings, Settings, TaskSettings, TrainSettings
@@ -43,7 +43,7 @@ _HOMES = {
     "anyshot.inspection": ("BalanceRecord", "inspect_stream", "inspect_task"),
     "anyshot.methods": ("METHODS", "Method", "Objective", "create_method"),
     "anyshot.metrics": ("Metrics", "Summary", "TaskResult"),
-    "anyshot.network": ("Norm", "Shape"),
+    "anyshot.network": ("Body", "Norm"),
     "anyshot.presets": ("PRESETS", "preset"),
     "anyshot.runs": ("Run",),
     "anyshot.settings": ("MethodSettings", "Settings", "TaskSettings", "TrainSettings"),
@@ -54,8 +54,8 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "METHODS", "PRESETS", "AnyshotError", "BalanceRecord", "ImageSet", "Inner", "Method", "MethodSettings", "Metrics",
-    "Norm", "Objective", "Posterior", "Run", "Settings", "Shape", "Summary", "Task", "TaskResult", "TaskSettings",
+    "METHODS", "PRESETS", "AnyshotError", "BalanceRecord", "Body", "ImageSet", "Inner", "Method", "MethodSettings",
+    "Metrics", "Norm", "Objective", "Posterior", "Run", "Settings", "Summary", "Task", "TaskResult", "TaskSettings",
     "TaskStream", "TrainSettings", "__version__", "adapt", "create_method", "evaluate", "inspect_stream",
     "inspect_task", "open_images", "preset", "query_loss", "train",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
 """φ = (ω̃, γ̃, z̃): its posterior, sampling and KL, and what ω, γ and z do to losses, steps and start.
 
-ω = softmax(ω̃) over classes        γ_l = exp(γ̃_l), 4 convolutions + head        z̃ [4 layers, weight/bias, channels]
+ω = softmax(ω̃) over classes        γ_l = exp(γ̃_l), each layer and the head        z̃ [each unit, weight/bias, channels]
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from anyshot.network import CONV_BIASES, CONV_WEIGHTS, HEAD, LAYERS, Norm, Parameters
+from anyshot.network import Body, Norm, Parameters
 
-Phi = Mapping[str, Tensor]  #: values of the variables that are switched on: "omega" [C], "gamma" [5], "z" [256]
+Phi = Mapping[str, Tensor]  #: values of the variables that are switched on; with Conv4-32 omega [C], gamma [5], z [256]
 
 
 @dataclass(frozen=True)
@@ -50,26 +50,38 @@ def image_weights(labels: Tensor, way: int, phi: Phi, like: Tensor, class_mean: 
     return omega[labels] * (way / len(labels))
 
 
-def scaled_rates(rates: Parameters, phi: Phi) -> Parameters:
-    """A = γ ∘ α: layer l's weight and bias share γ_l = exp(γ̃_l)."""
+def sizes(body: Body) -> dict[str, int]:
+    """How many numbers each variable has; of ω̃, one a class."""
+    return {"omega": 1, "gamma": len(body.layers), "z": 2 * sum(unit.channels for unit in body.units)}
+
+
+def scaled_rates(rates: Parameters, phi: Phi, body: Body) -> Parameters:
+    """A = γ ∘ α: the parameters of layer l share γ_l = exp(γ̃_l)."""
     if "gamma" not in phi:
         return rates
     gamma = phi["gamma"].exp()
-    layers = [*zip(CONV_WEIGHTS, CONV_BIASES, strict=True), HEAD]
-    return {name: rates[name] * gamma[layer] for layer, names in enumerate(layers) for name in names}
+    return {name: rates[name] * gamma[layer] for layer, names in enumerate(body.layers.values()) for name in names}
 
 
-def shifted_start(theta: Parameters, norm: Norm, phi: Phi, site: str = "weight") -> tuple[Parameters, Norm]:
+def shifted_start(
+    theta: Parameters, norm: Norm, phi: Phi, body: Body, site: str = "weight"
+) -> tuple[Parameters, Norm]:  # fmt: skip
     """θ_0 = θ ∗ z. At the weights: θ ∘ (1 + z̃) per output channel, biases θ + z̃. At the activations: the
     normalised values x̂ become (1 + z̃) ∘ x̂ + β + z̃, through all steps."""
     if "z" not in phi:
         return theta, norm
-    z = phi["z"].view(LAYERS, 2, -1)  # [layer, weight/bias, channel]
+    z = phi["z"].split([unit.channels for unit in body.units for _ in range(2)])  # unit by unit: weight's, bias's
+    scales, shifts = [1 + part for part in z[::2]], z[1::2]
     if site == "activation":
-        shift = [beta + z[layer, 1] for layer, beta in enumerate(norm.shift)]
-        return theta, Norm(shift, [1 + z[layer, 0] for layer in range(LAYERS)])
+        return theta, Norm([beta + shift for beta, shift in zip(norm.shift, shifts, strict=True)], scales)
     theta = dict(theta)
-    for layer, (weight, bias) in enumerate(zip(CONV_WEIGHTS, CONV_BIASES, strict=True)):
-        theta[weight] = theta[weight] * (1 + z[layer, 0]).view(-1, 1, 1, 1)
-        theta[bias] = theta[bias] + z[layer, 1]
+    for unit, scale, shift in zip(body.units, scales, shifts, strict=True):
+        theta[unit.weight] = theta[unit.weight] * per_output(scale, theta[unit.weight])
+        if unit.bias:
+            theta[unit.bias] = theta[unit.bias] + shift
     return theta, norm
+
+
+def per_output(values: Tensor, weight: Tensor) -> Tensor:
+    """Values [outputs], shaped to be multiplied with a weight [outputs, …]."""
+    return values.view(-1, *[1] * (weight.dim() - 1))

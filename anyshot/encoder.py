@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anyshot.balance import Posterior
-from anyshot.network import LAYERS, Shape, truncated_normal
+from anyshot.balance import Posterior, sizes
+from anyshot.network import Body, truncated_normal
 from anyshot.settings import MethodSettings
 
 MOST_SHOTS = 50  #: cardinality inputs are (n − 1) / (MOST_SHOTS − 1)
@@ -57,17 +57,17 @@ class StatisticsPooling(nn.Module):
 class Encoder(nn.Module):
     """Amortised inference network; see the top of this file. The number of classes is free."""
 
-    def __init__(self, settings: MethodSettings, shape: Shape, generator: torch.Generator) -> None:
+    def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__()
-        self.settings, self.channels = settings, shape.channels
+        self.settings = settings
         with torch.device("meta"):  # shapes alone: torch's own start would draw from its global generator
-            self._build(settings, shape)
+            self._build(settings, body)
         self.to_empty(device="cpu")
         self._start(generator, settings.start)
 
-    def _build(self, settings: MethodSettings, shape: Shape) -> None:
-        height, width = (side // 4 for side in shape.image_size)
-        self.conv1 = nn.Conv2d(shape.image_channels, 10, 3, padding=1)
+    def _build(self, settings: MethodSettings, body: Body) -> None:
+        height, width = (side // 4 for side in body.image_size)
+        self.conv1 = nn.Conv2d(body.image_channels, 10, 3, padding=1)
         self.conv2 = nn.Conv2d(10, 10, 3, padding=1)
         self.image_features = nn.Linear(10 * height * width, 64)
         self.class_pooling = StatisticsPooling(settings.statistics)
@@ -76,11 +76,10 @@ class Encoder(nn.Module):
             self.class_features = nn.Sequential(nn.Linear(64 * 4, 128), nn.ReLU(), nn.Linear(128, 32))
             task_width = 32
         self.task_pooling = StatisticsPooling(settings.statistics)
-        sizes = {"omega": 1, "gamma": LAYERS + 1, "z": LAYERS * 2 * shape.channels}
         self.heads = nn.ModuleDict()
         for name in settings.balance:
             width, hidden = (64 * 4, settings.omega_hidden) if name == "omega" else (task_width * 4, 64)
-            out = nn.Linear(hidden or width, 2 * sizes[name])
+            out = nn.Linear(hidden or width, 2 * sizes(body)[name])
             self.heads[name] = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), out) if hidden else out
 
     @torch.no_grad()

@@ -1,65 +1,111 @@
-"""The adapted network as plain functions of (parameters, images): no modules, no running averages, no hidden state.
+"""The adapted network as plain functions of (parameters, images): a body of whatever kind, then a linear head.
 
-Conv4: four blocks of *3×3 convolution → batch-statistics normalisation → scale, shift → ReLU → 2×2 max-pool*, then a
-linear head. Parameters live in dicts of tensors: ``theta`` is what the inner loop moves, :class:`Norm` what not.
+No modules, no running averages, no hidden state. Parameters live in dicts of tensors: ``theta`` is what the inner loop
+moves, :class:`Norm` what not. What a body is, :class:`Body` says; those that there are, :mod:`anyshot.bodies`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-LAYERS = 4  #: convolution blocks
+from anyshot.errors import AnyshotError
+
 EPS = 1e-3  #: of the normalisation's variance
-CONV_WEIGHTS = tuple(f"conv{layer}_weight" for layer in range(1, LAYERS + 1))
-CONV_BIASES = tuple(f"conv{layer}_bias" for layer in range(1, LAYERS + 1))
 HEAD = ("head_weight", "head_bias")
 Parameters = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Norm:
-    """What follows each normalisation and is not adapted: ``relu(scale · x̂ + shift)``.
+    """The normalisations of a network and what follows each: ``norm(i, y)`` is scale · x̂ + shift for its unit i.
 
-    ``shift`` is the meta-learned β, one [channels] tensor a block; ``scale`` is 1 (``None``) unless z acts here.
+    ``shift`` is the meta-learned β, one [channels] tensor a unit, not adapted; ``scale`` is 1 (``None``) unless z acts
+    here. Statistics are those of the set in hand, or of its first ``lenders`` images alone.
     """
 
     shift: Sequence[Tensor]
     scale: Sequence[Tensor] | None = None
+    lenders: int | None = None
+
+    def __call__(self, unit: int, y: Tensor) -> Tensor:
+        """Normalised, scaled and shifted y, [n, channels, …]."""
+        return normalise(y, None if self.scale is None else self.scale[unit], self.shift[unit], self.lenders)
+
+
+Features = Callable[[Parameters, Norm, Tensor], Tensor]  #: (θ, norm, images [n, channels, h, w]) → [n, width]
 
 
 @dataclass(frozen=True)
-class Shape:
-    """Size of a Conv4: enough to make its parameters.
+class Unit:
+    """A linear map of a body (a convolution) and the normalisation after it: what z scales, output by output."""
 
-    >>> Shape((32, 32)).features, Shape((84, 84)).features
-    (128, 800)
+    weight: str  #: its parameter's name
+    size: tuple[int, ...]  #: of the weight, outputs first
+    layer: str  #: units of one layer share a step size multiplier γ_l
+    bias: str | None = None  #: its parameter's name, if it has one
+
+    @property
+    def channels(self) -> int:
+        """Outputs."""
+        return self.size[0]
+
+
+@dataclass(frozen=True)
+class Body:
+    """All that anything knows of a body: how images become features, and what its parameters are.
+
+    >>> from anyshot.bodies.conv4 import conv4
+    >>> conv4((32, 32)).width, conv4((84, 84)).width, conv4((84, 84), channels=64).width
+    (128, 800, 1600)
     """
 
+    features: Features
+    units: tuple[Unit, ...]  #: in the order of ``norm``
     image_size: tuple[int, int]
-    channels: int = 32
     image_channels: int = 3
 
     @property
-    def features(self) -> int:
-        """Length of the flattened body output; each block halves the side, rounding down."""
-        height, width = self.image_size
-        return self.channels * (height >> LAYERS) * (width >> LAYERS)
+    def layers(self) -> dict[str, tuple[str, ...]]:
+        """The layers in the order of γ and the parameters of each; the last is the head."""
+        layers: dict[str, tuple[str, ...]] = {}
+        for unit in self.units:
+            layers[unit.layer] = (*layers.get(unit.layer, ()), unit.weight, *([unit.bias] if unit.bias else []))
+        return {**layers, "head": HEAD}
 
+    @cached_property
+    def width(self) -> int:
+        """Length of a feature vector, found out by asking for one of an image without content."""
+        with torch.device("meta"):
+            theta = {u.weight: torch.empty(u.size) for u in self.units}
+            theta |= {u.bias: torch.empty(u.channels) for u in self.units if u.bias}
+            try:
+                return self.features(theta, self.norm(), torch.empty(2, self.image_channels, *self.image_size)).shape[1]
+            except RuntimeError as error:
+                height, width = self.image_size
+                raise AnyshotError(f"The body cannot take images of {height}×{width} pixels ({error}).") from error
 
-def start_body(shape: Shape, generator: torch.Generator, start: str = "paper") -> Parameters:
-    """θ without the head: weights truncated normal (±2σ), σ = 0.02 (``paper``) or √(2 / fan-in) (``he``); biases 0."""
-    theta, fan = {}, shape.image_channels
-    for weight, bias in zip(CONV_WEIGHTS, CONV_BIASES, strict=True):
-        sigma = 0.02 if start == "paper" else (2 / (9 * fan)) ** 0.5
-        theta[weight] = truncated_normal((shape.channels, fan, 3, 3), sigma, generator)
-        theta[bias] = torch.zeros(shape.channels)
-        fan = shape.channels
-    return theta
+    def norm(self) -> Norm:
+        """The normalisations at their start: no shift."""
+        return Norm([torch.zeros(unit.channels) for unit in self.units])
+
+    def start(self, generator: torch.Generator, start: str = "paper") -> Parameters:
+        """θ without the head: weights truncated normal (±2σ), σ = 0.02 (``paper``) or √(2 / fan-in) (``he``);
+        biases 0."""
+        theta = {}
+        for unit in self.units:
+            sigma = 0.02 if start == "paper" else (2 / math.prod(unit.size[1:])) ** 0.5
+            theta[unit.weight] = truncated_normal(unit.size, sigma, generator)
+            if unit.bias:
+                theta[unit.bias] = torch.zeros(unit.channels)
+        return theta
 
 
 def truncated_normal(size: Sequence[int], sigma: float, generator: torch.Generator) -> Tensor:
@@ -78,41 +124,38 @@ def to_float(images: Tensor) -> Tensor:
 
 
 def normalise(
-    y: Tensor, scale: Tensor | None = None, shift: Tensor | None = None, reference: Tensor | None = None
+    y: Tensor, scale: Tensor | None = None, shift: Tensor | None = None, lenders: int | None = None
 ) -> Tensor:
-    """scale · x̂ + shift, with x̂ = (y − mean) / √(var + ε) per channel, [n, channels, h, w]; biased variance.
+    """scale · x̂ + shift, with x̂ = (y − mean) / √(var + ε) per channel of y [n, channels, …]; biased variance.
 
-    Mean and variance are those of ``reference``, or of the set in hand.
+    Mean and variance are those of the first ``lenders`` of the set, or of all of it.
     """
-    if reference is None:
+    if lenders is None:
         return F.batch_norm(y, None, None, scale, shift, training=True, eps=EPS)
-    variance, mean = torch.var_mean(reference, (0, 2, 3), correction=0, keepdim=True)
+    others = [d for d in range(y.dim()) if d != 1]
+    variance, mean = torch.var_mean(y[:lenders], others, correction=0, keepdim=True)
     xhat = (y - mean) * (variance + EPS).rsqrt()  # batch_norm has no gradient for given statistics
-    xhat = xhat if scale is None else xhat * scale.view(-1, 1, 1)
-    return xhat if shift is None else xhat + shift.view(-1, 1, 1)
+    xhat = xhat if scale is None else xhat * scale.view_as(mean)
+    return xhat if shift is None else xhat + shift.view_as(mean)
 
 
-def body(
-    theta: Parameters, norm: Norm, x: Tensor, centre: bool = False, reference: Tensor | None = None
+def embed(
+    features: Features, theta: Parameters, norm: Norm, x: Tensor, centre: bool = False, reference: Tensor | None = None
 ) -> Tensor:  # fmt: skip
-    """Features [n, features] of images [n, channels, height, width].
+    """Features [n, width] of images [n, channels, height, width].
 
-    The convolution's bias cancels under batch statistics, so it is left out: that is its exact zero gradient.
     ``centre`` subtracts the set's mean feature: ReLU features have a large common mean that stalls steps on the head.
     All statistics are those of the ``reference`` images, or of the set in hand.
     """
-    for layer, weight in enumerate(CONV_WEIGHTS):
-        scale, shift = None if norm.scale is None else norm.scale[layer], norm.shift[layer]
-        y = F.conv2d(x, theta[weight], padding=1)
-        other = None if reference is None else F.conv2d(reference, theta[weight], padding=1)
-        x = F.max_pool2d(F.relu(normalise(y, scale, shift, other)), 2)
-        reference = None if other is None else F.max_pool2d(F.relu(normalise(other, scale, shift)), 2)
-    h = x.flatten(1)
-    return h - (x if reference is None else reference).flatten(1).mean(0) if centre else h
+    lenders = 0 if reference is None else len(reference)
+    if reference is not None:
+        norm, x = dataclasses.replace(norm, lenders=lenders), torch.cat([reference, x])
+    h = features(theta, norm, x)
+    return h[lenders:] - h[: lenders or None].mean(0) if centre else h[lenders:]
 
 
 def logits(
-    theta: Parameters, norm: Norm, x: Tensor, centre: bool = False, reference: Tensor | None = None
+    features: Features, theta: Parameters, norm: Norm, x: Tensor, centre: bool = False, reference: Tensor | None = None
 ) -> Tensor:  # fmt: skip
     """Class scores [n, way]."""
-    return F.linear(body(theta, norm, x, centre, reference), theta["head_weight"], theta["head_bias"])
+    return F.linear(embed(features, theta, norm, x, centre, reference), theta["head_weight"], theta["head_bias"])

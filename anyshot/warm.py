@@ -16,7 +16,7 @@ from torch import Tensor
 
 from anyshot.images import ImageSet
 from anyshot.methods import Method
-from anyshot.network import body, start_body
+from anyshot.network import embed
 from anyshot.progress import progress
 from anyshot.tasks import numpy_rng, torch_rng
 
@@ -33,9 +33,9 @@ def warm_start(
     index, labels = np.concatenate(rows), np.repeat(np.arange(len(rows)), [len(r) for r in rows])
     generator = torch_rng(seed, "warm")
     with torch.no_grad():
-        for name, value in start_body(method.shape, generator, "he").items():
+        for name, value in method.body.start(generator, "he").items():
             method.theta[name].copy_(value)
-    features = method.shape.features
+    features = method.body.width
     weight = (torch.randn(len(rows), features, generator=generator) / features**0.5).to(method.like).requires_grad_()
     bias = method.like.new_zeros(len(rows)).requires_grad_()
     weights = [p for n, p in method.theta.items() if "weight" in n]
@@ -57,7 +57,7 @@ def warm_start(
                     here = source[chosen] == k
                     images[torch.from_numpy(here)] = torch.from_numpy(imageset.images[index[chosen[here]]])
                 x, y = shifted(method.images(images), rng), torch.from_numpy(labels[chosen]).to(method.like.device)
-                scores = F.linear(body(dict(method.theta), method.norm, x), weight, bias)
+                scores = F.linear(embed(method.body.features, dict(method.theta), method.norm, x), weight, bias)
                 loss = F.cross_entropy(scores, y)
                 optimiser.zero_grad()
                 loss.backward()

@@ -24,7 +24,8 @@ MAY_KNOW = {
     "metrics": {"errors"},
     "images": BASE,
     "network": BASE,
-    "inner": BASE | {"network", "parallel"},
+    "bodies": BASE | {"network"},
+    "inner": BASE | {"network", "bodies", "parallel"},
 }
 # part -> parts that it must not know
 MUST_NOT_KNOW = {

@@ -3,14 +3,14 @@ import pytest
 import scipy.stats
 import torch
 
+from anyshot.bodies.conv4 import conv4
 from anyshot.encoder import Encoder, set_statistics
-from anyshot.network import Shape
 from anyshot.settings import STATISTICS, MethodSettings
 from anyshot.tasks import torch_rng
 
 
 def encoder(**options) -> Encoder:
-    made = Encoder(MethodSettings(**options), Shape((16, 16), 4), torch_rng(0)).double()
+    made = Encoder(MethodSettings(**options), conv4((16, 16), 4), torch_rng(0)).double()
     with torch.no_grad():
         for parameter in made.parameters():
             parameter += 0.1 * torch.randn(parameter.shape, generator=torch_rng(1), dtype=torch.float64)
@@ -122,7 +122,7 @@ def test_the_flat_encoder_does_not_see_labels_but_through_omega():
 
 
 def test_the_start_is_the_papers():
-    e = Encoder(MethodSettings(), Shape((32, 32)), torch_rng(0))
+    e = Encoder(MethodSettings(), conv4((32, 32)), torch_rng(0))
     assert not any(p.any() for n, p in e.named_parameters() if n.endswith("bias"))
     assert abs(e.image_features.weight.std() - 0.02) < 1e-3
     assert e.conv2.weight.abs().max() <= 0.04

@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from anyshot.bodies.conv4 import conv4
 from anyshot.inner import Inner
-from anyshot.network import HEAD, Norm, Shape, start_body, zero_head
+from anyshot.network import HEAD, zero_head
 from anyshot.tasks import any_shot, numpy_rng, torch_rng
 
 WAY, QUERY, STEPS, RATE = 5, 75, 5, 0.01
@@ -68,13 +69,12 @@ class Task:
 def tasks_of(case: Case, seed: int = 0) -> list[Task]:
     """The tasks of a case: noisy pictures of random prototypes, one network, one rate for each parameter element."""
     rng = torch_rng(seed, "bench", case.size)
-    shape = Shape((case.size, case.size))
-    theta = start_body(shape, rng, "he") | zero_head(WAY, shape.features, torch.zeros(()))
+    body = conv4((case.size, case.size))
+    theta, norm = body.start(rng, "he") | zero_head(WAY, body.width, torch.zeros(())), body.norm()
     rates = {name: torch.full_like(value, RATE) for name, value in theta.items()}
     rates |= {name: rates[name][:1].clone() for name in HEAD}  # shared by the classes
-    shift = [torch.zeros(shape.channels) for _ in range(4)]
     leaves = [t for name, t in theta.items() if name.endswith("weight") and name not in HEAD]
-    leaves += [t for name, t in rates.items() if "bias" not in name or name in HEAD] + shift
+    leaves += [t for name, t in rates.items() if "bias" not in name or name in HEAD] + list(norm.shift)
     for leaf in leaves:
         leaf.requires_grad_(not case.adaptation)
 
@@ -87,8 +87,6 @@ def tasks_of(case: Case, seed: int = 0) -> list[Task]:
         coarse = torch.rand(WAY, 3, 8, 8, generator=rng)
         prototypes = F.interpolate(coarse, size=(case.size, case.size), mode="bilinear")
         labels, query = torch.arange(n) % WAY, torch.arange(QUERY) % WAY
-        inner = Inner(
-            pictures(labels, prototypes), labels, torch.full((n,), 1 / n), theta, rates, Norm(shift), case.steps
-        )
+        inner = Inner(pictures(labels, prototypes), labels, torch.full((n,), 1 / n), theta, rates, norm, case.steps)
         tasks.append(Task(inner, pictures(query, prototypes), query, leaves))
     return tasks

@@ -19,8 +19,9 @@ from torch import Tensor, nn
 
 from anyshot import network
 from anyshot.bench.cases import RATE, Task
+from anyshot.bodies.conv4 import CONV_WEIGHTS
 from anyshot.inner import adapt, logits_many, query_loss
-from anyshot.network import CONV_WEIGHTS, HEAD
+from anyshot.network import HEAD
 
 NAMES = CONV_WEIGHTS + HEAD
 

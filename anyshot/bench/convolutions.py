@@ -14,9 +14,9 @@ import torch
 
 from anyshot.bench.cases import QUERY, Case, tasks_of
 from anyshot.bench.contestants import CONTESTANTS
+from anyshot.bodies.conv4 import CONV_WEIGHTS, conv4
 from anyshot.inner import ops
 from anyshot.inner.ops import CL, conv, conv_dW, conv_dx
-from anyshot.network import CONV_WEIGHTS, LAYERS, Shape
 from anyshot.parallel import map_tasks
 
 PASSES = (
@@ -45,12 +45,12 @@ def required(case: Case, repeats: int = 5) -> dict[str, float]:
     """
     n, total = sum(case.supports) // len(case.supports), sum(case.supports)
     queries = QUERY * len(case.supports)
-    seconds, flops, shape = 0.0, 0.0, Shape((case.size, case.size))
+    seconds, flops = 0.0, 0.0
     kinds: dict[str, Callable[..., Any]] = {"forward": _forward, "weights": conv_dW, "input": conv_dx}
-    for layer in range(LAYERS):
-        inputs, side = (shape.image_channels if layer == 0 else shape.channels), case.size >> layer
-        x = torch.rand(n, inputs, side, side).contiguous(memory_format=CL)
-        W = torch.rand(shape.channels, inputs, 3, 3).contiguous(memory_format=CL)
+    for layer, unit in enumerate(conv4((case.size, case.size)).units):
+        side = case.size >> layer
+        x = torch.rand(n, unit.size[1], side, side).contiguous(memory_format=CL)
+        W = torch.rand(unit.size).contiguous(memory_format=CL)
         y = conv(x, W)
         for kind, times in counts(case.steps)[layer > 0].items():
             images = total * times + queries

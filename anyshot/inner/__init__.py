@@ -14,13 +14,13 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from anyshot import network
+from anyshot.bodies import conv4
 from anyshot.errors import AnyshotError
 from anyshot.inner import attach, update
 from anyshot.inner import engine as _engine
 from anyshot.inner.blocks import Pictures
 from anyshot.inner.update import Inner, weighted_loss
-from anyshot.network import Norm, Parameters
+from anyshot.network import Features, Norm, Parameters, embed
 from anyshot.parallel import map_tasks
 
 __all__ = [
@@ -59,14 +59,14 @@ def step_aside(reason: str) -> None:
 
 def features(
     theta: Parameters, norm: Norm, images: Tensor, centre: bool = False, reference: Tensor | None = None,
-    engine: str = "auto",
+    engine: str = "auto", body: Features = conv4.features,
 ) -> Tensor:  # fmt: skip
-    """:func:`anyshot.network.body`, differentiable once in θ, β and s; :func:`anyshot.network.body` itself is
+    """:func:`anyshot.network.embed`, differentiable once in θ, β and s; :func:`anyshot.network.embed` itself is
     differentiable as often as you like."""
     set_in_hand = images if reference is None else reference
-    if _chosen(engine, attach.obstacle_in_body(theta, norm, set_in_hand, images)):
+    if _chosen(engine, attach.obstacle_in_body(body, theta, norm, set_in_hand, images)):
         return attach.features(theta, norm, images, centre, reference)
-    return network.body(theta, norm, images, centre, reference)
+    return embed(body, theta, norm, images, centre, reference)
 
 
 def query_loss(
@@ -124,7 +124,7 @@ def logits_many(
         inner, theta = pair
         with torch.no_grad():
             if not uses_engine(inner, images, engine):
-                return network.logits(theta, inner.norm, images, inner.centre, inner.reference())
+                return inner.query_logits(theta, images)
             problem = attach.problem(attach.at(inner, theta))
             if not inner.transductive:
                 problem.pictures = shared.pictures(problem.ops, inner.images)

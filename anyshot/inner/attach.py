@@ -14,27 +14,33 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from anyshot.bodies import conv4
+from anyshot.bodies.conv4 import CONV_BIASES, CONV_WEIGHTS, LAYERS
 from anyshot.inner import engine
 from anyshot.inner.blocks import Pictures
 from anyshot.inner.ops import CL, fused
 from anyshot.inner.update import Inner
-from anyshot.network import CONV_BIASES, CONV_WEIGHTS, HEAD, LAYERS, Norm, Parameters
+from anyshot.network import HEAD, Features, Norm, Parameters
 
 NAMES = CONV_WEIGHTS + HEAD  #: what the engine moves, in its order; the conv biases cancel and stay as they are
 
 
 def obstacle(inner: Inner, images: Tensor | None = None) -> str | None:
     """Why the engine cannot do this problem, as part of a sentence; None if it can."""
-    if not set(HEAD) <= set(inner.theta):
+    if inner.body is conv4.features and not set(HEAD) <= set(inner.theta):
         return f"the parameters {sorted(inner.theta)} are not those of Conv4"
-    reason = obstacle_in_body(inner.theta, inner.norm, inner.images, images)
+    reason = obstacle_in_body(inner.body, inner.theta, inner.norm, inner.images, images)
     if reason is None and inner.weights.dtype != inner.images.dtype:
         return "images and weights have different types"
     return reason
 
 
-def obstacle_in_body(theta: Parameters, norm: Norm, x: Tensor, images: Tensor | None = None) -> str | None:
+def obstacle_in_body(
+    features: Features, theta: Parameters, norm: Norm, x: Tensor, images: Tensor | None = None
+) -> str | None:  # fmt: skip
     """The same for the body alone, on the images x and, with the statistics of those, on others."""
+    if features is not conv4.features:
+        return "the body is not Conv4"
     if set(theta) - set(CONV_BIASES) - set(HEAD) != set(CONV_WEIGHTS):
         return f"the parameters {sorted(theta)} are not those of Conv4"
     if any(theta[name].shape[2:] != (3, 3) for name in CONV_WEIGHTS):
@@ -155,7 +161,7 @@ def _in_order(found: engine.Gradients, sign: list[Tensor] | None) -> list[Tensor
 
 
 def features(theta: Parameters, norm: Norm, x: Tensor, centre: bool, reference: Tensor | None) -> Tensor:
-    """:func:`anyshot.network.body` by the engine, differentiable once in θ, β and s."""
+    """:func:`anyshot.network.embed` by the engine, differentiable once in θ, β and s."""
     with torch.no_grad():
         weights, shift, scale = body(theta, norm)
         ops = fused(weights)

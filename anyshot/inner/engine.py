@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from anyshot.bodies.conv4 import LAYERS
 from anyshot.inner.blocks import Block, FirstBlock, Pictures, Statistics
-from anyshot.network import LAYERS
 
 Tensors = list[Tensor]
 

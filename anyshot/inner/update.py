@@ -14,12 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anyshot.network import Norm, Parameters, logits
+from anyshot.bodies import conv4
+from anyshot.network import Features, Norm, Parameters, logits
 
 
 @dataclass(frozen=True)
 class Inner:
-    """A task's inner problem on Conv4: minimise Σ_n w_n CE_n(θ) over the support set, from θ_0, by K steps."""
+    """A task's inner problem: minimise Σ_n w_n CE_n(θ) over the support set, from θ_0, by K steps."""
 
     images: Tensor  #: support, float [N, channels, height, width]
     labels: Tensor  #: int64 [N]
@@ -30,10 +31,19 @@ class Inner:
     steps: int  #: K
     centre: bool = False  #: centred features before the head
     transductive: bool = True  #: the query is normalised with its own statistics; else with the support's at θ_K
+    body: Features = conv4.features
 
     def reference(self) -> Tensor | None:
         """The images whose statistics the query takes, if not its own."""
         return None if self.transductive else self.images
+
+    def support_logits(self, theta: Parameters) -> Tensor:
+        """Class scores [N, way] of the support set."""
+        return logits(self.body, theta, self.norm, self.images, self.centre)
+
+    def query_logits(self, theta: Parameters, images: Tensor) -> Tensor:
+        """Class scores [M, way] of other images, normalised with their own statistics or with the support's."""
+        return logits(self.body, theta, self.norm, images, self.centre, self.reference())
 
 
 def update(
@@ -66,8 +76,7 @@ def weighted_loss(inner: Inner) -> Callable[[Parameters, int], Tensor]:
     """L(θ) = Σ_n w_n CE_n(θ) on the support set."""
 
     def loss(theta: Parameters, _: int) -> Tensor:
-        scores = logits(theta, inner.norm, inner.images, inner.centre)
-        return inner.weights @ F.cross_entropy(scores, inner.labels, reduction="none")
+        return inner.weights @ F.cross_entropy(inner.support_logits(theta), inner.labels, reduction="none")
 
     return loss
 
@@ -80,5 +89,5 @@ def adapt(inner: Inner, order: int = 0) -> Parameters:
 def query_loss(inner: Inner, images: Tensor, labels: Tensor, order: int = 2) -> tuple[Tensor, Tensor]:
     """Mean cross-entropy of the query set at θ_K, differentiable in θ_0, A, w, β and scale, and the query's logits
     [M, way] (detached)."""
-    scores = logits(adapt(inner, order), inner.norm, images, inner.centre, inner.reference())
+    scores = inner.query_logits(adapt(inner, order), images)
     return F.cross_entropy(scores, labels), scores.detach()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anyshot.bodies.conv4 import conv4
 from anyshot.methods.abml import ABML
 from anyshot.methods.base import GradientMethod, Method, Objective
 from anyshot.methods.maml import MAML
@@ -11,7 +12,6 @@ from anyshot.methods.predictor import Predictor
 from anyshot.methods.proto_maml import ProtoMAML
 from anyshot.methods.protonet import ProtoNet
 from anyshot.methods.taml import TAML
-from anyshot.network import Shape
 from anyshot.settings import MethodSettings
 from anyshot.tasks import torch_rng
 
@@ -29,4 +29,4 @@ def create_method(settings: MethodSettings, image_size: tuple[int, int] = (32, 3
     >>> create_method(MethodSettings(name="maml")).name
     'maml'
     """
-    return METHODS[settings.name](settings, Shape(image_size), torch_rng(seed, "start"))
+    return METHODS[settings.name](settings, conv4(image_size), torch_rng(seed, "start"))

@@ -12,7 +12,7 @@ from anyshot.inner import step_aside
 from anyshot.inner.update import Inner, update
 from anyshot.methods.base import Objective, Probabilities, accuracy, ensemble
 from anyshot.methods.maml import MAML
-from anyshot.network import HEAD, Parameters, Shape, logits
+from anyshot.network import HEAD, Body, Parameters
 from anyshot.settings import MethodSettings
 from anyshot.tasks import Task
 
@@ -29,14 +29,14 @@ class ABML(MAML):
 
     name = "abml"
 
-    def __init__(self, settings: MethodSettings, shape: Shape, generator: torch.Generator) -> None:
-        super().__init__(settings, shape, generator)
-        body = settings.deviation
-        head = body if settings.deviation_head is None else settings.deviation_head
+    def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
+        super().__init__(settings, body, generator)
+        deviation = settings.deviation
+        head = deviation if settings.deviation_head is None else settings.deviation_head
         sizes = {name: value.shape for name, value in self.theta.items()}
-        sizes.update(head_weight=torch.Size([1, shape.features]), head_bias=torch.Size([1]))
+        sizes.update(head_weight=torch.Size([1, body.width]), head_bias=torch.Size([1]))
         self.rho = nn.ParameterDict(
-            {n: torch.full(size, math.log(math.expm1(head if n in HEAD else body))) for n, size in sizes.items()}
+            {n: torch.full(size, math.log(math.expm1(head if n in HEAD else deviation))) for n, size in sizes.items()}
         )
 
     def adapted(
@@ -49,7 +49,7 @@ class ABML(MAML):
         prior |= {f"rho {name}": self.rho[name].expand_as(mean) for name, mean in inner.theta.items()}
 
         def loss(q: Parameters, _: int) -> Tensor:
-            scores = logits(sample(q, noise), inner.norm, images, inner.centre)
+            scores = inner.support_logits(sample(q, noise))
             fit = inner.weights @ F.cross_entropy(scores, labels, reduction="none")
             return fit + gaussian_kl(q, prior) / len(labels)
 
@@ -69,7 +69,7 @@ class ABML(MAML):
         support, labels, query, query_labels = self.tensors(task)
         noise, s = noise or task.noise(), self.settings
         inner, prior, q = self.adapted(support, labels, noise, s.steps, s.order)
-        scores = logits(sample(q, noise), inner.norm, query, inner.centre, inner.reference())
+        scores = inner.query_logits(sample(q, noise), query)
         loss, kl = F.cross_entropy(scores, query_labels), gaussian_kl(q, prior)
         penalty = (kl + self.hyperprior()) / (len(labels) + len(query_labels))
         return Objective(loss, penalty, accuracy(scores, query_labels), kl.item())

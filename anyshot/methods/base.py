@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from anyshot.balance import Phi, Posterior, image_weights, scaled_rates, shifted_start
 from anyshot.inner import Inner, adapt_many, logits_many, query_loss
 from anyshot.methods.predictor import Images, Labels, Predictor, as_images, as_labels
-from anyshot.network import CONV_BIASES, CONV_WEIGHTS, LAYERS, Norm, Parameters, Shape, start_body, zero_head
+from anyshot.network import HEAD, Body, Norm, Parameters, embed, zero_head
 from anyshot.settings import MethodSettings
 from anyshot.tasks import Task
 
@@ -49,11 +49,11 @@ class Method(nn.Module):
 
     name: ClassVar[str]
 
-    def __init__(self, settings: MethodSettings, shape: Shape, generator: torch.Generator) -> None:
+    def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__()
-        self.settings, self.shape = settings, shape
-        self.theta = nn.ParameterDict(start_body(shape, generator, settings.start))
-        self.shift = nn.ParameterList([torch.zeros(shape.channels) for _ in range(LAYERS)])
+        self.settings, self.body = settings, body
+        self.theta = nn.ParameterDict(body.start(generator, settings.start))
+        self.shift = nn.ParameterList(body.norm().shift)
 
     def rate_factors(self) -> dict[str, float]:
         """How much faster or slower than the optimiser's rate a named parameter learns, where not 1."""
@@ -68,9 +68,15 @@ class Method(nn.Module):
     def norm(self) -> Norm:
         return Norm(list(self.shift))
 
+    def embed(self, images: Tensor, theta: Parameters | None = None, reference: Tensor | None = None) -> Tensor:
+        """Features [n, width] of images [n, channels, height, width] at θ, or at its start; with the statistics of the
+        ``reference`` images, or of the set in hand."""
+        theta = dict(self.theta) if theta is None else theta
+        return embed(self.body.features, theta, self.norm, images, self.settings.centre, reference)
+
     def images(self, images: Images) -> Tensor:
         """Images for the network: float in [0, 1] where the meta-parameters are."""
-        return as_images(images, self.shape, self.like)
+        return as_images(images, self.body, self.like)
 
     def tensors(self, task: Task) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Support images, support labels, query images and query labels where the meta-parameters are."""
@@ -98,7 +104,7 @@ class Method(nn.Module):
         y = as_labels(labels, len(x), self.like.device)
         noise = noise or torch.Generator().manual_seed(0)
         classify = self.classifier(x, y, noise, prediction or self.settings.prediction)
-        return Predictor(classify, self.shape, self.like, int(y.max()) + 1, self.settings.transductive)
+        return Predictor(classify, self.body, self.like, int(y.max()) + 1, self.settings.transductive)
 
     def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
         """What :meth:`adapt` wraps: learn from float images [N, channels, height, width] and labels [N]."""
@@ -110,14 +116,14 @@ class Method(nn.Module):
 
 
 class GradientMethod(Method):
-    """Methods whose inner loop is the shared update on Conv4. A method is what it says of three things: where the
+    """Methods whose inner loop is the shared update. A method is what it says of three things: where the
     head starts, the step sizes, and the posterior of the balancing variables (if it has any)."""
 
     alpha: ClassVar[float]  #: the paper's inner step size
 
     def head(self, theta: Parameters, images: Tensor, labels: Tensor, way: int) -> Parameters:
         """The head's start: zeros, not learned."""
-        return zero_head(way, self.shape.features, self.like)
+        return zero_head(way, self.body.width, self.like)
 
     def rates(self) -> Parameters:
         """α, each entry broadcastable to its parameter."""
@@ -134,11 +140,11 @@ class GradientMethod(Method):
     def inner(self, images: Tensor, labels: Tensor, way: int, phi: Phi, steps: int) -> Inner:
         """The task's inner problem for one φ."""
         s, phi = self.settings, self.effective(phi)
-        theta, norm = shifted_start(dict(self.theta), self.norm, phi, s.z_site)
+        theta, norm = shifted_start(dict(self.theta), self.norm, phi, self.body, s.z_site)
         theta = {**theta, **self.head(theta, images, labels, way)}
         weights = image_weights(labels, way, phi, self.like, s.class_mean)
-        rates = scaled_rates(self.rates(), phi)
-        return Inner(images, labels, weights, theta, rates, norm, steps, s.centre, s.transductive)
+        rates, body = scaled_rates(self.rates(), phi, self.body), self.body.features
+        return Inner(images, labels, weights, theta, rates, norm, steps, s.centre, s.transductive, body)
 
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
         support, labels, query, query_labels = self.tensors(task)
@@ -172,5 +178,4 @@ def constant_rates(method: GradientMethod) -> Parameters:
     s, like = method.settings, method.like
     body = method.alpha if s.alpha is None else s.alpha
     head = body if s.alpha_head is None else s.alpha_head
-    rates = {name: like.new_tensor(body) for name in (*CONV_WEIGHTS, *CONV_BIASES)}
-    return {**rates, "head_weight": like.new_tensor(head), "head_bias": like.new_tensor(head)}
+    return {name: like.new_tensor(head if name in HEAD else body) for name in (*method.theta, *HEAD)}

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from anyshot.methods.base import GradientMethod, constant_rates
-from anyshot.network import Parameters, Shape
+from anyshot.network import Body, Parameters
 from anyshot.settings import MethodSettings
 
 
@@ -17,10 +17,10 @@ class MetaSGD(GradientMethod):
     name = "meta-sgd"
     alpha = 0.01
 
-    def __init__(self, settings: MethodSettings, shape: Shape, generator: torch.Generator) -> None:
-        super().__init__(settings, shape, generator)
+    def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
+        super().__init__(settings, body, generator)
         shapes = {name: value.shape for name, value in self.theta.items()}
-        shapes.update(head_weight=torch.Size([1, shape.features]), head_bias=torch.Size([1]))
+        shapes.update(head_weight=torch.Size([1, body.width]), head_bias=torch.Size([1]))
         start = constant_rates(self)
         self.rate = nn.ParameterDict({name: torch.full(shapes[name], start[name].item()) for name in shapes})
 

@@ -6,11 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyshot.balance import per_output
 from anyshot.inner import step_aside
 from anyshot.inner.update import Inner, update, weighted_loss
 from anyshot.methods.base import Objective, Probabilities, accuracy, ensemble
 from anyshot.methods.maml import MAML
-from anyshot.network import CONV_BIASES, CONV_WEIGHTS, HEAD, Parameters, Shape, logits
+from anyshot.network import HEAD, Body, Parameters
 from anyshot.settings import MethodSettings
 from anyshot.tasks import Task
 
@@ -21,10 +22,10 @@ class MTNet(MAML):
 
     name = "mt-net"
 
-    def __init__(self, settings: MethodSettings, shape: Shape, generator: torch.Generator) -> None:
-        super().__init__(settings, shape, generator)
-        self.mixing = nn.ParameterDict({name: torch.eye(shape.channels) for name in CONV_WEIGHTS})  # T
-        self.zeta = nn.ParameterDict({name: torch.zeros(shape.channels) for name in CONV_WEIGHTS})
+    def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
+        super().__init__(settings, body, generator)
+        self.mixing = nn.ParameterDict({unit.weight: torch.eye(unit.channels) for unit in body.units})  # T
+        self.zeta = nn.ParameterDict({unit.weight: torch.zeros(unit.channels) for unit in body.units})
         self.zeta["head_weight"] = torch.zeros(1)  # one shared logit: no class is special
 
     def soft_mask(self, noise: torch.Generator, way: int) -> Parameters:
@@ -42,19 +43,22 @@ class MTNet(MAML):
     def mixed(self, theta: Parameters) -> Parameters:
         """Convolving with W and then mixing by T is convolving with T W."""
         mixed = dict(theta)
-        for weight, bias in zip(CONV_WEIGHTS, CONV_BIASES, strict=True):
-            mixed[weight] = torch.einsum("oi,ichw->ochw", self.mixing[weight], theta[weight])
-            mixed[bias] = self.mixing[weight] @ theta[bias]
+        for unit in self.body.units:
+            mixing = self.mixing[unit.weight]
+            mixed[unit.weight] = torch.einsum("oi,i...->o...", mixing, theta[unit.weight])
+            if unit.bias:
+                mixed[unit.bias] = mixing @ theta[unit.bias]
         return mixed
 
     def masked_rates(self, noise: torch.Generator, way: int) -> Parameters:
         """α M, each shaped to its parameter."""
         mask, alpha = self.mask(noise, way), self.rates()
-        rates = {}
-        for weight, bias in zip((*CONV_WEIGHTS, HEAD[0]), (*CONV_BIASES, HEAD[1]), strict=True):
-            m = mask[weight]
-            rates[weight] = alpha[weight] * (m[:, None] if weight == HEAD[0] else m.view(-1, 1, 1, 1))
-            rates[bias] = alpha[bias] * m
+        rates = {HEAD[0]: alpha[HEAD[0]] * mask[HEAD[0]][:, None], HEAD[1]: alpha[HEAD[1]] * mask[HEAD[0]]}
+        for unit in self.body.units:
+            m = mask[unit.weight]
+            rates[unit.weight] = alpha[unit.weight] * per_output(m, self.theta[unit.weight])
+            if unit.bias:
+                rates[unit.bias] = alpha[unit.bias] * m
         return rates
 
     def adapted(
@@ -72,7 +76,7 @@ class MTNet(MAML):
         support, labels, query, query_labels = self.tensors(task)
         s = self.settings
         inner, theta = self.adapted(support, labels, noise or task.noise(), s.steps, s.order)
-        scores = logits(theta, inner.norm, query, inner.centre, inner.reference())
+        scores = inner.query_logits(theta, query)
         return Objective(F.cross_entropy(scores, query_labels), 0.0, accuracy(scores, query_labels))
 
     def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from anyshot.errors import AnyshotError
-from anyshot.network import Shape, to_float
+from anyshot.network import Body, to_float
 
 Images = Tensor | np.ndarray  #: uint8 [n, height, width, channels], or float [n, channels, height, width] in [0, 1]
 Labels = Tensor | np.ndarray | Sequence[int]
@@ -27,15 +27,15 @@ class Predictor:
     """
 
     def __init__(
-        self, probabilities: Callable[[Tensor], Tensor], shape: Shape, like: Tensor, way: int, transductive: bool
+        self, probabilities: Callable[[Tensor], Tensor], body: Body, like: Tensor, way: int, transductive: bool
     ):
-        self.probabilities, self.shape, self.like, self.way = probabilities, shape, like, way
+        self.probabilities, self.body, self.like, self.way = probabilities, body, like, way
         self.wants_company = transductive
 
     @torch.no_grad()
     def __call__(self, images: Images) -> Tensor:
         """Probabilities [M, way] of images, given as to :meth:`anyshot.Method.adapt`."""
-        images = as_images(images, self.shape, self.like)
+        images = as_images(images, self.body, self.like)
         if self.wants_company and len(images) < self.way:
             self.wants_company = False  # said once
             log.warning(
@@ -46,16 +46,17 @@ class Predictor:
         return self.probabilities(images)
 
 
-def as_images(images: Images, shape: Shape, like: Tensor) -> Tensor:
+def as_images(images: Images, body: Body, like: Tensor) -> Tensor:
     """Float [n, channels, height, width] of the type and on the device of ``like``.
 
     uint8 images are [n, height, width, channels] and divided by 255; float ones are taken as they are.
 
-    >>> as_images(np.full((2, 32, 32, 3), 51, np.uint8), Shape((32, 32)), torch.zeros(()))[:, 0, 0, 0]
+    >>> from anyshot.bodies.conv4 import conv4
+    >>> as_images(np.full((2, 32, 32, 3), 51, np.uint8), conv4((32, 32)), torch.zeros(()))[:, 0, 0, 0]
     tensor([0.2000, 0.2000])
     """
     given = images if isinstance(images, Tensor) else torch.tensor(np.asarray(images))
-    size, channels = shape.image_size, shape.image_channels
+    size, channels = body.image_size, body.image_channels
     expected = (*size, channels) if given.dtype == torch.uint8 else (channels, *size)
     kind = str(given.dtype).removeprefix("torch.")
     if given.shape[1:] != expected or not len(given) or not (given.dtype == torch.uint8 or given.is_floating_point()):

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from anyshot.methods.maml import MAML
 from anyshot.methods.protonet import prototypes
-from anyshot.network import Parameters, body
+from anyshot.network import Parameters
 
 
 class ProtoMAML(MAML):
@@ -16,5 +16,5 @@ class ProtoMAML(MAML):
     alpha = 0.0005
 
     def head(self, theta: Parameters, images: Tensor, labels: Tensor, way: int) -> Parameters:
-        p = prototypes(body(theta, self.norm, images, self.settings.centre), labels, way)
+        p = prototypes(self.embed(images, theta), labels, way)
         return {"head_weight": 2 * p, "head_bias": -(p**2).sum(1)}

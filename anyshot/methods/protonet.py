@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from anyshot.methods.base import Method, Objective, Probabilities, accuracy
-from anyshot.network import Shape, body
+from anyshot.network import Body
 from anyshot.settings import MethodSettings
 from anyshot.tasks import Task
 
@@ -26,15 +26,14 @@ class ProtoNet(Method):
 
     name = "protonet"
 
-    def __init__(self, settings: MethodSettings, shape: Shape, generator: torch.Generator) -> None:
-        super().__init__(dataclasses.replace(settings, start="he"), shape, generator)  # σ = 0.02 hardly moves
+    def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
+        super().__init__(dataclasses.replace(settings, start="he"), body, generator)  # σ = 0.02 hardly moves
 
     def scores(self, support: Tensor, labels: Tensor) -> Callable[[Tensor], Tensor]:
         """Query images → class scores [M, way]."""
-        theta, s = dict(self.theta), self.settings
-        p = prototypes(body(theta, self.norm, support, s.centre), labels, int(labels.max()) + 1)
-        reference = None if s.transductive else support
-        return lambda x: -((body(theta, self.norm, x, s.centre, reference)[:, None] - p) ** 2).sum(2)
+        p = prototypes(self.embed(support), labels, int(labels.max()) + 1)
+        reference = None if self.settings.transductive else support
+        return lambda x: -((self.embed(x, reference=reference)[:, None] - p) ** 2).sum(2)
 
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
         support, labels, query, query_labels = self.tensors(task)

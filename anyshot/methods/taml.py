@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from anyshot.balance import Phi, Posterior
 from anyshot.encoder import Encoder
 from anyshot.methods.meta_sgd import MetaSGD
-from anyshot.network import Shape
+from anyshot.network import Body
 from anyshot.settings import BALANCING, MethodSettings
 
 
@@ -17,9 +17,9 @@ class TAML(MetaSGD):
 
     name = "taml"
 
-    def __init__(self, settings: MethodSettings, shape: Shape, generator: torch.Generator) -> None:
-        super().__init__(settings, shape, generator)
-        self.encoder = Encoder(settings, shape, generator) if settings.balance else None
+    def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
+        super().__init__(settings, body, generator)
+        self.encoder = Encoder(settings, body, generator) if settings.balance else None
         self.log_gain = nn.ParameterDict(
             {name: torch.tensor(gain).log() for name, gain in zip(BALANCING, settings.gains, strict=False)}
         )

@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from anyshot.bodies.conv4 import LAYERS
 from anyshot.inner import Inner
-from anyshot.network import LAYERS, Norm
+from anyshot.network import Norm
 
 
 @dataclass

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from anyshot.bodies.conv4 import CONV_BIASES, CONV_WEIGHTS, LAYERS, features
 from anyshot.inner import query_loss
-from anyshot.network import CONV_BIASES, CONV_WEIGHTS, HEAD, LAYERS, Norm, body
+from anyshot.network import HEAD, Norm
 
 CHANNELS = 32
 
@@ -62,8 +63,8 @@ def test_a_head_from_prototypes_carries_the_gradient_through_the_features(make_c
     inner, found = case.inner, []
     wanted = [inner.theta[name] for name in CONV_WEIGHTS] + list(inner.norm.shift)
     for way in ("engine", "autograd"):
-        features = body(inner.theta, inner.norm, inner.images)
-        prototypes = torch.stack([features[inner.labels == c].mean(0) for c in range(3)])
+        h = features(inner.theta, inner.norm, inner.images)
+        prototypes = torch.stack([h[inner.labels == c].mean(0) for c in range(3)])
         head = {"head_weight": 2 * prototypes, "head_bias": -prototypes.square().sum(1)}
         task = replace(inner, theta=inner.theta | head)
         loss, _ = query_loss(task, case.images, case.labels, engine=way)

@@ -33,7 +33,7 @@ def test_samples_that_share_images_adapt_and_predict_as_they_do_alone(make_case)
     for inner, theta, score in zip(inners, thetas, scores, strict=True):
         alone = update.adapt(inner)
         assert all(torch.allclose(theta[name], alone[name], rtol=1e-11, atol=1e-12) for name in theta)
-        assert torch.allclose(score, network.logits(alone, inner.norm, case.images, inner.centre), rtol=1e-10)
+        assert torch.allclose(score, inner.query_logits(alone, case.images), rtol=1e-10)
 
 
 def test_autograd_can_adapt_and_predict_in_place_of_the_engine(make_case):
@@ -129,4 +129,4 @@ def test_with_the_supports_statistics_an_image_is_classified_by_itself(make_case
     together = logits_many([inner], [theta], images, engine)[0]
     alone = torch.cat([logits_many([inner], [theta], image[None], engine)[0] for image in images])
     assert torch.allclose(together, alone, rtol=1e-10)
-    assert torch.allclose(together, network.logits(theta, inner.norm, images, True, inner.images), rtol=1e-9)
+    assert torch.allclose(together, inner.query_logits(theta, images), rtol=1e-9)

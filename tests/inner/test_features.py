@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from anyshot.bodies import conv4
+from anyshot.bodies.conv4 import CONV_WEIGHTS
 from anyshot.errors import AnyshotError
 from anyshot.inner import features
-from anyshot.network import CONV_WEIGHTS, body
+from anyshot.network import embed
 
 CASES = {
     "plain": {},
@@ -40,7 +42,7 @@ def test_without_a_gradient_there_is_no_graph(make_case):
     with torch.no_grad():
         f = features(case.inner.theta, case.inner.norm, case.images)
     assert not f.requires_grad
-    torch.testing.assert_close(f, body(case.inner.theta, case.inner.norm, case.images))
+    torch.testing.assert_close(f, embed(conv4.features, case.inner.theta, case.inner.norm, case.images))
 
 
 def test_a_second_derivative_is_refused_and_not_wrong(make_case):

@@ -9,7 +9,6 @@ from torch.distributions import Gamma, Normal, kl_divergence
 
 from anyshot.inner import adapt, update
 from anyshot.methods import METHODS, abml, create_method
-from anyshot.network import logits
 from anyshot.parallel import map_tasks
 from anyshot.settings import MethodSettings, TaskSettings
 from anyshot.tasks import Task, TaskStream, torch_rng
@@ -150,7 +149,7 @@ def test_mc_prediction_averages_the_softmax_of_each_sample():
     q = method.posterior(x, y, task.way)
     for _ in range(3):
         inner = method.inner(x, y, task.way, q.sample(noise), 10)
-        parts.append(logits(adapt(inner), inner.norm, xq).softmax(1))
+        parts.append(inner.query_logits(adapt(inner), xq).softmax(1))
     torch.testing.assert_close(method.predict(task), torch.stack(parts).mean(0))
 
 
@@ -180,7 +179,7 @@ def test_the_elbo_equals_its_monte_carlo_estimate():
             )
             inner = method.inner(x, y, task.way, phi, 1)
             theta = update.adapt(inner)
-            fit = -logits(theta, inner.norm, xq).log_softmax(1)[torch.arange(len(yq)), yq].mean()
+            fit = -inner.query_logits(theta, xq).log_softmax(1)[torch.arange(len(yq)), yq].mean()
             o = method.objective(task, torch_rng(i))
             differences.append((o.loss + o.penalty) - (fit + ratio / images))
     d = torch.stack(differences)
