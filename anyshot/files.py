@@ -37,7 +37,7 @@ def cache_folder() -> Path:
 def write_bytes(path: PathLike, data: bytes) -> None:
     """Write `data` to `path`; a reader, or a crash at any moment, finds the old file or the new one, never a part."""
     path = Path(os.path.realpath(path))  # a link stays one
-    with _explained("write", path):
+    with explained("write", path):
         if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or terminal is not replaced
             path.write_bytes(data)
             return
@@ -64,7 +64,7 @@ def check_writable(path: PathLike) -> None:
     path = Path(path)
     if not path.name:
         raise AnyshotError(f"'{path}' is no name of a file; give one such as results.json.")
-    with _explained("write", path):
+    with explained("write", path):
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if path.exists() and not path.is_file():  # a pipe or terminal: /dev/stdout
@@ -78,7 +78,7 @@ def check_writable(path: PathLike) -> None:
 def append_line(path: PathLike, line: str) -> None:
     """Add one line to a text file."""
     path = Path(path)
-    with _explained("write", path), open(path, "a", encoding="utf-8") as file:
+    with explained("write", path), open(path, "a", encoding="utf-8") as file:
         file.write(line + "\n")
 
 
@@ -91,7 +91,7 @@ def write_json(path: PathLike, obj: Any) -> None:
 def read_json(path: PathLike) -> Any:
     """Read a JSON file, or say which file is missing or broken."""
     path = Path(path)
-    with _explained("read", path):
+    with explained("read", path):
         data = path.read_bytes()
     try:
         return json.loads(data)
@@ -118,7 +118,7 @@ def fresh_folder(path: PathLike) -> Iterator[Path]:
     path = Path(path)
     with scratch_folder(path) as temporary:
         yield temporary
-        with _explained("write", path):
+        with explained("write", path):
             for below, _, names in os.walk(temporary):
                 for name in [*names, "."]:
                     _fsync(os.path.join(below, name))
@@ -129,7 +129,7 @@ def fresh_folder(path: PathLike) -> Iterator[Path]:
 def scratch_folder(path: PathLike) -> Iterator[Path]:
     """A new hidden folder beside `path`, gone when the block ends; those that killed processes left there go too."""
     path = Path(path)
-    with _explained("create", path):
+    with explained("create", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         clear_leftovers(path.parent)
         temporary, lock = _claimed(path)
@@ -246,11 +246,18 @@ def _fsync(path: PathLike) -> None:
 
 
 @contextmanager
-def _explained(verb: str, path: Path) -> Iterator[None]:
+def explained(verb: str, path: Path) -> Iterator[None]:
     """Turn the system's refusal into a sentence that names the path."""
     try:
         yield
     except FileNotFoundError as error:
         raise AnyshotError(f"Cannot {verb} '{path}': there is no such file. Check the path.") from error
     except OSError as error:
-        raise AnyshotError(f"Cannot {verb} '{path}': {error.strerror or error}.") from error
+        hint = (
+            " Another place for the cache can be named in $ANYSHOT_CACHE." if verb != "read" and _in_cache(path) else ""
+        )
+        raise AnyshotError(f"Cannot {verb} '{path}': {error.strerror or error}.{hint}") from error
+
+
+def _in_cache(path: Path) -> bool:
+    return path.absolute().is_relative_to(cache_folder().absolute())

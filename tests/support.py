@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
+import pytest
 import torch
 
 from anyshot.bodies.conv4 import conv4
@@ -12,6 +15,18 @@ from anyshot.images import ImageSet
 from anyshot.methods import METHODS, Method
 from anyshot.settings import MethodSettings, TaskSettings
 from anyshot.tasks import Task, TaskStream, torch_rng
+
+
+@contextmanager
+def limited_files(size: int) -> Iterator[None]:
+    """No file may grow beyond `size` bytes: what a full disk does, on one that is not."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @functools.cache

@@ -7,14 +7,15 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anyshot.errors import AnyshotError
-from anyshot.files import fresh_folder, read_json, write_json
+from anyshot.files import explained, fresh_folder, read_json, write_json
 
 SPLITS = ("train", "validation", "test")
 KINDS = {"photographs": True, "drawings": True, "characters": False, "signs": False}  # kind -> may be seen in a mirror
@@ -26,7 +27,7 @@ HEADER = 128  # bytes that NumPy's header takes for any shape of four numbers th
 class Writer:
     """Takes one class after another; what it holds when the block of `create` ends is the set."""
 
-    file: BinaryIO
+    file: FileIO
     size: tuple[int, int]
     splits: Mapping[str, Sequence[str]] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
@@ -40,12 +41,21 @@ class Writer:
             raise AnyshotError(
                 f"Images of class {label!r} are {images.dtype} {list(images.shape)}, not uint8 {self.size}."
             )
+        if not len(images):
+            raise AnyshotError(f"There are no images of class {label!r}; leave it out.")
         if label in self.counts and label != list(self.counts)[-1]:
             raise AnyshotError(f"Class {label!r} was written before another class; classes come one after another.")
         data = np.ascontiguousarray(images).data
-        self.file.write(data)
+        self.write(data)
         self.sha256.update(data)
         self.counts[label] = self.counts.get(label, 0) + len(images)
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Write all of it, or say what is in the way: a full disk, for instance."""
+        rest = memoryview(data).cast("B")
+        with explained("write", Path(self.file.name)):
+            while rest:
+                rest = rest[self.file.write(rest) :]
 
 
 @contextmanager
@@ -64,12 +74,14 @@ def create(
         writer.add("dog", dogs)
     """
     with fresh_folder(Path(folder)) as temporary:
-        with open(temporary / "images.npy", "wb") as file:
-            file.write(bytes(HEADER))
+        with open(temporary / "images.npy", "wb", buffering=0) as file:  # unbuffered: what fails, fails in `write`
             writer = Writer(file, size, splits or {}, dict(notes or {}), kind)
+            writer.write(bytes(HEADER))
             yield writer
             file.seek(0)
-            file.write(_header((sum(writer.counts.values()), *size, 3)))
+            writer.write(_header((sum(writer.counts.values()), *size, 3)))
+        if not writer.counts:
+            raise AnyshotError(f"{name!r} has no classes; an image set needs at least one.")
         classes = tuple(writer.counts)
         about = {
             "format": FORMAT,

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support import limited_files
 
 from anyshot.errors import AnyshotError
 from anyshot.images import ImageSet
@@ -55,4 +56,22 @@ def test_wrong_splits_leave_nothing(tmp_path):
         create(tmp_path / "odd", "odd", (8, 8), {"test": "b"}) as writer,
     ):
         writer.add("a", pixels(1))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_no_set(tmp_path):
+    with pytest.raises(AnyshotError, match="no images of class 'a'"), create(tmp_path / "n", "n", (8, 8)) as writer:
+        writer.add("a", pixels(0))
+    with pytest.raises(AnyshotError, match="at least one"), create(tmp_path / "n", "n", (8, 8)):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path):
+    with (
+        limited_files(10_000),
+        pytest.raises(AnyshotError, match=r"Cannot write .*images\.npy': File too large"),
+        create(tmp_path / "full", "full", (8, 8)) as writer,
+    ):
+        writer.add("a", pixels(1000))
     assert list(tmp_path.iterdir()) == []

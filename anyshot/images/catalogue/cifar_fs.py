@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from anyshot.images.catalogue.containers import broken, read_pickle, texts
+from anyshot.images.catalogue.containers import broken, read_pickle, texts, whole_numbers
 from anyshot.images.catalogue.entry import ClassImages, Entry, Remote, Splits
 from anyshot.images.catalogue.pictures import all_names
 from anyshot.images.catalogue.tree import Tree
@@ -22,18 +22,20 @@ def read(tree: Tree, splits: Splits) -> ClassImages | None:
 
 
 def _classes(meta: Path, parts: list[Path], splits: Splits) -> ClassImages:
-    names = texts(read_pickle(meta).get("fine_label_names", []))
+    names = texts(read_pickle(meta).get("fine_label_names"))
+    missing = [name for name in all_names(splits) if name not in names]
+    if missing:
+        raise broken(meta, f"there is no class {missing[0]!r}")
     images, labels = [], []
     for part in parts:
         content = read_pickle(part)
-        data, fine = content.get("data"), content.get("fine_labels", [])
+        data, fine = content.get("data"), content.get("fine_labels")
+        fine = whole_numbers(part, "its 'fine_labels'", fine, 0, len(names) - 1)
         if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape != (len(fine), 3072):
             raise broken(part, "its 'data' is not uint8 [n, 3072] with n 'fine_labels'")
         images.append(data)
-        labels.append(np.asarray(fine, np.int64))
+        labels.append(fine)
     for name in all_names(splits):
-        if name not in names:
-            raise broken(meta, f"there is no class {name!r}")
         rows = [data[fine == names.index(name)] for data, fine in zip(images, labels, strict=True)]
         pixels = np.concatenate(rows).reshape(-1, 3, 32, 32)  # a row is the red, green and blue planes
         yield name, np.ascontiguousarray(pixels.transpose(0, 2, 3, 1))

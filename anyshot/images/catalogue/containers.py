@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import pickle
 import re
 import struct
@@ -16,12 +17,27 @@ from numpy.typing import NDArray
 from anyshot.errors import AnyshotError
 
 MOST_IMAGES = 1_000_000
+MOST_BYTES = 2**28  # of one array in a file that is read whole; the largest of the nine takes 8 MB
 Pixels = NDArray[np.uint8]
 
 
 def broken(path: Path, why: object) -> AnyshotError:
     """The sentence for a file that is not what its name promises."""
     return AnyshotError(f"The file {path} is damaged or not the official one ({why}); fetch it again.")
+
+
+def whole_numbers(path: Path, what: str, values: Any, least: int, most: int) -> NDArray[np.int64]:
+    """Labels or rows, int64 [n], each in least..most; anything else in their place is refused."""
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, OverflowError) as error:  # lists of several lengths ...
+        raise broken(path, f"{what} are no list of numbers") from error
+    if array.ndim == 1 and array.size and array.dtype.kind in "iuf":
+        with np.errstate(invalid="ignore"):  # NaN
+            numbers = array.astype(np.int64)
+        if (numbers == array).all() and least <= numbers.min() <= numbers.max() <= most:
+            return numbers
+    raise broken(path, f"{what} are not all whole numbers from {least} to {most}")
 
 
 # -------------------------------------------------------------------------------------------------- pickle
@@ -99,8 +115,12 @@ def _text(value: Any) -> str:
 
 
 def texts(values: Any) -> list[str]:
-    """Names as strings, whether they were pickled by Python 2 or 3."""
-    return [_text(value) for value in values]
+    """Names as strings, whether they were pickled by Python 2 or 3; none where there is no list of names."""
+    return [_text(value) for value in values if isinstance(value, bytes | str)] if _is_many(values) else []
+
+
+def _is_many(values: Any) -> bool:
+    return isinstance(values, list | tuple | dict)
 
 
 # -------------------------------------------------------------------------------------------------- MATLAB
@@ -125,18 +145,22 @@ def read_mat(path: Path, *names: str) -> list[NDArray[Any]]:
 
 
 # -------------------------------------------------------------------------------------------------- NumPy
+ROWS = re.compile(rb"\{'descr': '\|?u1', 'fortran_order': False, 'shape': \((\d{1,9})L?, (\d{1,9})L?\),? ?\} *\n")
+
+
 def read_rows(path: Path, most: int, width: int) -> Pixels:
     """The first rows, at most `most`, of a uint8 [n, width] array in a .npy file, which may be cut off after them."""
     try:
         with open(path, "rb") as file:
-            version = np.lib.format.read_magic(file)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = read(file)
-            if dtype != np.uint8 or fortran or len(shape) != 2 or shape[1] != width:
-                raise ValueError(f"it holds {dtype} {list(shape)}, not uint8 [n, {width}]")
-            rows = min(shape[0], most)
+            magic, major, _ = struct.unpack("6sBB", file.read(8))
+            length = int.from_bytes(file.read(2 if major == 1 else 4), "little")
+            header = file.read(min(length, 1024))
+            found = ROWS.fullmatch(header)  # this form only: nothing is evaluated
+            if magic != b"\x93NUMPY" or not found or int(found[2]) != width or not int(found[1]):
+                raise ValueError(f"its header {header[:60]!r} is not that of uint8 [n, {width}]")
+            rows = min(int(found[1]), most)
             data = file.read(rows * width)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, struct.error) as error:
         raise broken(path, error) from error
     if len(data) < rows * width:
         raise broken(path, "it is cut off")
@@ -154,11 +178,14 @@ def read_idx(path: Path) -> Pixels:
             if zero or kind != 8 or not 1 <= axes <= 3:
                 raise ValueError("it does not begin as an IDX file of bytes does")
             shape = struct.unpack(f">{axes}I", file.read(4 * axes))
-            if shape[0] > MOST_IMAGES or any(side > 4096 for side in shape[1:]):
+            size = math.prod(shape)
+            if size > MOST_BYTES:
                 raise ValueError(f"it announces {list(shape)}")
-            data = file.read(int(np.prod(shape)))
+            data = file.read(size)
+            if file.read(1):  # gzip compares its checksum at the end only
+                raise ValueError(f"it goes on after the {list(shape)} that it announces")
     except (OSError, EOFError, ValueError, struct.error, zlib.error) as error:
         raise broken(path, error) from error
-    if len(data) < np.prod(shape):
+    if len(data) < size:
         raise broken(path, "it is cut off")
     return np.frombuffer(data, np.uint8).reshape(shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anyshot.images.catalogue.containers import broken, read_idx
+from anyshot.images.catalogue.containers import broken, read_idx, whole_numbers
 from anyshot.images.catalogue.entry import ClassImages, Entry, Remote, Splits
 from anyshot.images.catalogue.pictures import enlarged
 from anyshot.images.catalogue.tree import Tree
@@ -20,7 +20,8 @@ def read(tree: Tree, splits: Splits) -> ClassImages | None:
 
 
 def _classes(images_file: Path, labels_file: Path, splits: Splits) -> ClassImages:
-    images, labels = read_idx(images_file), read_idx(labels_file)
+    images = read_idx(images_file)
+    labels = whole_numbers(labels_file, "its labels", read_idx(labels_file), 0, 9)
     if images.shape != (labels.size, 28, 28):
         raise broken(images_file, f"it holds {list(images.shape)} for {labels.size} labels, not [n, 28, 28]")
     for label, name in enumerate(splits["test"]):

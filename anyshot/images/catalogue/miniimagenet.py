@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from anyshot.images.catalogue.containers import broken, read_pickle, texts
+from anyshot.images.catalogue.containers import broken, read_pickle, texts, whole_numbers
 from anyshot.images.catalogue.entry import ClassImages, Entry, Splits
 from anyshot.images.catalogue.pictures import PICTURES, all_names, by_folder, decoded
 from anyshot.images.catalogue.tree import Tree
@@ -32,16 +32,17 @@ def _cached(caches: list[Path], splits: Splits) -> ClassImages:
     for path, names in zip(caches, splits.values(), strict=True):
         content = read_pickle(path)
         images, classes = content.get("image_data"), content.get("class_dict")
-        if not isinstance(images, np.ndarray) or not isinstance(classes, dict) or images.shape[1:] != (SIDE, SIDE, 3):
+        if not _are_images(images) or not isinstance(classes, dict):
             raise broken(path, "it has no 'image_data' uint8 [n, 84, 84, 3] with a 'class_dict'")
-        rows = dict(zip(texts(classes), classes.values(), strict=True))
+        rows = {label: classes[key] for key in classes for label in texts([key])}
         for name in names:
             if name not in rows:
                 raise broken(path, f"there is no class {name!r}")
-            chosen = np.asarray(rows[name], np.int64)
-            if not len(chosen) or chosen.min() < 0 or chosen.max() >= len(images):
-                raise broken(path, f"the rows of {name!r} are not among its {len(images)} images")
-            yield name, images[chosen]
+            yield name, images[whole_numbers(path, f"the rows of {name!r}", rows[name], 0, len(images) - 1)]
+
+
+def _are_images(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.shape[1:] == (SIDE, SIDE, 3)
 
 
 def _listed(tree: Tree, lists: list[Path], splits: Splits) -> dict[str, list[Path]]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from anyshot.errors import AnyshotError
 from anyshot.files import cache_folder, scratch_folder
-from anyshot.images.catalogue.download import fetch
+from anyshot.images.catalogue.download import fetch, md5_of
 from anyshot.images.catalogue.entry import ClassImages, Entry
 from anyshot.images.catalogue.tree import Tree, survey, unpack
 from anyshot.images.imageset import ImageSet
 from anyshot.images.storage import create
 from anyshot.progress import progress
+
+log = logging.getLogger("anyshot")
 
 
 def place_of(entry: Entry) -> Path:
@@ -38,7 +41,8 @@ def prepare(entry: Entry, source: str | Path | None = None, *, again: bool = Fal
         return ImageSet.open(place_of(entry))
     origin = Path(source).expanduser() if source is not None else _fetched(entry)
     with scratch_folder(cache_folder() / "unpacking") as folder:
-        _store(entry, origin, _find(entry, origin, folder))
+        classes, used = _find(entry, origin, folder)
+        _store(entry, origin, classes, _compared(entry, used))
     return ImageSet.open(place_of(entry))
 
 
@@ -73,36 +77,58 @@ def _fetched(entry: Entry) -> Path:
     return folder
 
 
-def _find(entry: Entry, source: Path, folder: Path) -> ClassImages:
-    """The set's images, from files that lie open, or else from the archives, official names first."""
+def _find(entry: Entry, source: Path, folder: Path) -> tuple[ClassImages, list[Path]]:
+    """The set's images, from files that lie open, or else from the archives, official names first; and these files."""
     tree, archives = survey(source, entry.wanted)
-    if (classes := entry.read(tree, entry.splits())) is not None:
-        return classes
     official = {remote.file for remote in entry.remotes}
+    used = [path for path in tree.files if path.name in official]
+    if (classes := entry.read(tree, entry.splits())) is not None:
+        return classes, used
     refusals: list[AnyshotError] = []
     for number, archive in enumerate(sorted(archives, key=lambda path: (path.name not in official, path))):
         try:
             with progress(f"Unpacking {archive.name}", None) as advance:
-                tree = Tree(tree.files + unpack(archive, entry.wanted, folder / str(number), advance).files)
+                taken = unpack(archive, entry.wanted, folder / str(number), advance).files
         except AnyshotError as error:
             refusals.append(error)
             continue
+        tree, used = Tree(tree.files + taken), [*used, *([archive] if taken else [])]
         if (classes := entry.read(tree, entry.splits())) is not None:
-            return classes
+            for refusal in refusals:
+                log.warning("%s It is passed over.", refusal)
+            return classes, used
     if refusals:
         raise refusals[0]
     raise AnyshotError(f"{source} does not hold {entry.title}; expected {entry.files}, or the folder unpacked from it.")
 
 
-def _store(entry: Entry, source: Path, classes: ClassImages) -> None:
+def _compared(entry: Entry, used: list[Path]) -> dict[str, str]:
+    """{file: its MD5 sum beside the published one, where there is one}; a difference is no refusal, but is said."""
+    published = {remote.file: remote.md5 for remote in entry.remotes if remote.md5}
+    compared = {}
+    for path in used if published else []:
+        found = md5_of(path)
+        if found in published.values():
+            compared[path.name] = f"MD5 {found}, as published"
+        else:
+            wanted = published.get(path.name) or " or ".join(published.values())
+            compared[path.name] = f"MD5 {found}, not the published {wanted}"
+            log.warning("%s can be read, but is not the official file (%s).", path, compared[path.name])
+    return compared
+
+
+def _store(entry: Entry, source: Path, classes: ClassImages, files: dict[str, str]) -> None:
     splits = entry.splits()
     names = [name for members in splits.values() for name in members]
     notes = {"title": entry.title, "source": str(source), "terms": entry.terms, "split": entry.split_source()}
+    notes |= {"files": files}
     with (
         progress(f"Preparing {entry.name}", len(names)) as advance,
         create(place_of(entry), entry.name, (entry.side, entry.side), notes=notes, kind=entry.kind) as writer,
     ):
         for label, images in classes:
+            if not len(images):
+                raise AnyshotError(f"{source} holds no images of the class {label!r} of {entry.title}.")
             writer.add(label, images)
             advance()
         writer.splits = {split: members for split, members in splits.items() if members[0] in writer.counts}

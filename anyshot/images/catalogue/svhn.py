@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from anyshot.images.catalogue.containers import broken, read_mat
+from anyshot.images.catalogue.containers import broken, read_mat, whole_numbers
 from anyshot.images.catalogue.entry import ClassImages, Entry, Remote, Splits
 from anyshot.images.catalogue.tree import Tree
 
@@ -41,7 +41,7 @@ def _digits(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     images, labels = read_mat(path, "X", "y")
     if images.dtype != np.uint8 or images.shape[:3] != (32, 32, 3) or images.shape[3:] != (labels.size,):
         raise broken(path, f"'X' is {images.dtype} {list(images.shape)}, not uint8 [32, 32, 3, n] with n labels 'y'")
-    return images, labels.ravel().astype(np.int64) % 10
+    return images, whole_numbers(path, "its labels 'y'", labels.ravel(), 0, 10) % 10
 
 
 ENTRY = Entry(

@@ -9,13 +9,16 @@ import os
 import tarfile
 import zipfile
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from anyshot.errors import AnyshotError
+from anyshot.files import explained
 
 MOST_BYTES = 12 * 2**30  # unpacked; the largest of the nine takes 3 GB
 MOST_FILES = 500_000
@@ -72,53 +75,83 @@ def unpack(archive: Path, wanted: tuple[str, ...], into: Path, advance: Callable
     """Take the wanted files out of an archive; `advance` is called after each.
 
     Names that lead out of the folder, links, devices, more bytes or files than any of the data sets has, and damage of
-    any kind are refused with a sentence that names the archive.
+    any kind are refused with a sentence that names the archive. It is read to its end, where gzip has its checksum.
     """
     left = MOST_BYTES
     taken: list[Path] = []
-    try:
-        for name, data in _members(archive, wanted):
-            target = into / _inside(archive, name)
+    for name, data in _members(archive, wanted):
+        target = into / _inside(archive, name)
+        with explained("write", target), data:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with data, open(target, "wb") as file:
-                left -= _copy(data, file, left)
-            if left < 0:
-                raise _refusal(archive, f"it unpacks to more than {MOST_BYTES} bytes")
-            taken.append(target)
-            advance()
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
-        raise AnyshotError(f"The archive {archive} is damaged ({error}); fetch it again.") from error
-    except (RuntimeError, NotImplementedError, ValueError) as error:  # encrypted, or packed in a way unknown here
-        raise _refusal(archive, str(error)) from error
+            with open(target, "wb") as file:
+                for block in _blocks(archive, data, left):
+                    file.write(block)
+                    left -= len(block)
+        taken.append(target)
+        advance()
     return Tree(tuple(taken))
 
 
 def _members(archive: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, IO[bytes]]]:
     """Wanted members one after another; every member's name and kind is checked, wanted or not."""
-    if archive_kind(archive) == "zip":
-        with zipfile.ZipFile(archive) as container:
-            if len(container.infolist()) > MOST_FILES:
-                raise _refusal(archive, f"it holds more than {MOST_FILES} files")
-            for info in container.infolist():
-                _inside(archive, info.filename)
-                if (info.external_attr >> 16) & 0o170000 == 0o120000:
-                    raise _refusal(archive, f"{info.filename!r} in it is a link")
-                if not info.is_dir() and matches(PurePosixPath(info.filename).name, wanted):
-                    yield info.filename, container.open(info)
-        return
-    with _opened(archive) as raw, tarfile.open(fileobj=_Sober(raw), mode="r:") as stream:  # type: ignore[call-overload]
-        size = 0
-        for count, member in enumerate(stream):
-            size += member.size
-            if count >= MOST_FILES or size > MOST_BYTES:
-                raise _refusal(archive, f"it holds more than {MOST_FILES} files or {MOST_BYTES} bytes")
-            _inside(archive, member.name)
-            if not (member.isfile() or member.isdir()):
-                raise _refusal(archive, f"{member.name!r} in it is a link or a device")
-            if member.isfile() and matches(PurePosixPath(member.name).name, wanted):
-                data = stream.extractfile(member)
-                assert data is not None
-                yield member.name, data
+    with _readable(archive):
+        yield from _of_zip(archive, wanted) if archive_kind(archive) == "zip" else _of_tar(archive, wanted)
+
+
+def _of_zip(archive: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, IO[bytes]]]:
+    with zipfile.ZipFile(archive) as container:
+        if len(container.infolist()) > MOST_FILES:
+            raise _refusal(archive, f"it holds more than {MOST_FILES} files")
+        for info in container.infolist():
+            _inside(archive, info.filename)
+            if (info.external_attr >> 16) & 0o170000 == 0o120000:
+                raise _refusal(archive, f"{info.filename!r} in it is a link")
+            if not info.is_dir() and matches(PurePosixPath(info.filename).name, wanted):
+                yield info.filename, container.open(info)
+            else:  # read all the same: damage may have changed its name
+                with container.open(info) as data:
+                    deque(_blocks(archive, data, MOST_BYTES), 0)
+
+
+def _of_tar(archive: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, IO[bytes]]]:
+    with _opened(archive) as file:
+        raw, size = _Sober(file), 0
+        with tarfile.open(fileobj=raw, mode="r:") as stream:  # type: ignore[call-overload]
+            for count, member in enumerate(stream):
+                size += member.size
+                if count >= MOST_FILES or size > MOST_BYTES:
+                    raise _refusal(archive, f"it holds more than {MOST_FILES} files or {MOST_BYTES} bytes")
+                _inside(archive, member.name)
+                if not (member.isfile() or member.isdir()):
+                    raise _refusal(archive, f"{member.name!r} in it is a link or a device")
+                if member.isfile() and matches(PurePosixPath(member.name).name, wanted):
+                    data = stream.extractfile(member)
+                    assert data is not None
+                    yield member.name, data
+            if raw.last != bytes(tarfile.BLOCKSIZE):  # tarfile takes any block that is no header for the end
+                raise tarfile.ReadError("what should be its end is none")
+            deque(_blocks(archive, file, MOST_BYTES), 0)
+
+
+@contextmanager
+def _readable(archive: Path) -> Iterator[None]:
+    """Whatever goes wrong while an archive is read, as a sentence that names it."""
+    try:
+        yield
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
+        raise AnyshotError(f"The archive {archive} is damaged ({error}); fetch it again.") from error
+    except (RuntimeError, NotImplementedError, ValueError) as error:  # encrypted, or packed in a way unknown here
+        raise _refusal(archive, str(error)) from error
+
+
+def _blocks(archive: Path, data: IO[bytes], most: int) -> Iterator[bytes]:
+    """The bytes of a member, however many its header claims, up to a limit."""
+    with _readable(archive):
+        while block := data.read(2**20):
+            most -= len(block)
+            if most < 0:
+                raise _refusal(archive, f"it unpacks to more than {MOST_BYTES} bytes")
+            yield block
 
 
 def _opened(archive: Path) -> IO[bytes]:
@@ -136,11 +169,13 @@ class _Sober:
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file, self.tell, self.seek = file, file.tell, file.seek
+        self.last = b""  # what was read last
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= 2**25:
             raise ValueError(f"a header in it claims {size} bytes")
-        return self.file.read(size)
+        self.last = self.file.read(size)
+        return self.last
 
 
 def _inside(archive: Path, name: str) -> PurePosixPath:
@@ -148,15 +183,6 @@ def _inside(archive: Path, name: str) -> PurePosixPath:
     if path.is_absolute() or ".." in path.parts or "\0" in name or (path.parts and ":" in path.parts[0]):
         raise _refusal(archive, f"{name!r} in it would be written outside its folder")
     return path
-
-
-def _copy(source: IO[bytes], target: IO[bytes], most: int) -> int:
-    """Copy at most `most` bytes and one block; the number of bytes copied, whatever the archive's headers claim."""
-    copied = 0
-    while copied <= most and (block := source.read(2**20)):
-        target.write(block)
-        copied += len(block)
-    return copied
 
 
 def _refusal(archive: Path, why: str) -> AnyshotError:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
-from anyshot.images.catalogue.containers import broken, read_mat
+from anyshot.images.catalogue.containers import broken, read_mat, whole_numbers
 from anyshot.images.catalogue.entry import ClassImages, Entry, Remote, Splits
 from anyshot.images.catalogue.pictures import PICTURES, all_names, by_folder, decoded
 from anyshot.images.catalogue.tree import Tree
@@ -25,14 +23,14 @@ def read(tree: Tree, splits: Splits) -> ClassImages | None:
 
 
 def _labelled(tree: Tree, path: Path, names: list[str]) -> dict[str, list[Path]]:
-    labels = read_mat(path, "labels")[0].ravel().astype(np.int64)
+    labels = whole_numbers(path, "its labels", read_mat(path, "labels")[0].ravel(), 1, 102)
     classes = {int(name[:3]): name for name in names}  # "001.pink primrose" is label 1
     pictures = {picture.stem: picture for picture in tree.named("image_*.jpg")}
     groups: dict[str, list[Path]] = {name: [] for name in names}
     for number, label in enumerate(labels, start=1):
         stem = f"image_{number:05}"
-        if stem not in pictures or int(label) not in classes:
-            raise broken(path, f"there is no picture {stem}.jpg, or its label {label} is none of 1 to 102")
+        if stem not in pictures:
+            raise broken(path, f"there is no picture {stem}.jpg")
         groups[classes[int(label)]].append(pictures[stem])
     return groups
 

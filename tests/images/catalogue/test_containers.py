@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import builtins
+import gzip
+import itertools
 import os
 import pickle
 import struct
@@ -137,3 +139,75 @@ def test_rows_are_read_from_a_file_that_is_cut_off_after_them(tmp_path):
 def test_an_idx_file_may_be_uncompressed(tmp_path):
     (tmp_path / "i").write_bytes(struct.pack(">HBBII", 0, 8, 2, 2, 3) + bytes(range(6)))
     assert read_idx(tmp_path / "i").tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def npy_file(header: bytes, data: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
+    length = len(header).to_bytes(2 if version[0] == 1 else 4, "little")
+    return b"\x93NUMPY" + version + length + header + data
+
+
+def shaped(shape: str) -> bytes:
+    return f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}".encode() + b"\n"
+
+
+@pytest.mark.parametrize("version", [b"\x01\x00", b"\x02\x00", b"\x03\x00"])
+@pytest.mark.parametrize("shape", ["(2, 5)", "(2L, 5L)"])
+def test_rows_of_every_version_of_the_format_are_read(version, shape, tmp_path):
+    (tmp_path / "a.npy").write_bytes(npy_file(shaped(shape), bytes(range(10)), version))
+    assert read_rows(tmp_path / "a.npy", 9, 5).tolist() == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x93NUMPY",
+        npy_file(b""),
+        npy_file(b"(" * 5000 + b")" * 5000),
+        npy_file(b"-" * 9000 + b"1"),
+        npy_file(b"{" * 60_000),
+        npy_file(b"[" * 10**6, version=b"\x02\x00"),
+        npy_file(shaped("(-2, 5)"), bytes(10)),
+        npy_file(shaped("(0, 5)"), bytes(10)),
+        npy_file(shaped("(True, 5)"), bytes(10)),
+        npy_file(shaped("(99999999999999999999, 5)"), bytes(10)),
+        npy_file(shaped("(2, 5, 1)"), bytes(10)),
+        npy_file(shaped("(2, 5)").replace(b"|u1", b"|O"), bytes(10)),
+        npy_file(shaped("(2, 5)").replace(b"'|u1'", b"[('a', '|u1')]"), bytes(10)),
+        npy_file(shaped("(2, 5)").replace(b"False", b"True"), bytes(10)),
+        npy_file(b"\xff\xfe" + shaped("(2, 5)"), bytes(10)),
+    ],
+    ids=itertools.count(),
+)
+def test_an_npy_header_that_nests_or_lies_is_refused(data, tmp_path):
+    (tmp_path / "a.npy").write_bytes(data)
+    with pytest.raises(AnyshotError, match=r"a\.npy is damaged"):
+        read_rows(tmp_path / "a.npy", 9, 5)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("shape", [(999_999, 4096, 4096), (2**32 - 1,) * 3, (2**29, 1, 1), (10_000, 200, 200)])
+def test_an_idx_file_that_announces_terabytes_is_refused_unread(shape, pack, tmp_path):
+    (tmp_path / "i").write_bytes(pack(struct.pack(">HBBIII", 0, 8, 3, *shape) + bytes(100)))
+    with pytest.raises(AnyshotError, match="announces"):
+        read_idx(tmp_path / "i")
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_an_idx_file_that_goes_on_after_its_end_is_refused(pack, tmp_path):
+    (tmp_path / "i").write_bytes(pack(struct.pack(">HBBI", 0, 8, 1, 4) + bytes(5)))
+    with pytest.raises(AnyshotError, match=r"goes on after the \[4\]"):
+        read_idx(tmp_path / "i")
+
+
+def test_no_flipped_bit_of_a_compressed_idx_file_gives_other_bytes(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, 4000, np.uint8).tobytes()
+    data = gzip.compress(struct.pack(">HBBI", 0, 8, 1, 4000) + pixels)
+    refused = 0
+    for place in range(0, len(data), 97):
+        (tmp_path / "i").write_bytes(data[:place] + bytes([data[place] ^ 16]) + data[place + 1 :])
+        try:
+            assert read_idx(tmp_path / "i").tobytes() == pixels
+        except AnyshotError:
+            refused += 1
+    assert refused > 40

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import io
 import pickle
+import re
 import subprocess
 import sys
 import tarfile
@@ -15,7 +17,7 @@ from scipy.io import savemat
 
 from anyshot.errors import AnyshotError
 from anyshot.images import open_images
-from anyshot.images.catalogue import CATALOGUE, check, entry_of, is_ready, place_of, prepare
+from anyshot.images.catalogue import CATALOGUE, Remote, check, entry_of, is_ready, place_of, prepare
 
 EXPECTED = {  # classes by split, images of a class
     "cifar-fs": ((64, 16, 20), 3),
@@ -298,14 +300,19 @@ def mini(**content) -> bytes:
         ("quickdraw", one_class_less, "lacks 1 of 345 files"),
         ("quickdraw", cut("zebra.npy"), "zebra.npy is damaged .*cut off"),
         ("quickdraw", replaced("zebra.npy", b"no array"), "zebra.npy is damaged"),
-        ("quickdraw", replaced("zebra.npy", npy(np.zeros((5, 784)))), "float64"),
+        ("quickdraw", replaced("zebra.npy", npy(np.zeros((5, 784)))), "<f8"),
         ("quickdraw", replaced("zebra.npy", npy(np.array([{}]))), "zebra.npy is damaged"),
+        ("quickdraw", replaced("*.npy", npy(np.zeros((0, 784), np.uint8))), "is damaged"),
         ("fashion-mnist", cut("t10k-images*"), "t10k-images-idx3-ubyte.gz is damaged"),
         ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x0d\1\0\0\0\0"), "IDX"),
         ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x08\1\xff\xff\xff\xff"), "announces"),
         ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x08\1\0\0\0\x05\1\1"), "cut off"),
         ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x08\1\0\0\0\x05\1\1\1\1\1"), "for 5 labels"),
         ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x08\1\0\0\0\x1e" + b"\1" * 30), "no label 0"),
+        ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x08\2\0\0\0\x1e\0\0\0\1" + bytes(30)), "0 to 9"),
+        ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x08\1\0\0\0\x1e" + bytes(29) + b"\x0a"), "0 to 9"),
+        ("svhn", replaced("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 1), np.uint8), y=[[57]])), "from 0 to 10"),
+        ("svhn", replaced("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 1), np.uint8), y=[[np.nan]])), "from 0 to 10"),
         ("svhn", cut("test_32x32.mat"), "test_32x32.mat is damaged"),
         ("svhn", replaced("test_32x32.mat", b"not a matrix" * 50), "test_32x32.mat is damaged"),
         ("svhn", replaced("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 2), np.uint8), y=[[1]])), "with n labels 'y'"),
@@ -320,7 +327,7 @@ def mini(**content) -> bytes:
         (
             "miniimagenet",
             replaced("*val.pkl", mini(image_data=np.zeros((1, 84, 84, 3), np.uint8), class_dict={"n01855672": [9]})),
-            "not among its 1 images",
+            "not all whole numbers from 0 to 0",
         ),
         ("miniimagenet", replaced("*val.pkl", pickle.dumps([1, 2])), "holds a list"),
         ("cub", cut("CUB_200_2011.tgz"), "CUB_200_2011.tgz is damaged"),
@@ -417,3 +424,104 @@ def test_splits_are_data_that_say_where_they_come_from():
         labels = [label for members in entry.splits().values() for label in members]
         assert len(set(labels)) == len(labels)
         assert len(entry.split_source()) > 20
+
+
+# ------------------------------------------------------------------------------- what is and is not the official file
+def noisy_cifar(path, classes=100):
+    """A small CIFAR-100 of noise, which no compression makes smaller, so that any byte of the archive holds pixels."""
+    names = sorted(label for members in CATALOGUE["cifar-fs"].splits().values() for label in members)
+    pixels = np.random.default_rng(1).integers(0, 256, (classes, 3072), np.uint8)
+    train = {"data": pixels, "fine_labels": list(range(classes))}
+    contents = {"meta": {"fine_label_names": names}, "train": train, "test": train}
+    with tarfile.open(path, "w:gz", compresslevel=1) as archive:
+        for name, content in contents.items():
+            data = pickle.dumps(content)
+            info = tarfile.TarInfo(f"cifar-100-python/{name}")
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+def test_no_flipped_bit_of_an_archive_gives_other_pixels(tmp_path, cache):
+    entry = CATALOGUE["cifar-fs"]
+    path = noisy_cifar(tmp_path / "cifar-100-python.tar.gz")
+    good, data = prepare(entry, path).checksum, path.read_bytes()
+    refused = 0
+    for n, place in enumerate(np.linspace(0, len(data) - 1, 12).astype(int)):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1 << n % 8]) + data[place + 1 :])
+        try:
+            assert prepare(entry, path, again=True).checksum == good, f"bit {n % 8} of byte {place}"
+        except AnyshotError:
+            refused += 1
+    assert refused >= 10, "only bits of the header, such as the time, may change without harm"
+
+
+def test_a_file_that_differs_from_the_official_one_is_said_to(tmp_path, caplog):
+    entry = CATALOGUE["cifar-fs"]
+    path = noisy_cifar(tmp_path / "mine.tgz")
+    found = hashlib.md5(path.read_bytes()).hexdigest()
+    images = prepare(entry, path)
+    assert re.search(
+        rf"mine.tgz can be read, but is not the official file.* {found}, not the published eb90", caplog.text
+    )
+    assert images.notes["files"] == {"mine.tgz": f"MD5 {found}, not the published {entry.remotes[0].md5}"}
+
+
+def test_the_official_file_is_known_by_its_sum_whatever_its_name(tmp_path, caplog):
+    path = noisy_cifar(tmp_path / "mine.tgz")
+    found = hashlib.md5(path.read_bytes()).hexdigest()
+    entry = dataclasses.replace(CATALOGUE["cifar-fs"], remotes=(Remote("https://x/cifar.tgz", found),))
+    assert prepare(entry, path).notes["files"] == {"mine.tgz": f"MD5 {found}, as published"}
+    assert caplog.text == ""
+
+
+def test_files_that_lie_open_are_compared_by_their_names(official, tmp_path, caplog):
+    source = official["svhn"](tmp_path)
+    assert set(prepare(CATALOGUE["svhn"], source).notes["files"]) == {"test_32x32.mat", "train_32x32.mat"}
+    assert "not the published eb5a983be6a315427106f1b164d9cef3" in caplog.text
+
+
+def test_a_damaged_archive_beside_the_whole_one_is_passed_over_with_a_warning(tmp_path, caplog):
+    noisy_cifar(tmp_path / "whole.tgz")
+    (tmp_path / "half.tgz").write_bytes((tmp_path / "whole.tgz").read_bytes()[:5000])
+    assert len(prepare(CATALOGUE["cifar-fs"], tmp_path).classes) == 100
+    assert re.search("half.tgz is damaged .* It is passed over", caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ([], "whole numbers from 0 to 99"),
+        (None, "whole numbers"),
+        (5, "whole numbers"),
+        ("apples", "whole numbers"),
+        ({"a": 1}, "whole numbers"),
+        ([["1"]] * 100, "whole numbers"),
+        ([[1], [2, 3]] * 50, "no list of numbers"),
+        (["1"] * 100, "whole numbers"),
+        ([1.5] * 100, "whole numbers"),
+        ([float("nan")] * 100, "whole numbers"),
+        ([True] * 100, "whole numbers"),
+        ([10**30] * 100, "whole numbers"),
+        ([-1] * 100, "whole numbers"),
+        ([100] * 100, "whole numbers"),
+        ([1] * 99, "with n 'fine_labels'"),
+        ([7] * 100, "no images of the class"),
+    ],
+)
+def test_cifar_labels_of_wrong_types_and_sets_of_nothing_are_refused(labels, words, tmp_path, cache):
+    names = [label for members in CATALOGUE["cifar-fs"].splits().values() for label in members]
+    part = {"data": np.zeros((100, 3072), np.uint8), "fine_labels": labels}
+    for name, content in {"meta": {"fine_label_names": names}, "train": part, "test": part}.items():
+        (tmp_path / name).write_bytes(pickle.dumps(content))
+    with pytest.raises(AnyshotError, match=words):
+        prepare(CATALOGUE["cifar-fs"], tmp_path)
+    assert nothing_left(cache)
+
+
+@pytest.mark.parametrize("names", [None, 5, "apple", [["apple"]], {}])
+def test_cifar_names_of_wrong_types_are_refused(names, tmp_path):
+    for name, content in {"meta": {"fine_label_names": names}, "train": {}, "test": {}}.items():
+        (tmp_path / name).write_bytes(pickle.dumps(content))
+    with pytest.raises(AnyshotError, match=r"meta is damaged .*there is no class"):
+        prepare(CATALOGUE["cifar-fs"], tmp_path)

@@ -8,7 +8,9 @@ import lzma
 import tarfile
 import zipfile
 
+import numpy as np
 import pytest
+from support import limited_files
 
 from anyshot.errors import AnyshotError
 from anyshot.images.catalogue import tree as tree_module
@@ -142,3 +144,50 @@ def test_hidden_files_are_passed_over_and_unreadable_ones_are_no_archive(tmp_pat
     (tmp_path / ".b.jpg").write_bytes(b"")
     assert survey(tmp_path, WANTED) == (Tree(()), [])
     assert archive_kind(tmp_path / "gone") == ""
+
+
+def flipped(data: bytes, place: int, bit: int = 0) -> bytes:
+    return data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress], ids=["gz", "bz2", "xz"])
+def test_a_compressed_archive_is_read_to_its_checksum(pack, tmp_path):
+    noise = bytes(np.random.default_rng(0).integers(0, 256, 5000, np.uint8))
+    data = pack(tar_bytes(("a.jpg", noise), ("b.txt", noise)))
+    (tmp_path / "good").write_bytes(data)
+    assert unpack(tmp_path / "good", WANTED, tmp_path / "out").files[0].read_bytes() == noise
+    for place in range(20, len(data), 301):
+        (tmp_path / "bad").write_bytes(flipped(data, place, place % 8))
+        with pytest.raises(AnyshotError, match=r"bad is (damaged|refused)"):
+            unpack(tmp_path / "bad", WANTED, tmp_path / "out")
+
+
+def test_a_damaged_header_is_not_taken_for_the_end_of_the_archive(tmp_path):
+    data = tar_bytes(("a.jpg", b"one"), ("b.jpg", b"two"))
+    for place in (1024 + 3, 1024 + 130, 1024 + 150):  # name, size and sum of the second member
+        (tmp_path / "bad").write_bytes(flipped(data, place))
+        with pytest.raises(AnyshotError, match="what should be its end is none"):
+            unpack(tmp_path / "bad", WANTED, tmp_path / "out")
+    (tmp_path / "cut").write_bytes(data[:2048])  # right behind the second member
+    with pytest.raises(AnyshotError, match="what should be its end is none"):
+        unpack(tmp_path / "cut", WANTED, tmp_path / "out")
+
+
+def test_a_zip_member_whose_name_was_damaged_is_noticed(tmp_path):
+    data = zip_bytes(("a.jpg", b"one"), ("b.jpg", b"two"))
+    (tmp_path / "bad").write_bytes(flipped(data, data.rindex(b"b.jpg") + 4))  # the name in the directory
+    with pytest.raises(AnyshotError, match="bad is damaged"):
+        unpack(tmp_path / "bad", WANTED, tmp_path / "out")
+
+
+def test_a_bomb_behind_the_end_of_the_archive_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(tree_module, "MOST_BYTES", 2_000_000)
+    (tmp_path / "bomb").write_bytes(gzip.compress(tar_bytes(("a.jpg", b"one")) + bytes(3_000_000)))
+    with pytest.raises(AnyshotError, match="more than 2000000 bytes"):
+        unpack(tmp_path / "bomb", WANTED, tmp_path / "out")
+
+
+def test_a_full_disk_is_not_called_a_damaged_archive(tmp_path):
+    (tmp_path / "good").write_bytes(tar_bytes(("a.jpg", bytes(200_000))))
+    with limited_files(100_000), pytest.raises(AnyshotError, match=r"Cannot write .*a\.jpg': File too large"):
+        unpack(tmp_path / "good", WANTED, tmp_path / "out")
