@@ -32,17 +32,14 @@ def _cached(caches: list[Path], splits: Splits) -> ClassImages:
     for path, names in zip(caches, splits.values(), strict=True):
         content = read_pickle(path)
         images, classes = content.get("image_data"), content.get("class_dict")
-        if not _are_images(images) or not isinstance(classes, dict):
+        pictures = isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.shape[1:] == (SIDE, SIDE, 3)
+        if images is None or not pictures or not isinstance(classes, dict):
             raise broken(path, "it has no 'image_data' uint8 [n, 84, 84, 3] with a 'class_dict'")
         rows = {label: classes[key] for key in classes for label in texts([key])}
         for name in names:
             if name not in rows:
                 raise broken(path, f"there is no class {name!r}")
             yield name, images[whole_numbers(path, f"the rows of {name!r}", rows[name], 0, len(images) - 1)]
-
-
-def _are_images(value: object) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.shape[1:] == (SIDE, SIDE, 3)
 
 
 def _listed(tree: Tree, lists: list[Path], splits: Splits) -> dict[str, list[Path]]:

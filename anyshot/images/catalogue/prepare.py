@@ -120,8 +120,8 @@ def _compared(entry: Entry, used: list[Path]) -> dict[str, str]:
 def _store(entry: Entry, source: Path, classes: ClassImages, files: dict[str, str]) -> None:
     splits = entry.splits()
     names = [name for members in splits.values() for name in members]
-    notes = {"title": entry.title, "source": str(source), "terms": entry.terms, "split": entry.split_source()}
-    notes |= {"files": files}
+    about = {"title": entry.title, "source": str(source), "terms": entry.terms, "split": entry.split_source()}
+    notes = {**about, "files": files}
     with (
         progress(f"Preparing {entry.name}", len(names)) as advance,
         create(place_of(entry), entry.name, (entry.side, entry.side), notes=notes, kind=entry.kind) as writer,
