@@ -126,6 +126,29 @@ def fresh_folder(path: PathLike) -> Iterator[Path]:
 
 
 @contextmanager
+def held(path: PathLike, sentence: str) -> Iterator[None]:
+    """Hold the lock file `path`, released by our death too; if somebody else has it, `sentence` is the error."""
+    path = Path(path)
+    with explained("write", path):
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                _lock(descriptor, wait=False)
+            except BlockingIOError as error:
+                os.close(descriptor)
+                raise AnyshotError(sentence) from error
+            if path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor)):
+                break
+            os.close(descriptor)  # its holder removed it while we waited for it
+    try:
+        yield
+    finally:
+        if os.name != "nt":  # where open files cannot be removed
+            path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+@contextmanager
 def scratch_folder(path: PathLike) -> Iterator[Path]:
     """A new hidden folder beside `path`, gone when the block ends; those that killed processes left there go too."""
     path = Path(path)
@@ -141,10 +164,15 @@ def scratch_folder(path: PathLike) -> Iterator[Path]:
             os.close(lock)
 
 
-def clear_leftovers(folder: Path) -> None:
-    """Remove the scratch folders in `folder` whose makers are dead; those in use are locked, by any process."""
+def clear_leftovers(folder: Path, files: bool = False) -> None:
+    """Remove the scratch folders in `folder` whose makers are dead; those in use are locked, by any process. `files`
+    goes too: half-written files, where nobody else writes."""
     for path in folder.glob(".*.tmp"):
-        if not SCRATCH.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
+        if not SCRATCH.fullmatch(path.name) or path.is_symlink():
+            continue
+        if not path.is_dir():
+            if files:
+                path.unlink(missing_ok=True)
             continue
         try:
             lock = _locked(path, wait=False)
@@ -215,19 +243,44 @@ def _claimed(path: Path) -> tuple[Path, int | None]:
 
 def _locked(folder: Path, wait: bool) -> int | None:
     """An exclusive lock on a folder, as a descriptor; BlockingIOError if another has it, None where there is none."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
+    if os.name == "nt":  # which cannot open folders
         return None
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        return descriptor
-    except OSError as error:
+        if _lock(descriptor, wait):
+            return descriptor
+    except BlockingIOError:
         os.close(descriptor)
-        if isinstance(error, BlockingIOError):
-            raise
-        return None  # a file system without locks
+        raise
+    os.close(descriptor)
+    return None
+
+
+def _lock(descriptor: int, wait: bool) -> bool:
+    """Lock an open file until it is closed; BlockingIOError if another has it, false on file systems without locks."""
+    try:
+        import fcntl
+    except ImportError:
+        return _lock_windows(descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
+def _lock_windows(descriptor: int) -> bool:
+    try:
+        import msvcrt
+    except ImportError:
+        return False
+    try:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    except OSError as error:
+        raise BlockingIOError(error.errno, error.strerror) from error
+    return True
 
 
 def _sibling(path: Path) -> Path:

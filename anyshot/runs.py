@@ -1,28 +1,28 @@
 """A run's folder: settings, version, seeds, log and checkpoints; enough to repeat the run or to go on with it.
 
-RUN/run.json                 settings, image sets with classes, splits and checksums, image size, version, command
-RUN/log.jsonl                one line an iteration or validation
-RUN/checkpoints/meta-000120/ state.json + tensors.safetensors; the last two are kept
-RUN/best/                    the parameters that validation chose
+RUN/run.json                               settings, image sets with classes, splits and checksums, image size, version,
+                                           command
+RUN/log.jsonl                              one line an iteration or validation
+RUN/checkpoints/meta-0000120.safetensors   everything that the next iteration depends on; the last two are kept
+RUN/best.safetensors                       the parameters that validation chose
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import shutil
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor
 
+from anyshot.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from anyshot.errors import AnyshotError
-from anyshot.files import append_line, fresh_folder, plain, read_json, write_json, write_tensors
+from anyshot.files import append_line, clear_leftovers, explained, held, plain, read_json, write_json
 from anyshot.images import ImageSet
 from anyshot.images.record import SetRecord
 from anyshot.methods import Method, create_method
@@ -33,14 +33,7 @@ from anyshot.version import VERSION
 log = logging.getLogger(__name__)
 
 KEPT = 2  #: checkpoints that stay on disk: the newest, and one more should it be damaged
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A moment of a run: where it stands (plain values) and its tensors."""
-
-    state: dict[str, Any]
-    tensors: dict[str, Tensor]
+NAME = re.compile(r"[a-z]+-\d+\.safetensors")  #: of a checkpoint; names sort by time
 
 
 class Run:
@@ -56,9 +49,26 @@ class Run:
         if not (self.folder / "run.json").is_file():
             raise AnyshotError(f"There is no run in '{self.folder}'; anyshot train makes one.")
         self.info: dict[str, Any] = read_json(self.folder / "run.json")
-        self.settings = Settings.from_dict(self.info["settings"])
-        self.image_size: tuple[int, int] = tuple(self.info["image_size"])
-        self.sets = tuple(map(SetRecord.from_dict, self.info["sets"]))
+        try:
+            self.settings = Settings.from_dict(self.info["settings"])
+            height, width = map(int, self.info["image_size"])
+            if min(height, width) < 1:
+                raise ValueError("images of no size")
+            self.image_size = height, width
+            self.sets = tuple(map(SetRecord.from_dict, self.info["sets"]))
+        except (AnyshotError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise AnyshotError(
+                f"'{self.folder / 'run.json'}' does not describe a run ({type(error).__name__}: {error}); restore it, "
+                "or choose another folder."
+            ) from error
+
+    @classmethod
+    def find(cls, folder: str | Path) -> Run | None:
+        """The run in a folder, if there is one that ever began: one that has a checkpoint or a log."""
+        if not (Path(folder) / "run.json").is_file():
+            return None
+        run = cls(folder)
+        return run if run.log_path.exists() or _checkpoints(run.folder) else None
 
     @classmethod
     def create(
@@ -69,22 +79,20 @@ class Run:
         command: str = "",
         sets: Sequence[SetRecord] = (),
     ) -> Run:
-        """A new run, or the one that stands there if it has the same settings."""
-        folder = Path(folder)
-        if (folder / "run.json").is_file():
-            run = cls(folder)
-            if run.settings == settings:
-                return run
-            if run.log_path.exists() or run._checkpoints():  # otherwise it never began, and nothing is lost
-                raise AnyshotError(
-                    f"'{folder}' holds a run with other settings ({_differences(run.settings, settings)}); choose "
-                    "another folder or delete it."
-                )
+        """A new run, or the one that stands there if it has the same settings, except perhaps for more iterations."""
+        run = cls.find(folder)
+        if run is not None and run.settings == settings:
+            return run
+        if run is not None and not _extends(run.settings, settings):
+            raise AnyshotError(
+                f"'{folder}' holds a run with other settings ({_differences(run.settings, settings)}); choose "
+                "another folder or delete it." + _why_not_longer(run.settings, settings)
+            )
         info = {
             "settings": settings.as_dict(), "image_size": image_size, "version": VERSION, "command": command,
-            "threads": torch.get_num_threads(), "sets": sets,
+            "threads": torch.get_num_threads(), "sets": sets if run is None else run.sets,
         }  # fmt: skip
-        write_json(folder / "run.json", info)
+        write_json(Path(folder) / "run.json", info)
         return cls(folder)
 
     def imageset(self, source: str | Path | ImageSet) -> ImageSet:
@@ -117,87 +125,132 @@ class Run:
         ``kill`` may leave it, is passed over."""
         if not self.log_path.exists():
             return
-        for line in self.log_path.read_text(encoding="utf-8").splitlines():
+        with explained("read", self.log_path):
+            text = self.log_path.read_text(encoding="utf-8", errors="replace")
+        for line in text.splitlines():
             try:
                 record = json.loads(line)
             except ValueError:
                 continue
-            if kind is None or record.get("kind") == kind:
+            if isinstance(record, dict) and "kind" in record and kind in (None, record["kind"]):
                 yield record
 
     def rewind_log(self, lines: int) -> None:
         """Keep the first ``lines`` lines: what came after the checkpoint will be written again."""
         if self.log_path.exists():
-            with open(self.log_path, "r+b") as file:
+            with explained("write", self.log_path), open(self.log_path, "r+b") as file:
                 for _ in range(lines):
                     file.readline()
                 file.truncate(file.tell())
 
     def log_lines(self) -> int:
         """How many lines the log has."""
-        return self.log_path.read_bytes().count(b"\n") if self.log_path.exists() else 0
+        if not self.log_path.exists():
+            return 0
+        with explained("read", self.log_path):
+            return self.log_path.read_bytes().count(b"\n")
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def save_checkpoint(self, name: str, checkpoint: Checkpoint) -> None:
         """Write atomically, then drop all but the newest few. Names must sort by time."""
-        place = self.folder / "checkpoints"
-        _write(place / name, checkpoint)
-        for old in self._checkpoints()[:-KEPT]:
-            shutil.rmtree(old)
+        write_checkpoint(self.folder / "checkpoints" / f"{name}.safetensors", checkpoint)
+        for old in _checkpoints(self.folder)[:-KEPT]:
+            with suppress(OSError):  # it will be tried again
+                old.unlink()
 
     def latest_checkpoint(self) -> Checkpoint | None:
-        """The newest whole checkpoint; a damaged one is passed over. What a killed run left half written goes."""
-        for leftover in (self.folder / "checkpoints").glob(".*.tmp"):
-            shutil.rmtree(leftover, ignore_errors=True)
-        folders = self._checkpoints()
-        for folder in reversed(folders):
+        """The newest whole checkpoint; a damaged one is passed over."""
+        paths = _checkpoints(self.folder)
+        for path in reversed(paths):
             try:
-                return _read(folder)
+                return read_checkpoint(path)
             except AnyshotError as error:
                 log.warning("%s The one before it is used.", error)
-        if folders:
+        if paths:
             raise AnyshotError(
                 f"No checkpoint of the run '{self.folder}' can be read; delete its folder 'checkpoints' to start again."
             )
         return None
 
-    def _checkpoints(self) -> list[Path]:
-        place = self.folder / "checkpoints"
-        if not place.is_dir():
-            return []
-        return sorted(p for p in place.iterdir() if not p.name.startswith("."))  # a dot: half written
+    @property
+    def best_path(self) -> Path:
+        """The file of the parameters to use."""
+        return self.folder / "best.safetensors"
 
     def save_best(self, checkpoint: Checkpoint) -> None:
         """The parameters to use from now on."""
-        _write(self.folder / "best", checkpoint)
+        write_checkpoint(self.best_path, checkpoint)
 
     def best(self) -> Checkpoint:
         """The parameters that validation chose."""
-        if not (self.folder / "best").is_dir():
+        if not self.best_path.exists():
             raise AnyshotError(
                 f"The run '{self.folder}' has no chosen parameters yet; let it reach its first validation."
             )
-        return _read(self.folder / "best")
+        return read_checkpoint(self.best_path)
 
     def load_method(self) -> Method:
         """The trained method, ready to predict."""
         method = create_method(self.settings.method, self.image_size, self.settings.train.seed)
-        method.load_state_dict(self.best().tensors)
+        with self.fitting("best.safetensors"):
+            method.load_state_dict(self.best().tensors)
         return method.requires_grad_(False)
 
+    @contextmanager
+    def fitting(self, name: str) -> Iterator[None]:
+        """Tensors that are not those of the settings' method are an error in one sentence."""
+        try:
+            yield
+        except (RuntimeError, KeyError, TypeError, ValueError) as error:
+            first = str(error).splitlines()[0]
+            raise AnyshotError(f"{name} of the run '{self.folder}' does not fit its settings ({first}).") from error
 
-def _write(folder: Path, checkpoint: Checkpoint) -> None:
-    with fresh_folder(folder) as new:
-        write_json(new / "state.json", checkpoint.state)
-        write_tensors(new / "tensors.safetensors", checkpoint.tensors)
 
-
-def _read(folder: Path) -> Checkpoint:
+@contextmanager
+def training_in(folder: str | Path) -> Iterator[None]:
+    """The folder is this training's alone until the block ends or the process dies. What earlier ones left half written
+    goes; a folder in which no run has begun is left as it was found."""
+    folder = Path(folder)
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    with explained("create", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    busy = f"The run '{folder}' is being trained by another process; wait for it, or choose another folder."
     try:
-        tensors = load_file(folder / "tensors.safetensors")
-    except (SafetensorError, OSError) as error:
-        raise AnyshotError(f"The checkpoint '{folder}' is damaged ({error}).") from error
-    return Checkpoint(read_json(folder / "state.json"), tensors)
+        with held(folder / ".lock", busy):
+            for place in (folder, folder / "checkpoints"):
+                clear_leftovers(place, files=True)
+            try:
+                yield
+            finally:
+                if Run.find(folder) is None:
+                    (folder / "run.json").unlink(missing_ok=True)
+    finally:
+        for path in (folder / "checkpoints", *made):
+            with suppress(OSError):  # not empty: it has begun
+                path.rmdir()
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    place = folder / "checkpoints"
+    if not place.is_dir():
+        return []
+    with explained("read", place):
+        return sorted(path for path in place.iterdir() if NAME.fullmatch(path.name) and path.is_file())
+
+
+def _longer(old: Settings, new: Settings) -> bool:
+    """Whether only the number of iterations differs, and grows."""
+    same = replace(new, train=replace(new.train, iterations=old.train.iterations))
+    return same == old and new.train.iterations > old.train.iterations
+
+
+def _extends(old: Settings, new: Settings) -> bool:
+    """Longer, and the same up to where the old one ends: a decay of the rate is that of the whole run."""
+    return _longer(old, new) and old.train.decay == "none"
+
+
+def _why_not_longer(old: Settings, new: Settings) -> str:
+    return " A run whose rate decays cannot be extended." if _longer(old, new) else ""
 
 
 def _differences(old: Settings, new: Settings) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anyshot.checkpoints import Checkpoint
 from anyshot.errors import AnyshotError
+from anyshot.files import explained
 from anyshot.images import ImageSet
 from anyshot.methods import Method, create_method
 from anyshot.metrics import Summary
 from anyshot.parallel import map_tasks
 from anyshot.progress import progress
-from anyshot.runs import Checkpoint, Run
+from anyshot.runs import Run, training_in
 from anyshot.settings import Settings
 from anyshot.sources import open_sources
 from anyshot.tasks import Task, TaskStream
 from anyshot.testing import evaluate
 from anyshot.warm import warm_start
 
+Callback = Callable[[dict[str, Any]], None]
 MOST_SKIPPED = 100  #: non-finite steps in a row that end a run
 
 
@@ -37,6 +40,7 @@ class State:
     """Where meta-training stands, besides its tensors."""
 
     iteration: int = 0  #: finished ones
+    warm: bool = False  #: the warm start, if any, is over
     skipped: int = 0  #: steps with a non-finite loss or gradient
     skipped_in_a_row: int = 0
     best: float = -1.0  #: accuracy that chose the best parameters; below any at the start
@@ -53,23 +57,39 @@ def train(
     ood: Sequence[ImageSet] | None = None,
     workers: int | None = None,
     command: str = "",
+    callback: Callback | None = None,
+    tensorboard: bool | None = None,
 ) -> Run:
     """Train until the settings' last iteration, or go on with the run in ``folder`` from its newest checkpoint.
 
     Image sets are opened by the settings' names unless they are given; a run that goes on uses the classes and splits
-    that it began with, and images that have changed since end it with a sentence.
+    that it began with, and images that have changed since end it with a sentence. Nothing is left behind by a call that
+    fails before its first iteration.
+
+    ``callback(record)`` is told every line of the log as it is written (``{"kind": "iteration", "loss": …}``): for
+    Weights & Biases and the like. ``tensorboard`` writes event files; None does so where TensorBoard is installed.
     """
-    recorded = Run(folder).sets if (Path(folder) / "run.json").is_file() else ()
-    sources = open_sources(settings, recorded, imagesets, ood)
-    run = Run.create(folder, sources.named(settings), sources.size, command, sources.records)
-    return MetaTraining(run, sources.images, sources.ood, workers).finish()
+    with training_in(folder), torch.inference_mode(False), torch.enable_grad():
+        begun = Run.find(folder)
+        sources = open_sources(settings, begun.sets if begun else (), imagesets, ood)
+        run = Run.create(folder, sources.named(settings), sources.size, command, sources.records)
+        training = MetaTraining(run, sources.images, sources.ood, workers, callback)
+        return training.finish(tensorboard)
 
 
 class MetaTraining:
     """One run in progress: the method, its optimiser, where it stands, and the streams it reads."""
 
-    def __init__(self, run: Run, imagesets: Sequence[ImageSet], ood: Sequence[ImageSet], workers: int | None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        imagesets: Sequence[ImageSet],
+        ood: Sequence[ImageSet] = (),
+        workers: int | None = None,
+        callback: Callback | None = None,
+    ) -> None:
         self.run, self.settings, self.workers, self.state = run, run.settings, workers, State()
+        self.callback = callback
         self.imagesets, s, t = imagesets, self.settings, self.settings.train
         self.method = create_method(s.method, run.image_size, t.seed)
         self.optimiser = adam(self.method, t.rate)
@@ -80,11 +100,13 @@ class MetaTraining:
         self.ood = {i.name: TaskStream(i, "validation", s.task, t.seed) for i in ood}
         self.board: Any = None
 
-    def finish(self) -> Run:
+    def finish(self, tensorboard: bool | None = False) -> Run:
         """All iterations that are left."""
         t, resumed = self.settings.train, self.restore()
-        self.board = _tensorboard(self.run.folder, self.state.iteration)
-        if not resumed and t.warm_epochs:
+        self.board = _tensorboard(self.run.folder, self.state.iteration, tensorboard)
+        if not resumed:
+            self.checkpoint()  # from here on the run has begun
+        if t.warm_epochs and not self.state.warm:
             self.warm()
         state = self.state
         with progress(f"Meta-training {self.method.name}", t.iterations, done=state.iteration) as advance:
@@ -97,6 +119,8 @@ class MetaTraining:
                 if state.iteration % t.checkpoint_every == 0 or self.ended():
                     self.checkpoint()
                 advance(1, _note(record, speed, state.skipped))
+        if self.board:
+            self.board.close()
         return self.run
 
     def ended(self) -> bool:
@@ -179,8 +203,10 @@ class MetaTraining:
         return mean(list(self.validation)) + mean([name for name in self.ood if name in summaries])
 
     def log(self, record: dict[str, Any]) -> None:
-        """To the log and, where it is installed, to TensorBoard."""
+        """To the log, to TensorBoard and to whoever else wants to know."""
         self.run.log(record)
+        if self.callback:
+            self.callback(dict(record))
         if self.board:
             for key, value in record.items():
                 if isinstance(value, float):
@@ -191,6 +217,7 @@ class MetaTraining:
         """The stage before: plain classification of the training classes."""
         t = self.settings.train
         warm_start(self.method, self.imagesets, t.warm_epochs, t.seed, self.log)
+        self.state.warm = True
         self.checkpoint()
 
     def checkpoint(self) -> None:
@@ -207,17 +234,17 @@ class MetaTraining:
         if checkpoint is None:
             self.run.rewind_log(0)
             return False
-        self.state = State(**checkpoint.state)
-        tensors = checkpoint.tensors
-        self.method.load_state_dict(
-            {k.removeprefix("method."): v for k, v in tensors.items() if k.startswith("method.")}
-        )
-        moments: dict[int, dict[str, Tensor]] = {}
+        tensors, moments = checkpoint.tensors, dict[int, dict[str, Tensor]]()
         for key, value in tensors.items():
             if key.startswith("adam."):
                 _, i, name = key.split(".")
                 moments.setdefault(int(i), {})[name] = value
-        self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
+        with self.run.fitting("The newest checkpoint"):
+            self.state = State(**checkpoint.state)
+            self.method.load_state_dict(
+                {k.removeprefix("method."): v for k, v in tensors.items() if k.startswith("method.")}
+            )
+            self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
         self.run.rewind_log(self.state.log_lines)
         return True
 
@@ -246,10 +273,17 @@ def _note(record: dict[str, Any], speed: float, skipped: int) -> str:
     return note + (f"  skipped {skipped}" if skipped else "")
 
 
-def _tensorboard(folder: Path, iteration: int) -> Any:
-    """A writer, if TensorBoard is installed; what an interrupted run wrote after ``iteration`` is dropped."""
+def _tensorboard(folder: Path, iteration: int, wanted: bool | None) -> Any:
+    """A writer, or None if it is not wanted or, where nobody asked for it, not installed; what an interrupted run wrote
+    after ``iteration`` is dropped."""
+    if wanted is False:
+        return None
     try:
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
+    except ImportError as error:
+        if wanted:
+            raise AnyshotError("TensorBoard is not installed; run: pip install 'anyshot[tensorboard]'") from error
         return None
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=iteration + 1)
+    place = folder / "tensorboard"
+    with explained("write", place):
+        return SummaryWriter(str(place), purge_step=iteration + 1)

@@ -1,9 +1,15 @@
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
 import pytest
 import torch
 
+from anyshot.checkpoints import Checkpoint
 from anyshot.errors import AnyshotError
-from anyshot.runs import Checkpoint, Run
-from anyshot.settings import Settings, TaskSettings
+from anyshot.runs import Run, training_in
+from anyshot.settings import Settings, TaskSettings, TrainSettings
 
 
 def make(folder) -> Run:
@@ -21,16 +27,27 @@ def test_only_the_newest_checkpoints_stay(tmp_path):
     made = make(tmp_path)
     for i in range(5):
         made.save_checkpoint(f"meta-{i:07d}", Checkpoint({"iteration": i}, {"x": torch.tensor([float(i)])}))
-    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["meta-0000003", "meta-0000004"]
+    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == [
+        "meta-0000003.safetensors",
+        "meta-0000004.safetensors",
+    ]
     newest = made.latest_checkpoint()
     assert newest.state == {"iteration": 4}
     assert newest.tensors["x"].item() == 4
 
 
-def test_a_half_written_checkpoint_is_not_seen(tmp_path):
+def test_what_lies_beside_checkpoints_is_not_taken_for_one(tmp_path):
     made = make(tmp_path)
-    (tmp_path / "checkpoints" / ".meta-0000009.abc.tmp").mkdir(parents=True)
-    assert made.latest_checkpoint() is None
+    made.save_checkpoint("meta-0000001", Checkpoint({"iteration": 1}, {}))
+    place = tmp_path / "checkpoints"
+    (place / ".meta-0000009.safetensors.0123456789ab.tmp").write_bytes(b"half")
+    for name in ("zzz.txt", ".DS_Store", "meta-0000009.safetensors.bak", "notes-1.safetensors~"):
+        (place / name).write_text("stray")
+    (place / "meta-0000008.safetensors").mkdir()
+    for i in range(2, 5):
+        made.save_checkpoint(f"meta-{i:07d}", Checkpoint({"iteration": i}, {}))
+    assert made.latest_checkpoint().state == {"iteration": 4}
+    assert (place / "zzz.txt").read_text() == "stray"
 
 
 def test_a_half_line_in_the_log_is_passed_over(tmp_path):
@@ -52,11 +69,11 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
     made = make(tmp_path)
     for i in range(2):
         made.save_checkpoint(f"meta-{i:07d}", Checkpoint({"iteration": i}, {"x": torch.tensor([float(i)])}))
-    newest = tmp_path / "checkpoints" / "meta-0000001" / "tensors.safetensors"
+    newest = tmp_path / "checkpoints" / "meta-0000001.safetensors"
     newest.write_bytes(newest.read_bytes()[:10])
     assert made.latest_checkpoint().state == {"iteration": 0}
     assert "damaged" in caplog.text
-    (tmp_path / "checkpoints" / "meta-0000000" / "state.json").write_text("{")
+    (tmp_path / "checkpoints" / "meta-0000000.safetensors").write_text("{")
     with pytest.raises(AnyshotError, match=r"No checkpoint .* can be read"):
         made.latest_checkpoint()
 
@@ -69,3 +86,107 @@ def test_a_run_that_never_began_gives_way_and_one_that_did_says_what_differs(tmp
     made.log({"kind": "iteration"})
     with pytest.raises(AnyshotError, match=r"other settings \(way 7, not 5\)"):
         make(tmp_path)
+
+
+def longer(settings: Settings, iterations: int) -> Settings:
+    return replace(settings, train=replace(settings.train, iterations=iterations))
+
+
+def test_a_run_may_be_made_longer_unless_its_rate_decays(tmp_path):
+    base = Settings()
+    made = Run.create(tmp_path / "a", base, (32, 32))
+    made.log({"kind": "iteration"})
+    assert Run.create(tmp_path / "a", longer(base, 60_000), (32, 32)).settings.train.iterations == 60_000
+    assert Run(tmp_path / "a").settings.train.iterations == 60_000
+    with pytest.raises(AnyshotError, match="iterations 60000, not 100"):
+        Run.create(tmp_path / "a", longer(base, 100), (32, 32))
+    decays = replace(base, train=TrainSettings(decay="cosine"))
+    Run.create(tmp_path / "b", decays, (32, 32)).log({"kind": "iteration"})
+    with pytest.raises(AnyshotError, match="rate decays cannot be extended"):
+        Run.create(tmp_path / "b", longer(decays, 60_000), (32, 32))
+
+
+WRONG = [
+    [], 3, None, "text", {}, {"settings": None}, {"settings": {"way": 3}}, {"settings": {"task": 3}},
+    {"settings": {"task": {"way": "five"}}}, {"settings": {"task": {"way": 1e999}}}, {"settings": {"images": []}},
+    {"settings": {"images": "glyphs"}}, {"settings": {"images": [3]}}, {"settings": {"method": {"gains": ["a"] * 3}}},
+    {"settings": {"train": {"rate": float("nan")}}}, {"image_size": None}, {"image_size": 32}, {"image_size": [32]},
+    {"image_size": ["a", "b"]}, {"image_size": [0, 0]}, {"image_size": [1e999, 3]}, {"image_size": [32, 32, 3]},
+    {"image_size": [-5, 32]}, {"sets": None}, {"sets": 3}, {"sets": [3]}, {"sets": [{}]}, {"sets": [None]},
+    {"sets": {"a": 1}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def test_json_that_is_no_run_is_refused_with_a_sentence(tmp_path, wrong):
+    made = make(tmp_path)
+    whole = isinstance(wrong, dict) and wrong
+    (tmp_path / "run.json").write_text(json.dumps({**made.info, **wrong} if whole else wrong))
+    with pytest.raises(AnyshotError, match=r"run\.json' does not describe a run"):
+        Run(tmp_path)
+
+
+def test_two_trainings_of_one_folder_do_not_meet(tmp_path):
+    with (
+        training_in(tmp_path / "run"),
+        pytest.raises(AnyshotError, match="is being trained by another process"),
+        training_in(tmp_path / "run"),
+    ):
+        pass
+    with training_in(tmp_path / "run"):
+        pass  # the lock is gone with its holder
+
+
+def test_the_lock_is_released_by_death(tmp_path):
+    code = f"""
+import os, sys
+from anyshot.runs import training_in
+with training_in({str(tmp_path)!r}):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as child:
+        assert child.stdout.readline() == b"held\n"
+        with pytest.raises(AnyshotError, match="another process"), training_in(tmp_path):
+            pass
+        child.kill()
+        child.wait()
+    with training_in(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("error", [AnyshotError, KeyboardInterrupt])
+def test_a_run_that_never_began_leaves_the_folder_as_it_was(tmp_path, error):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").touch()
+    for name in ("new/deep/run", "full"):
+        with pytest.raises(error), training_in(tmp_path / name):
+            Run.create(tmp_path / name, Settings(), (32, 32))
+            raise error
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["full", "mine.txt"]
+
+
+def test_a_file_of_somebody_else_is_not_overwritten(tmp_path):
+    (tmp_path / "run.json").write_text('{"marathon": 42}')
+    with pytest.raises(AnyshotError, match="does not describe a run"), training_in(tmp_path):
+        make(tmp_path)
+    assert (tmp_path / "run.json").read_text() == '{"marathon": 42}'
+
+
+def test_what_a_killed_training_left_half_written_is_cleared(tmp_path):
+    made = make(tmp_path)
+    made.save_checkpoint("meta-0000001", Checkpoint({}, {}))
+    kept = sorted(p.name for p in tmp_path.rglob("*"))
+    (tmp_path / ".best.safetensors.0123456789ab.tmp").write_bytes(b"half")
+    (tmp_path / "checkpoints" / ".meta-0000002.safetensors.0123456789ab.tmp").write_bytes(b"half")
+    (tmp_path / ".old.0123456789ab.tmp").mkdir()
+    with training_in(tmp_path):
+        pass
+    assert sorted(p.name for p in tmp_path.rglob("*")) == kept
+
+
+def test_lines_of_the_log_that_are_no_records_are_passed_over(tmp_path):
+    made = make(tmp_path)
+    made.log_path.write_bytes(b'3\n[]\n{}\nnull\n\xff\xfe\n{"kind": "warm"}\n')
+    assert list(made.records()) == list(made.records("warm")) == [{"kind": "warm"}]

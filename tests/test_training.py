@@ -189,7 +189,79 @@ def test_images_of_different_sizes_are_refused(tmp_path):
 def test_a_folder_with_another_run_is_refused(tmp_path):
     run(tiny("maml", iterations=1), tmp_path)
     with pytest.raises(AnyshotError, match="other settings"):
-        run(tiny("maml", iterations=2), tmp_path)
+        run(tiny("maml", iterations=1, meta_batch=3), tmp_path)
+
+
+def test_a_finished_run_that_is_made_longer_equals_one_that_was_long_from_the_first(tmp_path):
+    run(tiny("maml", iterations=2), tmp_path / "longer")
+    made = run(tiny("maml", iterations=4), tmp_path / "longer")
+    run(tiny("maml", iterations=4), tmp_path / "long")
+    assert made.settings.train.iterations == 4
+    assert_equal(parameters(tmp_path / "longer"), parameters(tmp_path / "long"))
+    assert list(made.records()) == list(Run(tmp_path / "long").records())
+
+
+def test_a_run_that_fails_before_it_begins_leaves_nothing_behind_and_its_settings_do_not_stick(tmp_path):
+    far = replace(tiny("maml"), task=TaskSettings(way=9))
+    with pytest.raises(AnyshotError, match="needs 9"):
+        run(far, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert run(tiny("maml"), tmp_path / "run").settings.task.way == 2
+
+
+def test_a_run_killed_before_its_first_iteration_goes_on_with_its_own_settings(tmp_path, monkeypatch):
+    class Killed(BaseException): ...
+
+    def kill(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(MetaTraining, "step", kill)
+        run(tiny("maml"), tmp_path / "run")
+    assert Run.find(tmp_path / "run").latest_checkpoint().state["iteration"] == 0
+    run(tiny("maml"), tmp_path / "run")
+    run(tiny("maml"), tmp_path / "whole")
+    assert_equal(parameters(tmp_path / "run"), parameters(tmp_path / "whole"))
+
+
+def test_a_callback_hears_what_the_log_holds(tmp_path):
+    heard = []
+    made = run(tiny("maml"), tmp_path, callback=heard.append)
+    assert heard == list(made.records())
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_tensorboard_is_written_or_not_as_asked(tmp_path, wanted):
+    pytest.importorskip("tensorboard")
+    run(tiny("maml", iterations=1), tmp_path, tensorboard=wanted)
+    assert (tmp_path / "tensorboard").exists() == wanted
+
+
+def test_tensorboard_that_is_missing_is_only_missed_when_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(AnyshotError, match="TensorBoard is not installed"):
+        run(tiny("maml", iterations=1), tmp_path / "run", tensorboard=True)
+    assert not (tmp_path / "run").exists()
+    run(tiny("maml", iterations=1), tmp_path / "run")
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_the_callers_gradient_mode_changes_nothing(tmp_path, mode):
+    run(tiny(iterations=2), tmp_path / "plain")
+    with mode():
+        run(tiny(iterations=2), tmp_path / "within")
+    assert_equal(parameters(tmp_path / "within"), parameters(tmp_path / "plain"))
+
+
+def test_a_checkpoint_of_another_method_is_an_error_in_one_sentence(tmp_path):
+    run(tiny("meta-sgd", iterations=1), tmp_path / "meta-sgd")
+    made = run(tiny("protonet", iterations=1), tmp_path / "protonet")
+    for name in ("best.safetensors", "checkpoints/meta-0000001.safetensors"):
+        (tmp_path / "meta-sgd" / name).replace(made.folder / name)
+    with pytest.raises(AnyshotError, match=r"best\.safetensors of the run .* does not fit its settings"):
+        made.load_method()
+    with pytest.raises(AnyshotError, match="newest checkpoint of the run"):
+        run(tiny("protonet", iterations=1), made.folder)
 
 
 def test_several_image_sets_are_validated_each(tmp_path):
@@ -203,6 +275,9 @@ def test_files_are_safetensors_and_json(tmp_path):
     run(tiny("maml", iterations=1), tmp_path)
     files = [p for p in tmp_path.rglob("*") if p.is_file() and "tensorboard" not in p.parts]
     assert {p.suffix for p in files} == {".json", ".jsonl", ".safetensors"}
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name != "tensorboard") == [
+        "best.safetensors", "checkpoints", "log.jsonl", "run.json",
+    ]  # fmt: skip
     for path in files:
         if path.suffix == ".json":
             json.loads(path.read_text())
