@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from anyshot.balance import Posterior, sizes
 from anyshot.network import Body, truncated_normal
+from anyshot.parallel import alone
 from anyshot.settings import MethodSettings
 
 MOST_SHOTS = 50  #: cardinality inputs are (n − 1) / (MOST_SHOTS − 1)
@@ -95,6 +96,7 @@ class Encoder(nn.Module):
             else:
                 parameter.copy_(sigma * torch.randn(parameter.shape, generator=generator))
 
+    @alone()
     def forward(self, images: Tensor, labels: Tensor, way: int) -> Posterior:
         """Posterior of the task's φ from images [N, 3, height, width] and labels [N]."""
         h = F.max_pool2d(F.relu(self.conv1(images)), 2)  # NN1

@@ -1,7 +1,8 @@
-"""Several tasks at once, each on one core; and what a whole process may tune before torch is loaded.
+"""Several tasks at once, each on one core, or one task on all of them; what a process may tune before torch is loaded.
 
 Importing this file changes nothing, and does not load torch. Two tasks at once with one thread each beat one task with
-two threads: there are no barriers inside operators. Numbers and reasons are in docs/engine.md.
+two threads: there are no barriers inside operators. A task that is alone can still split its work into parts. Numbers
+and reasons are in docs/engine.md.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -22,7 +23,7 @@ R = TypeVar("R")
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
 _pool_size = 0
-_here = threading.local()  # .working: this thread is a worker now
+_here = threading.local()  # .crew: that of the task which this thread works on now
 
 
 def cores() -> int:
@@ -36,45 +37,120 @@ def map_tasks(
     """``[function(task) for task in tasks]``, several at once in threads, those of the largest ``size`` first.
 
     Every task runs with one torch thread, whatever the number of workers (1 included), so that a result does not depend
-    on it. ``workers`` defaults to the cores, at most one a task. Gradient mode and context variables are the caller's;
-    a graph may be built or walked inside a task. Called inside a worker it runs there, one task after another. The
-    caller's thread count is restored. The first error (in the order of the tasks) is raised once the running tasks have
-    ended; tasks not yet begun are dropped then.
+    on it; workers that have no task help the others with their parts (:func:`map_parts`). ``workers`` defaults to the
+    cores. Gradient mode and context variables are the caller's; a graph may be built or walked inside a task. Called
+    inside a worker it runs there, one task after another. The caller's thread count is restored. The first error (in
+    the order of the tasks) is raised once the running tasks have ended; tasks not yet begun are dropped then.
 
     >>> map_tasks(abs, [-3, 2, -1], workers=2)
     [3, 2, 1]
     """
-    tasks = list(tasks)
     if not tasks:
         return []
-    order = iter(sorted(range(len(tasks)), key=lambda i: -size(tasks[i])) if size else range(len(tasks)))
-    workers = min(workers or cores(), len(tasks))
-    results: dict[int, R] = {}
-    errors: dict[int, BaseException] = {}
+    todo = sorted(range(len(tasks)), key=lambda i: -size(tasks[i])) if size else range(len(tasks))
+    work = _Work(lambda i: function(tasks[i]), todo)
+    inside, hands = _crew(), workers or cores()
+    busy = min(hands, len(tasks))
+    crew = inside or _Crew(hands, busy)
 
     def drain() -> None:
-        with _one_thread():
-            while not errors:
-                with _lock:
-                    i = next(order, None)
-                if i is None:
-                    return
-                try:
-                    results[i] = function(tasks[i])
-                except BaseException as error:  # raised below, in the caller's thread
-                    errors[i] = error
+        with _working(crew):
+            work.drain()
+        if inside is None:
+            crew.spare.release()
 
-    if workers == 1 or getattr(_here, "working", False):
-        with _restored_threads():
+    with _restored_threads():
+        if inside is not None or busy == 1:
             drain()
-    else:
-        _drain_together(drain, workers, errors)
-    if errors:
-        raise errors[min(errors)]
-    return [results[i] for i in range(len(tasks))]
+        else:
+            _run_together(drain, busy, work)
+    return work.results()
 
 
-def _drain_together(drain: Callable[[], None], workers: int, errors: dict[int, BaseException]) -> None:
+def map_parts(function: Callable[[T], R], parts: Sequence[T]) -> list[R]:
+    """``[function(part) for part in parts]`` for parts of one task, on this thread and on those of :func:`map_tasks`
+    that have no task at the moment; for functions that leave torch alone and rarely hold Python's lock.
+
+    >>> map_parts(abs, [-3, 2, -1])
+    [3, 2, 1]
+    """
+    crew = _crew()
+    hands = crew.borrow(len(parts) - 1) if crew is not None else 0
+    if crew is None or not hands:
+        return [function(part) for part in parts]
+    work = _Work(lambda i: function(parts[i]), range(len(parts)))
+    helpers = [_submit(work.drain, crew.size) for _ in range(hands)]
+    try:
+        work.drain()
+    finally:
+        for helper in helpers:
+            if not helper.cancel():  # if it has not begun, its thread is busy elsewhere and everything is done
+                helper.result()
+            crew.spare.release()
+    return work.results()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """A task that nobody maps: one torch thread for it, and for its parts as many as torch had here.
+
+    Inside :func:`map_tasks` nothing changes.
+    """
+    import torch
+
+    if _crew() is not None:
+        yield
+        return
+    with _restored_threads(), _working(_Crew(torch.get_num_threads(), busy=1)):
+        yield
+
+
+class _Work(Generic[R]):
+    """``function(i)`` of each index, done by as many threads as call :meth:`drain`."""
+
+    def __init__(self, function: Callable[[int], R], order: Iterable[int]) -> None:
+        self.function, self.order, self.lock = function, iter(order), threading.Lock()
+        self.found: dict[int, R] = {}
+        self.errors: dict[int, BaseException] = {}
+
+    def drain(self) -> None:
+        """Work until nothing is left, or something has gone wrong."""
+        while not self.errors:
+            with self.lock:
+                i = next(self.order, None)
+            if i is None:
+                return
+            try:
+                self.found[i] = self.function(i)
+            except BaseException as error:  # raised in the caller's thread
+                self.errors[i] = error
+
+    def results(self) -> list[R]:
+        """In the order of the indices; or the first error."""
+        if self.errors:
+            raise self.errors[min(self.errors)]
+        return [self.found[i] for i in sorted(self.found)]
+
+
+class _Crew:
+    """The threads of one map of tasks."""
+
+    def __init__(self, size: int, busy: int) -> None:
+        self.size, self.spare = size, threading.Semaphore(size - busy)
+
+    def borrow(self, most: int) -> int:
+        """How many threads, ``most`` or fewer, have nothing to do now; give them back by ``spare.release()``."""
+        found = 0
+        while found < most and self.spare.acquire(blocking=False):
+            found += 1
+        return found
+
+
+def _crew() -> _Crew | None:
+    return getattr(_here, "crew", None)
+
+
+def _run_together(drain: Callable[[], None], workers: int, work: _Work[Any]) -> None:
     import torch
 
     grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
@@ -83,28 +159,27 @@ def _drain_together(drain: Callable[[], None], workers: int, errors: dict[int, B
         with torch.inference_mode(inference), torch.set_grad_enabled(grad and not inference):
             drain()
 
-    with _restored_threads():
-        futures = [_workers(workers).submit(contextvars.copy_context().run, job) for _ in range(workers)]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException as error:  # Ctrl-C in the caller: no new task is begun
-            errors[-1] = error
-            raise
+    futures = [_submit(contextvars.copy_context().run, workers, job) for _ in range(workers)]
+    try:
+        for future in futures:
+            future.result()
+    except BaseException as error:  # Ctrl-C in the caller: no new task is begun
+        work.errors[-1] = error
+        raise
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """One torch thread in this thread. torch's count is OpenMP's, one for each calling thread; MKL's is the process's,
-    which is why it is set at each task and not once when the pool starts."""
+def _working(crew: _Crew) -> Iterator[None]:
+    """This thread works on a task, with one torch thread. torch's count is OpenMP's, one for each calling thread; MKL's
+    is the process's, which is why it is set at each task and not once when the pool starts."""
     import torch
 
-    before, _here.working = getattr(_here, "working", False), True
+    before, _here.crew = _crew(), crew
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        _here.working = before
+        _here.crew = before
 
 
 @contextmanager
@@ -118,15 +193,15 @@ def _restored_threads() -> Iterator[None]:
         torch.set_num_threads(count)
 
 
-def _workers(count: int) -> ThreadPoolExecutor:
-    """The one pool, grown when more workers are asked for."""
+def _submit(job: Callable[..., Any], threads: int, *arguments: Any) -> Future[Any]:
+    """Begin a job in the one pool, which is grown when more threads are asked for."""
     global _pool, _pool_size
     with _lock:
-        if _pool is None or _pool_size < count:
+        if _pool is None or _pool_size < threads:
             if _pool is not None:
                 _pool.shutdown(wait=False)  # its threads end with their last job
-            _pool, _pool_size = ThreadPoolExecutor(count, thread_name_prefix="anyshot"), count
-        return _pool
+            _pool, _pool_size = ThreadPoolExecutor(threads, thread_name_prefix="anyshot"), threads
+        return _pool.submit(job, *arguments)
 
 
 def _forget_pool() -> None:

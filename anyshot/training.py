@@ -134,10 +134,7 @@ class MetaTraining:
         t, state = self.settings.train, self.state
         first = state.iteration * t.meta_batch
         tasks = [self.stream.task(first + i) for i in range(t.meta_batch)]
-        if len(tasks) == 1:  # all of torch's threads for the one there is
-            results = [task_gradients(self.method, tasks[0])]
-        else:
-            results = map_tasks(lambda task: task_gradients(self.method, task), tasks, self.workers, size=len)
+        results = map_tasks(lambda task: task_gradients(self.method, task), tasks, self.workers, size=len)
         gradients = [sum(parts) / t.meta_batch for parts in zip(*(g for g, _ in results), strict=True)]
         record: dict[str, Any] = {k: sum(info[k] for _, info in results) / t.meta_batch for k in results[0][1]}
         state.iteration += 1

@@ -11,7 +11,7 @@ import time
 import pytest
 import torch
 
-from anyshot.parallel import cores, map_tasks, tune_process
+from anyshot.parallel import alone, cores, map_parts, map_tasks, tune_process
 
 
 @pytest.mark.parametrize("workers", [None, 1, 2, 5])
@@ -100,6 +100,77 @@ def test_results_do_not_depend_on_the_number_of_workers():
 
     one, two = (map_tasks(job, [1, 2, 3, 4], workers) for workers in (1, 2))
     assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+def meet(barrier):
+    """Whether another thread comes to the barrier, too."""
+    try:
+        barrier.wait()
+    except threading.BrokenBarrierError:
+        return False
+    return True
+
+
+def meets(timeout):
+    """Two parts that wait for each other; whether they met."""
+    barrier = threading.Barrier(2, timeout=timeout)
+    return all(map_parts(meet, [barrier, barrier]))
+
+
+def test_parts_of_a_task_that_is_alone_run_at_the_same_time():
+    assert map_tasks(lambda _: meets(20), [0], workers=2) == [True]
+
+
+@pytest.mark.parametrize(("tasks", "workers"), [(1, 1), (2, 2)])
+def test_parts_wait_for_each_other_where_no_thread_is_free(tasks, workers):
+    both = threading.Barrier(tasks, timeout=20)
+
+    def task(_):
+        both.wait()  # every worker has a task
+        met = meets(0.05)
+        both.wait()
+        return met
+
+    assert not any(map_tasks(task, range(tasks), workers))
+
+
+def test_a_worker_whose_tasks_are_done_helps_with_the_parts_of_another():
+    done = threading.Event()
+
+    def task(n):
+        if n == 0:
+            done.wait(20)
+            time.sleep(0.05)  # the other worker looks once more for a task
+            return meets(20)
+        done.set()
+        return True
+
+    assert map_tasks(task, [0, 1], workers=2) == [True, True]
+
+
+def test_parts_come_in_their_order_and_the_first_error_is_raised():
+    def task(_):
+        with pytest.raises(ZeroDivisionError):
+            map_parts(lambda n: 1 // n, [1, 0, 1])
+        return map_parts(abs, range(-9, 0))
+
+    assert map_tasks(task, [0], workers=2) == [list(range(9, 0, -1))]
+    assert map_parts(abs, range(-9, 0)) == list(range(9, 0, -1))
+
+
+def test_a_task_that_nobody_maps_has_one_torch_thread_and_torchs_threads_for_its_parts():
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            with alone():
+                assert torch.get_num_threads() == 1
+                assert meets(20 if threads == 2 else 0.05) == (threads == 2)
+                with alone():
+                    assert torch.get_num_threads() == 1
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -77,6 +77,19 @@ def test_a_run_in_two_parts_equals_one_in_one_whatever_the_workers(tmp_path):
     assert list(Run(parts).records()) == list(Run(whole).records())
 
 
+def test_a_meta_batch_of_one_task_does_not_depend_on_torchs_threads(tmp_path):
+    settings, before, found = tiny(meta_batch=1, iterations=2, validate_every=0), torch.get_num_threads(), []
+    settings = replace(settings, task=TaskSettings(way=4, shots="fixed:8", query=8))
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            run(settings, tmp_path / str(threads))
+            found.append(parameters(tmp_path / str(threads)))
+    finally:
+        torch.set_num_threads(before)
+    assert_equal(*found)
+
+
 def test_a_killed_run_goes_on_to_the_same_bits(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(

@@ -21,7 +21,7 @@ from anyshot.inner import engine as _engine
 from anyshot.inner.blocks import Pictures
 from anyshot.inner.update import Inner, weighted_loss
 from anyshot.network import Features, Norm, Parameters, embed
-from anyshot.parallel import map_tasks
+from anyshot.parallel import alone, map_tasks
 
 __all__ = [
     "Inner", "adapt", "adapt_many", "features", "logits_many", "query_loss", "step_aside", "uses_engine",
@@ -97,12 +97,12 @@ def adapt_many(inners: Sequence[Inner], engine: str = "auto", workers: int | Non
     def one(inner: Inner) -> Parameters:
         if not uses_engine(inner, None, engine):
             return update.adapt(inner)
-        with torch.no_grad():
+        with alone(), torch.no_grad():
             problem = attach.problem(inner)
             problem.pictures = shared.pictures(problem.ops, inner.images)
             return attach.parameters(inner, _engine.inner_loop(problem))
 
-    if len(inners) == 1 and workers is None:  # nothing to share out: all of torch's threads
+    if len(inners) == 1 and workers is None:  # nothing to share out: all threads for the one there is
         return [one(inners[0])]
     return map_tasks(one, inners, workers, size=lambda inner: len(inner.labels) * inner.steps)
 
@@ -122,9 +122,10 @@ def logits_many(
 
     def one(pair: tuple[Inner, Parameters]) -> Tensor:
         inner, theta = pair
-        with torch.no_grad():
-            if not uses_engine(inner, images, engine):
+        if not uses_engine(inner, images, engine):
+            with torch.no_grad():
                 return inner.query_logits(theta, images)
+        with alone(), torch.no_grad():
             problem = attach.problem(attach.at(inner, theta))
             if not inner.transductive:
                 problem.pictures = shared.pictures(problem.ops, inner.images)

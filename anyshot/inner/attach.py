@@ -21,6 +21,7 @@ from anyshot.inner.blocks import Pictures
 from anyshot.inner.ops import CL, fused
 from anyshot.inner.update import Inner
 from anyshot.network import HEAD, Features, Norm, Parameters
+from anyshot.parallel import alone
 
 NAMES = CONV_WEIGHTS + HEAD  #: what the engine moves, in its order; the conv biases cancel and stay as they are
 
@@ -127,6 +128,7 @@ class _Attach(torch.autograd.Function):
         return (None, None, *[dloss * g for g in ctx.gradients])
 
 
+@alone()
 def query_loss(inner: Inner, images: Tensor, labels: Tensor, order: int = 2) -> tuple[Tensor, Tensor]:
     """:func:`anyshot.inner.update.query_loss` by the engine."""
     task, x = problem(inner), images.detach().contiguous(memory_format=CL)
@@ -160,6 +162,7 @@ def _in_order(found: engine.Gradients, sign: list[Tensor] | None) -> list[Tensor
     return [*found.shift, *scale, *turn(found.theta, sign), *found.rates, found.weights]
 
 
+@alone()
 def features(theta: Parameters, norm: Norm, x: Tensor, centre: bool, reference: Tensor | None) -> Tensor:
     """:func:`anyshot.network.embed` by the engine, differentiable once in θ, β and s."""
     with torch.no_grad():
@@ -188,7 +191,8 @@ class _Features(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, df: Tensor) -> tuple[Tensor | None, ...]:
-        weights, shift, scale = ctx.body.body_backward(df.clone())
+        with alone():
+            weights, shift, scale = ctx.body.body_backward(df.clone())
         if ctx.sign is None:
             return None, None, *weights, *shift
         turned = [d * s.flatten() for d, s in zip(scale, ctx.sign, strict=True)]

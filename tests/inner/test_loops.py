@@ -15,7 +15,7 @@ from anyshot.inner import attach, ops, query_loss
 from anyshot.parallel import map_tasks
 
 loops = pytest.importorskip("anyshot.inner.loops")
-jit = pytest.importorskip("anyshot.inner.jit")
+jit = pytest.importorskip("anyshot.inner.compiled.jit")
 
 # images, channels in and out, height, width: whole tiles, cut tiles, less than a tile, one window, many at once
 SHAPES = [(3, 16, 32, 8, 8), (5, 32, 16, 7, 11), (2, 16, 16, 2, 3), (1, 16, 16, 2, 2), (30, 16, 48, 12, 9)]
@@ -261,7 +261,7 @@ def test_the_loops_are_chosen_by_device_and_environment(monkeypatch):
 
 def test_without_numba_torch_does_it_and_says_so(monkeypatch, caplog):
     monkeypatch.delitem(sys.modules, "anyshot.inner.loops")
-    monkeypatch.delitem(sys.modules, "anyshot.inner.jit")
+    monkeypatch.delitem(sys.modules, "anyshot.inner.compiled.jit")
     monkeypatch.setitem(sys.modules, "numba", None)
     ops._loops.cache_clear()
     with caplog.at_level(logging.INFO, "anyshot.inner"):
@@ -278,10 +278,10 @@ def test_workers_that_ask_at_once_hear_of_compiling_once(monkeypatch):
     assert said == [1]
 
 
-def test_machine_code_is_forgotten_when_any_file_of_the_engine_changes(tmp_path, monkeypatch):
+def test_machine_code_is_forgotten_when_any_file_of_the_loops_changes(tmp_path, monkeypatch):
     """Numba would keep it as long as the file of the loop itself stays."""
     source = tmp_path / "loop.py"
-    source.write_text("from anyshot.inner.jit import compiled\n\n@compiled\ndef loop(x):\n    return x + 1\n")
+    source.write_text("from anyshot.inner.compiled.jit import compiled\n\n@compiled\ndef loop(x):\n    return x + 1\n")
     compiled = []
     for stamp in ("one state", "one state", "another"):
         monkeypatch.setattr(jit, "_stamp", stamp)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 numba = pytest.importorskip("numba")
-tiles = pytest.importorskip("anyshot.inner.tiles")
-products = pytest.importorskip("anyshot.inner.products")
+tiles = pytest.importorskip("anyshot.inner.compiled.tiles")
+products = pytest.importorskip("anyshot.inner.compiled.products")
 
 
 def normal(*shape, dtype=np.float64):

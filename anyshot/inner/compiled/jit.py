@@ -14,7 +14,7 @@ Array = np.ndarray
 
 
 def _sources() -> str:
-    """A fingerprint of all files of the engine."""
+    """A fingerprint of all files with compiled loops."""
     found = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         found.update(path.read_bytes())
@@ -25,7 +25,7 @@ _stamp = _sources()
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """The function as machine code; kept on disk until a file of the engine changes.
+    """The function as machine code; kept on disk until a file in this folder changes.
 
     Numba itself looks only at the file that the function stands in. Loops here call loops and take constants from other
     files, and old machine code for another layout of memory would write where it should not.

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from anyshot.inner.jit import Array
-from anyshot.inner.vectors import LANES, Pen, Vector, written_out
+from anyshot.inner.compiled.jit import Array
+from anyshot.inner.compiled.vectors import LANES, Pen, Vector, written_out
 
 OUT, FREQUENCIES = 4, 36  #: side of an output tile; places of an input tile
 NUMBERS = 512  #: of the tiles in flight at each of the 36 places: 16 tiles of 32 channels; more or fewer were slower

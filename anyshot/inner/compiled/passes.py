@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from anyshot.inner import tiles
-from anyshot.inner.jit import Array, compiled
-from anyshot.inner.products import tile_correlations, tile_products
-from anyshot.inner.tiles import FOUR, FREQUENCIES, NUMBERS, OUT, PLACE
-from anyshot.inner.vectors import LANES
+from anyshot.inner.compiled import tiles
+from anyshot.inner.compiled.jit import Array, compiled
+from anyshot.inner.compiled.products import tile_correlations, tile_products
+from anyshot.inner.compiled.tiles import FOUR, FREQUENCIES, NUMBERS, OUT, PLACE
+from anyshot.inner.compiled.vectors import LANES
 
 _input, _cotangent = tiles.tile_map(tiles.BT), tiles.tile_map(tiles.BT.T, overlap=2)  # Bᵀ · B and, adding up, B · Bᵀ
 _filter, _filter_cotangent = tiles.tile_map(tiles.G), tiles.tile_map(tiles.G.T)  # G · Gᵀ and Gᵀ · G

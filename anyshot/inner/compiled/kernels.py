@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from anyshot.inner.jit import Array, compiled
-from anyshot.inner.vectors import LANES, Pen, written_out
+from anyshot.inner.compiled.jit import Array, compiled
+from anyshot.inner.compiled.vectors import LANES, Pen, written_out
 
 
 @written_out

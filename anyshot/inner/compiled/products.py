@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anyshot.inner.jit import Array, compiled
-from anyshot.inner.tiles import FOUR, FREQUENCIES, PLACE
-from anyshot.inner.vectors import LANES, Pen, Variable, written_out
+from anyshot.inner.compiled.jit import Array, compiled
+from anyshot.inner.compiled.tiles import FOUR, FREQUENCIES, PLACE
+from anyshot.inner.compiled.vectors import LANES, Pen, Variable, written_out
 
 ROWS, VECTORS = 4, 2
 

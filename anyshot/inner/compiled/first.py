@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from anyshot.inner.jit import Array, compiled
-from anyshot.inner.kernels import clear_border
-from anyshot.inner.products import VECTORS, multiply_add
-from anyshot.inner.vectors import LANES, Pen, written_out
+from anyshot.inner.compiled.jit import Array, compiled
+from anyshot.inner.compiled.kernels import clear_border
+from anyshot.inner.compiled.products import VECTORS, multiply_add
+from anyshot.inner.compiled.vectors import LANES, Pen, written_out
 
 REACH = 2 * LANES  #: numbers read of each of a patch's three rows, of which up to nine (3 pixels of 3 colours) count
 #: what the first, the middle and the last row (or column) of a patch run over: all, less the first, less the last

@@ -1,0 +1,14 @@
+"""One task on one core and on all of them."""
+
+from __future__ import annotations
+
+from anyshot.bench.alone import CASES, alone
+from anyshot.bench.cases import Case
+
+
+def test_one_task_is_timed_on_one_core_and_on_all_with_the_same_result():
+    found = alone(Case("tiny", 16, (6,), steps=1), rounds=2)
+    assert found["same"]
+    assert len(found["seconds_on_one"]) == len(found["seconds_on_all"]) == 2
+    assert found["speedup_of_minima"] == min(found["seconds_on_one"]) / min(found["seconds_on_all"])
+    assert [(case.size, case.supports) for case in CASES] == [(32, (100,)), (84, (30,))]
