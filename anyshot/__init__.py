@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from anyshot.inner import Inner, adapt, query_loss
     from anyshot.inspection import BalanceRecord, inspect_stream, inspect_task
     from anyshot.methods import METHODS, Method, Objective, create_method
-    from anyshot.metrics import Metrics, Summary, TaskResult
+    from anyshot.metrics import Metrics, Paired, Summary, TaskResult, TaskScore, paired, pool
     from anyshot.network import Body, Norm
     from anyshot.presets import PRESETS, preset
     from anyshot.runs import Run
@@ -42,7 +42,7 @@ _HOMES = {
     "anyshot.inner": ("Inner", "adapt", "query_loss"),
     "anyshot.inspection": ("BalanceRecord", "inspect_stream", "inspect_task"),
     "anyshot.methods": ("METHODS", "Method", "Objective", "create_method"),
-    "anyshot.metrics": ("Metrics", "Summary", "TaskResult"),
+    "anyshot.metrics": ("Metrics", "Paired", "Summary", "TaskResult", "TaskScore", "paired", "pool"),
     "anyshot.network": ("Body", "Norm"),
     "anyshot.presets": ("PRESETS", "preset"),
     "anyshot.runs": ("Run",),
@@ -55,9 +55,9 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "METHODS", "PRESETS", "AnyshotError", "BalanceRecord", "Body", "ImageSet", "Inner", "Method", "MethodSettings",
-    "Metrics", "Norm", "Objective", "Posterior", "Run", "Settings", "Summary", "Task", "TaskResult", "TaskSettings",
-    "TaskStream", "TrainSettings", "__version__", "adapt", "create_method", "evaluate", "inspect_stream",
-    "inspect_task", "open_images", "preset", "query_loss", "train",
+    "Metrics", "Norm", "Objective", "Paired", "Posterior", "Run", "Settings", "Summary", "Task", "TaskResult",
+    "TaskScore", "TaskSettings", "TaskStream", "TrainSettings", "__version__", "adapt", "create_method", "evaluate",
+    "inspect_stream", "inspect_task", "open_images", "paired", "pool", "preset", "query_loss", "train",
 ]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from anyshot.balance import Posterior
 from anyshot.errors import AnyshotError
 from anyshot.methods import TAML, Method
+from anyshot.progress import progress
 from anyshot.tasks import Task, TaskStream
 
 DRAWS = 200  #: samples of the posterior behind each mean and deviation
@@ -52,8 +53,13 @@ def inspect_task(method: Method, task: Task) -> BalanceRecord:
 
 
 def inspect_stream(method: Method, stream: TaskStream, tasks: int) -> list[BalanceRecord]:
-    """The stream's first ``tasks`` tasks."""
-    return [inspect_task(method, stream.task(index)) for index in range(tasks)]
+    """The stream's first ``tasks`` tasks; progress is shown."""
+    names, records = ", ".join(imageset.name for imageset in stream.imagesets), []
+    with progress(f"Looking at tasks of {names}", tasks) as advance:
+        for index in range(tasks):
+            records.append(inspect_task(method, stream.task(index)))
+            advance()
+    return records
 
 
 def _moments(samples: Tensor) -> tuple[list[float], list[float]]:

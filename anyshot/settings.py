@@ -161,7 +161,7 @@ def parse_shots(text: str) -> tuple[str, int, int]:
     >>> parse_shots("class-imbalance:5-25")
     ('class-imbalance', 5, 25)
     """
-    match = re.fullmatch(r"(?:([a-z-]+?)(?::|$))?(?:(\d+)(?:-(\d+))?)?", text)
+    match = re.fullmatch(r"(?:([a-z-]+?)(?::|$))?(?:(\d{1,99})(?:-(\d{1,99}))?)?", text)
     if not match or not text or (match[1] in (None, "fixed") and not match[2]):
         raise AnyshotError(f"Shots {text!r} are not understood; write for instance any-shot:1-50 or fixed:5.")
     rule = match[1] or "fixed"
@@ -172,6 +172,8 @@ def parse_shots(text: str) -> tuple[str, int, int]:
         raise AnyshotError(f"Shots {text!r} are a range without a rule; write for instance any-shot:{least}-{most}.")
     if not 1 <= least <= most:
         raise AnyshotError(f"Shots {text!r} need a range that starts at 1 or more and does not fall.")
+    if most > MOST:
+        raise AnyshotError(f"Shots {text!r} ask for {most} images of a class, but must be at most {MOST:,}.")
     return rule, least, most
 
 

@@ -134,6 +134,32 @@ class TaskStream:
                 f"instance {small[0]!r}); a class needs one to learn from and one to be tested on."
             )
 
+    def class_names(self) -> tuple[str, ...]:
+        """The classes that tasks are made of."""
+        return tuple(i.classes[c] for i in self.imagesets for c in i.splits[self.split])
+
+    def drawn(self, size: int, wanted: int) -> tuple[int, int]:
+        """Support and query images of a class of ``size`` images; a small one keeps its query images."""
+        support = min(wanted, max(1, size - self.settings.query))
+        return support, min(self.settings.query, size - support)
+
+    def shortfalls(self) -> list[str]:
+        """What the classes do not allow: a sentence for each image set that has too few images for the settings."""
+        return [sentence for imageset in self.imagesets if (sentence := self._shortfall(imageset))]
+
+    def _shortfall(self, imageset: ImageSet) -> str:
+        s, sizes = self.settings, imageset.counts[list(imageset.splits[self.split])]
+        small = sizes[sizes < self.most + s.query]
+        if not small.size:
+            return ""
+        ends = sorted({int(small.min()), int(small.max())})
+        given = [(size, *self.drawn(size, self.most)) for size in ends]
+        each = [f"one of {size} images gives at most {n} support and {m} query images" for size, n, m in given]
+        return (
+            f"{imageset.name}: {small.size} of {sizes.size} {self.split} classes are too small for {s.shots} beside "
+            f"{s.query} query images: {', '.join(each)}."
+        )
+
     def task(self, index: int) -> Task:
         """The stream's task number ``index``."""
         name = (self.split, index)
@@ -148,8 +174,7 @@ class TaskStream:
         support, query = [], []
         for c, wanted in zip(classes, shots, strict=True):
             size = int(imageset.counts[c])
-            n = min(int(wanted), max(1, size - s.query))  # a small class keeps its query images
-            m = min(s.query, size - n)
+            n, m = self.drawn(size, int(wanted))
             chosen = imageset.starts[c] + rng.choice(size, n + m, replace=False)
             support.append(chosen[:n])
             query.append(chosen[n:])

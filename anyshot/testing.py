@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
 from anyshot.methods import Method
 from anyshot.metrics import Metrics, Summary, TaskResult
-from anyshot.parallel import map_tasks
+from anyshot.parallel import cores, map_tasks
+from anyshot.progress import progress
 from anyshot.tasks import TaskStream
+
+log = logging.getLogger(__name__)
 
 CHUNK = 64  #: tasks drawn and held in memory at once
 
@@ -20,23 +24,46 @@ def evaluate(
     *,
     prediction: str | None = None,
     workers: int | None = None,
-    advance: Callable[..., None] | None = None,
+    advance: Callable[[int], object] | None = None,
 ) -> Summary:
     """Accuracy, calibration and the rest over the stream's first ``tasks`` tasks.
 
-    ``prediction`` "naive" or "mc" overrides the method's own; ``advance(1)`` is told of each task, from any thread.
+    ``prediction`` "naive" or "mc" overrides the method's own. ``advance(1)`` is told of each task, from any thread;
+    without it, progress is shown, and what the stream's classes do not allow is said first.
     """
+    if advance is None:
+        for sentence in stream.shortfalls():
+            log.warning(sentence)
+        names = ", ".join(imageset.name for imageset in stream.imagesets)
+        with progress(f"Testing {method.name} on {names}", tasks) as shown:
+            return evaluate(method, stream, tasks, prediction=prediction, workers=workers, advance=shown)
     metrics, start = Metrics(), time.perf_counter()
-
-    def answer(index: int) -> TaskResult:
-        task = stream.task(index)
-        probabilities = method.predict(task, prediction=prediction).cpu().numpy()
-        if advance:
-            advance(1)
-        return TaskResult(index, probabilities, task.query_labels.numpy(), task.shots)
-
     for first in range(0, tasks, CHUNK):
         indices = range(first, min(first + CHUNK, tasks))
-        for result in map_tasks(answer, indices, workers):
+        for result in map_tasks(lambda index: answer(method, stream, index, prediction, advance), indices, workers):
             metrics.update(result)
     return metrics.compute(time.perf_counter() - start)
+
+
+def answer(
+    method: Method,
+    stream: TaskStream,
+    index: int,
+    prediction: str | None = None,
+    advance: Callable[[int], object] | None = None,
+) -> TaskResult:
+    """The method's answer to one task of the stream."""
+    task = stream.task(index)
+    probabilities = method.predict(task, prediction=prediction).cpu().numpy()
+    if advance:
+        advance(1)
+    return TaskResult(index, probabilities, task.query_labels.numpy(), task.shots, task.classes)
+
+
+def seconds_per_task(method: Method, stream: TaskStream, workers: int | None = None) -> float:
+    """How long a task takes when many are tested: the stream's first few, after one that loads and compiles."""
+    few = range(4 * (workers or cores()))
+    answer(method, stream, 0)
+    start = time.perf_counter()
+    map_tasks(lambda index: answer(method, stream, index), few, workers)
+    return (time.perf_counter() - start) / len(few)

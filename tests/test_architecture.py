@@ -32,7 +32,8 @@ MUST_NOT_KNOW = {
     "tasks": {"methods", "training", "testing", "report"},
     "methods": {"training", "testing", "warm", "runs", "report"},
     "testing": {"training", "report"},
-    "training": {"report"},
+    "comparison": {"training", "report"},
+    "training": {"comparison", "report"},
 }
 
 

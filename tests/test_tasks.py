@@ -53,6 +53,9 @@ def test_task_imbalance_and_fixed_are_equal_within_a_task():
         "1-50",
         "fixed:1-5",
         "any-shot5",
+        "fixed:99999999999999999999",
+        "any-shot:1-99999999999999999999",
+        "fixed:" + "9" * 5000,
     ],
 )
 def test_shots_that_make_no_sense_are_refused(text):
@@ -109,6 +112,32 @@ def test_support_and_query_never_share_an_image_and_a_small_class_keeps_its_quer
     assert sizes == {"a": 45, "b": 5, "c": 1, "d": 1}  # size − 15, at least 1
     asked = torch.bincount(task.query_labels)
     assert {name: int(n) for name, n in zip(task.classes, asked, strict=True)} == {"a": 15, "b": 15, "c": 4, "d": 1}
+
+
+def test_what_the_classes_do_not_allow_is_said_with_what_is_drawn_instead():
+    small = numbered({"a": 8, "b": 8, "c": 17, "d": 40})
+    stream = TaskStream(small, "train", TaskSettings(way=4, shots="fixed:5"))
+    assert stream.shortfalls() == [
+        "numbered: 3 of 4 train classes are too small for fixed:5 beside 15 query images: one of 8 images gives at "
+        "most 1 support and 7 query images, one of 17 images gives at most 2 support and 15 query images."
+    ]
+    task = stream.task(0)
+    drawn = dict(
+        zip(task.classes, zip(task.shots, torch.bincount(task.query_labels).tolist(), strict=True), strict=True)
+    )
+    assert drawn == {"a": (1, 7), "b": (1, 7), "c": (2, 15), "d": (5, 15)}
+    (sentence,) = TaskStream(small, "train", TaskSettings(way=4, shots="any-shot:1-50")).shortfalls()
+    assert "4 of 4 train classes" in sentence
+    assert "one of 40 images gives at most 25 support and 15 query images" in sentence
+
+
+def test_classes_that_are_large_enough_need_no_words():
+    enough = numbered({"a": 20, "b": 20})
+    assert TaskStream(enough, "train", TaskSettings(way=2, shots="any-shot:1-5")).shortfalls() == []
+    assert len(TaskStream(enough, "train", TaskSettings(way=2, shots="any-shot:1-6")).shortfalls()) == 1
+    both = TaskStream([enough, numbered({"c": 3, "d": 3})], "train", TaskSettings(way=2, shots="fixed:1", query=2))
+    assert both.shortfalls() == []
+    assert both.class_names() == ("a", "b", "c", "d")
 
 
 def test_too_few_classes_or_images_are_refused():

@@ -11,7 +11,7 @@ import typer
 
 from anyshot.cli.inspect import draw, look
 from anyshot.cli.options import Json, Workers
-from anyshot.cli.test import Seed, Tasks, measure, task_text
+from anyshot.cli.test import Seed, Tasks, check_files, say_shortfalls, show, task_text
 from anyshot.settings import Settings
 
 METHODS = ("maml", "taml")
@@ -34,32 +34,31 @@ def demo(
     they have never seen (in distribution) and on real handwritten digits (out of distribution), with anything from 1
     to 50 images a class. To stay within minutes, TAML predicts at its posterior's mean instead of averaging samples.
     """
+    from anyshot.comparison import compared, measure, plan
     from anyshot.presets import preset
-    from anyshot.report.tables import (
-        balance_tables,
-        print_tables,
-        summaries_payload,
-        summary_table,
-        write_csv,
-        write_results,
-    )  # fmt: skip
+    from anyshot.report.balance import balance_tables
+    from anyshot.report.tables import payload, print_tables, write_csv, write_results
     from anyshot.training import train
 
     started = time.monotonic()
+    check_files(folder / "results.json", json)
     runs = []
     for name in METHODS:
         settings = _settings(preset("glyphs", name), seed, iterations)
         runs.append(train(settings, folder / name, workers=workers, command="anyshot demo"))
-    rows = [row for run in runs for row in measure(run, IMAGES, "test", tasks, seed, workers)]
-    records = look(runs[-1], IMAGES, "test", min(tasks, 100), seed)
-    print_tables(summary_table(rows, title=f"New classes, {task_text(runs)}"), *balance_tables(records))
+    trials = plan(runs, IMAGES, "test", seed)
+    notes = say_shortfalls(trials)
+    rows = compared(measure(trials, tasks, workers))
+    records = look([trial for trial in trials if trial.settings == runs[-1].settings], min(tasks, 100))
+    show(rows, f"New classes, {task_text(runs)}")
+    print_tables(*balance_tables(records))
     paths = draw(runs, records, folder)
     write_csv(folder / "results.csv", rows)
     seconds = time.monotonic() - started
     for path in {folder / "results.json", *([json] if json else [])}:
         write_results(
-            path, summaries_payload(rows), settings={run.folder.name: run.settings.as_dict() for run in runs},
-            split="test", tasks=tasks, seeds=[seed], seconds=seconds,
+            path, payload(rows), settings={run.folder.name: run.settings.as_dict() for run in runs},
+            split="test", tasks=tasks, seeds=[seed], notes=notes, seconds=seconds,
         )  # fmt: skip
     names = ", ".join(path.name for path in paths)
     print(f"{seconds:.0f} seconds. In {folder}: results.json, results.csv, {names}.")

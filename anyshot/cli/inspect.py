@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anyshot.cli.options import Json, options
-from anyshot.cli.test import Images, OfSplit, Seed, Tasks, image_names, opened
+from anyshot.cli.test import Images, OfSplit, Seed, Tasks, check_files, image_names, opened, say_shortfalls
 
 if TYPE_CHECKING:
+    from anyshot.comparison import Trial
     from anyshot.inspection import BalanceRecord
     from anyshot.runs import Run
 
@@ -36,31 +37,29 @@ def inspect(
 
     Example: anyshot inspect runs/taml --images glyphs,digits
     """
-    from anyshot.report.tables import balance_summary, balance_tables, print_tables, write_results
+    from anyshot.comparison import plan
+    from anyshot.report.balance import balance_summary, balance_tables
+    from anyshot.report.tables import print_tables, write_results
 
     (run,) = opened([folder], chosen)
-    records = look(run, image_names(run, images), split, tasks, seed)
+    figures = figures or folder / "figures"
+    check_files(json, figures / "training.png")
+    trials = plan([run], image_names(images), split, seed)
+    notes = say_shortfalls(trials)
+    records = look(trials, tasks)
     print_tables(*balance_tables(records))
-    print("Figures:", *draw([run], records, figures or folder / "figures"))
+    print("Figures:", *draw([run], records, figures))
     if json:
         results = {**balance_summary(records), "tasks": records}
-        write_results(json, results, run=folder, settings=run.settings.as_dict(), split=split, seeds=[seed])
+        facts = {"settings": run.settings.as_dict(), "split": split, "seeds": [seed], "notes": notes}
+        write_results(json, results, run=folder, **facts)
 
 
-def look(run: Run, images: Sequence[str], split: str, tasks: int, seed: int) -> list[BalanceRecord]:
+def look(trials: Sequence[Trial], tasks: int) -> list[BalanceRecord]:
     """The records of `tasks` tasks of each image set."""
-    from anyshot.inspection import inspect_task
-    from anyshot.progress import progress
-    from anyshot.tasks import TaskStream
+    from anyshot.inspection import inspect_stream
 
-    method, records = run.load_method(), []
-    for name in images:
-        stream = TaskStream(run.imageset(name), split, run.settings.task, seed)
-        with progress(f"Looking at tasks of {name}", tasks) as advance:
-            for index in range(tasks):
-                records.append(inspect_task(method, stream.task(index)))
-                advance()
-    return records
+    return [record for trial in trials for record in inspect_stream(trial.method, trial.stream, tasks)]
 
 
 def draw(runs: Sequence[Run], records: Sequence[BalanceRecord], folder: Path) -> list[Path]:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from anyshot.cli.options import Json, Workers, options, settings_with
-from anyshot.errors import AnyshotError
 
 if TYPE_CHECKING:
-    from anyshot.report.tables import Row
+    from anyshot.comparison import Row, Trial
     from anyshot.runs import Run
 
 Split = Literal["test", "validation", "train"]
@@ -23,6 +22,15 @@ Images = Annotated[
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Determines the tasks; the same tasks for every method.")]
 Tasks = Annotated[int, typer.Option(min=1, metavar="N", help="Tasks for each image set.")]
 OfSplit = Annotated[Split, typer.Option(metavar="NAME", help="Whose classes: test, validation or train.")]
+Csv = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the results to this CSV file.")]
+PerTask = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Also write the results of every task to this CSV file, a line each."),
+]
+PoolSeeds = Annotated[
+    bool, typer.Option("--pool-seeds", help="Make one row of runs that differ in nothing but their seed.")
+]
+MANY = 100  # tasks: how long so many will take is measured and said before
 
 
 @options("task", "method.prediction", "method.samples", "method.test_steps", "method.transductive", default="the run's")
@@ -32,30 +40,51 @@ def test(
     split: OfSplit = "test",
     tasks: Tasks = 1000,
     seed: Seed = 0,
+    pool_seeds: PoolSeeds = False,
     workers: Workers = None,
     json: Json = None,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the results to this CSV file.")] = None,
+    csv: Csv = None,
+    per_task: PerTask = None,
     **chosen: Any,
 ) -> None:
     """Test trained runs on tasks of new classes, on one or several image sets.
 
     Accuracy is the mean over tasks with its 95 % interval; ECE the calibration error; worst class the mean over tasks
-    of the lowest accuracy of a class; then accuracy by the number of images that a class is learned from.
+    of the lowest accuracy of a class; then accuracy by the number of images that a class is learned from, and n, the
+    query images behind it. Several runs get the same tasks, and a second table shows each run's difference to the
+    first, task by task.
 
-    Example: anyshot test runs/taml runs/maml --images glyphs,digits --shots class-imbalance:1-50 --json out.json
+    Example: anyshot test runs/maml runs/taml --images glyphs,digits --shots class-imbalance:1-50 --json out.json
     """
-    from anyshot.report.tables import print_tables, summaries_payload, summary_table, write_csv, write_results
+    from anyshot.comparison import check_seeds, compared, measure, plan, pooled
+    from anyshot.report.tables import payload, write_csv, write_per_task, write_results
 
+    check_files(json, csv, per_task)
     runs = opened(folders, chosen)
-    if len({run.settings.task for run in runs}) > 1:
-        raise AnyshotError("These runs have different tasks; say by --way, --shots and --query which to test them on.")
-    rows = [row for run in runs for row in measure(run, image_names(run, images), split, tasks, seed, workers)]
-    print_tables(summary_table(rows, title=f"Classes of the {split} split, {task_text(runs)}"))
+    trials = plan(runs, image_names(images), split, seed)
+    if pool_seeds:
+        check_seeds(trials)
+    notes = say_shortfalls(trials)
+    say_time(trials, tasks, workers)
+    each = measure(trials, tasks, workers)
+    rows = compared(pooled(each) if pool_seeds else each)
+    show(rows, f"Classes of the {split} split, {task_text(runs)}")
     if csv:
         write_csv(csv, rows)
+    if per_task:
+        write_per_task(per_task, each)
     if json:
         settings = {str(run.folder): run.settings.as_dict() for run in runs}
-        write_results(json, summaries_payload(rows), settings=settings, split=split, tasks=tasks, seeds=[seed])
+        write_results(json, payload(rows), settings=settings, split=split, tasks=tasks, seeds=[seed], notes=notes)
+
+
+def check_files(*paths: Path | None) -> None:
+    """Whether the results can be written, before the work."""
+    from anyshot.files import check_writable
+
+    for path in paths:
+        if path is not None:
+            check_writable(path)
 
 
 def opened(folders: Sequence[Path], chosen: Mapping[str, Any]) -> list[Run]:
@@ -68,30 +97,46 @@ def opened(folders: Sequence[Path], chosen: Mapping[str, Any]) -> list[Run]:
     return runs
 
 
-def image_names(run: Run, images: str | None) -> list[str]:
-    """What --images says, or all image sets of the run."""
-    names = [*run.settings.images, *run.settings.ood] if images is None else images.split(",")
-    return list(dict.fromkeys(name.strip() for name in names if name.strip()))
+def image_names(images: str | None) -> list[str] | None:
+    """What --images says; None: all image sets of the run."""
+    return None if images is None else list(dict.fromkeys(n.strip() for n in images.split(",") if n.strip()))
 
 
-def measure(run: Run, images: Sequence[str], split: str, tasks: int, seed: int, workers: int | None) -> list[Row]:
-    """One row for each image set and, for several, one for their mean."""
-    from anyshot.metrics import average
-    from anyshot.progress import progress
-    from anyshot.tasks import TaskStream
-    from anyshot.testing import evaluate
+def say_shortfalls(trials: Sequence[Trial]) -> list[str]:
+    """Say before the work what the classes do not allow."""
+    from anyshot.comparison import shortfalls
 
-    method = run.load_method()
-    rows: list[Row] = []
-    for name in images:
-        imageset = run.imageset(name)
-        stream = TaskStream(imageset, split, run.settings.task, seed)
-        with progress(f"Testing {method.name} on {imageset.name}", tasks) as advance:
-            summary = evaluate(method, stream, tasks, workers=workers, advance=advance)
-        rows.append(({"run": run.folder.name, "method": method.name, "images": imageset.name}, summary))
-    if len(rows) > 1:
-        rows.append(({**rows[0][0], "images": "mean"}, average([summary for _, summary in rows])))
-    return rows
+    sentences = shortfalls(trials)
+    for sentence in sentences:
+        typer.echo(sentence, err=True)
+    return sentences
+
+
+def say_time(trials: Sequence[Trial], tasks: int, workers: int | None) -> None:
+    """Say before the work how long many tasks will take."""
+    from anyshot.comparison import seconds
+
+    if tasks >= MANY:
+        time = duration(seconds(trials, tasks, workers))
+        typer.echo(f"{len(trials)} × {tasks:,} tasks will take about {time} (--tasks N for fewer).", err=True)
+
+
+def duration(seconds: float) -> str:
+    """40 seconds, 26 minutes, 3.5 hours."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 99.5 * 60 else f"{seconds / 3600:.1f} hours"
+
+
+def show(rows: Sequence[Row], title: str) -> None:
+    """The tables of the results and of the differences to the first run."""
+    from anyshot.comparison import unpaired
+    from anyshot.report.tables import paired_table, print_tables, summary_table
+
+    differences = paired_table(rows)
+    print_tables(summary_table(rows, title), *([differences] if differences else []))
+    for sentence in unpaired(rows):
+        typer.echo(sentence, err=True)
 
 
 def task_text(runs: Sequence[Run]) -> str:

@@ -3,67 +3,118 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import os
 import platform
+import re
 import shlex
 import sys
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from anyshot.files import PathLike, write_bytes, write_json
-from anyshot.metrics import SHOTS, Summary
+from anyshot.metrics import SHOTS, Paired, Summary
 
 if TYPE_CHECKING:
-    from anyshot.inspection import BalanceRecord
-
-# One tested combination: what it was, such as {"method": "taml", "images": "digits"}, and its numbers.
-Row = tuple[Mapping[str, str], Summary]
+    from anyshot.comparison import Row
 
 
 def summary_table(rows: Sequence[Row], title: str | None = None) -> Table:
-    """One line for each combination; per cent, except NLL and speed. Ranges of shots that never occur are left out."""
-    ranges = [name for name in SHOTS if any(summary.by_shots[name] is not None for _, summary in rows)]
-    table = Table(
-        title=title,
-        box=box.SIMPLE_HEAD,
-        padding=0,
-        show_edge=False,
-        caption=_caption([s for row, s in rows if row.get("images") != "mean"]),
-    )
-    # a run that is called like its method needs no column
-    names = [name for name in rows[0][0] if name != "run" or any(row["run"] != row.get("method") for row, _ in rows)]
-    for name in names:
-        table.add_column(name, no_wrap=True)
-    shots = [f"{_dash(name)}\nshot{'s' if name != '1' else ''}" for name in ranges]
+    """One line for each row; per cent, except NLL and speed. Ranges of shots that never occur are left out."""
+    ranges = [name for name in SHOTS if any(row.summary.by_shots[name] is not None for row in rows)]
+    table = _table(rows, title, _caption(rows))
+    shots = [f"{dashed(name)}\nshot{'s' if name != '1' else ''}" for name in ranges]
     for header in ("accuracy", "NLL", "ECE", "worst\nclass", *shots, "tasks\n/s"):
         table.add_column(header, justify="right", no_wrap=True)
-    for labels, s in rows:
+    for row in rows:
+        s = row.summary
         cells = [
-            _percent(s.accuracy) + ("" if s.interval is None else f" ± {100 * s.interval:.1f}"),
+            _with_interval(f"{100 * s.accuracy:.1f}", s.interval, 100, 1),
             f"{s.nll:.2f}",
             _percent(s.ece),
             _percent(s.worst_class),
             *(_percent(s.by_shots[name]) for name in ranges),
             "–" if s.tasks_per_second is None else f"{s.tasks_per_second:.1f}",
         ]
-        table.add_row(*(labels[name] for name in names), *cells)
+        table.add_row(*_names(rows, row), *cells)
+    table.add_section()
+    for line in dict.fromkeys(_behind(rows, row, ranges) for row in rows if row.summary.scores):
+        table.add_row(*line)
     return table
 
 
-def _caption(summaries: Sequence[Summary]) -> str:
-    counts = sorted({summary.tasks for summary in summaries})
-    text = f"{' or '.join(map(str, counts))} task{'s' if counts != [1] else ''} each; accuracies and ECE in %."
-    failed = sum(summary.failed for summary in summaries)
+def _behind(rows: Sequence[Row], row: Row, ranges: Sequence[str]) -> tuple[str, ...]:
+    """The line that tells how many query images stand behind each column of shots."""
+    names = [name if label == "images" else "" for label, name in zip(_columns(rows), _names(rows, row), strict=True)]
+    counts = (row.summary.queries_by_shots[name] for name in ranges)
+    return (*names, "", "", "", "n =", *(str(n) if n < 100_000 else f"{n / 1000:.0f}k" for n in counts))
+
+
+def paired_table(rows: Sequence[Row]) -> Table | None:
+    """The difference of each row to the first run on the same tasks, if there is any."""
+    others = [row for row in rows if row.paired]
+    if not others:
+        return None
+    runs = max(row.summary.runs for row in rows)
+    caption = f"In per cent points, on the same tasks; 95 % intervals over tasks{' and seeds' if runs > 1 else ''}."
+    table = _table(others, f"Difference to {others[0].paired_to}, task by task", caption)
+    for header in ("accuracy", "NLL", "tasks"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for row in others:
+        if p := row.paired:
+            accuracy = _with_interval(f"{100 * p.accuracy:+.1f}", p.accuracy_interval, 100, 1)
+            nll = _with_interval(f"{p.nll:+.3f}", p.nll_interval, 1, 3)
+            table.add_row(*_names(others, row), accuracy, nll, str(p.tasks))
+    return table
+
+
+def _table(rows: Sequence[Row], title: str | None, caption: str) -> Table:
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=0, show_edge=False, caption=caption)
+    for name in _columns(rows):
+        table.add_column(name, no_wrap=True)
+    return table
+
+
+def _columns(rows: Sequence[Row]) -> list[str]:
+    """A run that is called like its method needs no column."""
+    same = all(row.labels["run"] == row.labels["method"] for row in rows)
+    return ["method", "images"] if same else ["run", "method", "images"]
+
+
+def _names(rows: Sequence[Row], row: Row) -> list[str]:
+    return [row.labels[name] for name in _columns(rows)]
+
+
+def _caption(rows: Sequence[Row]) -> str:
+    """What was drawn, which may be less than what was asked for, and what the columns mean."""
+    single = [row for row in rows if row.summary.scores]
+    counts = sorted({row.summary.tasks for row in single})
+    tasks = f"{' or '.join(map(str, counts))} task{'s' if counts != [1] else ''} each"
+    runs = max((row.summary.runs for row in rows), default=1)
+    if runs > 1:
+        tasks += f", intervals over tasks and up to {runs} seeds"
+    drawn: dict[str, list[str]] = {}
+    for row in single:
+        drawn.setdefault(_drawn(row.summary), []).append(row.images)
+    sets = [text + (f" ({', '.join(dict.fromkeys(names))})" if len(drawn) > 1 else "") for text, names in drawn.items()]
+    text = f"{tasks}. Images of a class: {'; '.join(sets)}. Accuracies and ECE in %; n: query images behind a column."
+    failed = sum(row.summary.failed for row in single)
     return text + (f" {failed} tasks had predictions that were not finite; they count as wrong." if failed else "")
+
+
+def _drawn(s: Summary) -> str:
+    def span(least: int, most: int) -> str:
+        return str(least) if least == most else f"{least}–{most}"
+
+    average = f" (mean {s.support_mean:.1f})" if s.support_least < s.support_most else ""
+    return f"{span(s.support_least, s.support_most)} support{average}, {span(s.query_least, s.query_most)} query"
 
 
 def print_tables(*tables: Table) -> None:
@@ -76,17 +127,32 @@ def print_tables(*tables: Table) -> None:
 
 
 def write_csv(path: PathLike, rows: Sequence[Row]) -> None:
-    """One line for each combination, fractions at full precision; empty where there was nothing to measure."""
+    """One line for each row, fractions at full precision; empty where there was nothing to measure."""
     flat = []
-    for labels, summary in rows:
-        values = summary.as_dict()
-        by_shots = {f"accuracy {name} shots": value for name, value in values.pop("by_shots").items()}
-        flat.append({**labels, **values, **by_shots})
+    for row in rows:
+        values: dict[str, Any] = {**row.labels}
+        for name, value in row.summary.as_dict().items():
+            if isinstance(value, Mapping):  # by_shots -> accuracy_shots_2_5, queries_by_shots -> queries_shots_2_5
+                what = "queries" if name.startswith("queries") else "accuracy"
+                values |= {f"{what}_shots_{_plain_name(shots)}": one for shots, one in value.items()}
+            else:
+                values[name] = value
+        difference = dataclasses.asdict(row.paired) if row.paired else dict.fromkeys(_PAIRED)
+        flat.append({**values, "paired_to": row.paired_to, **{f"paired_{k}": v for k, v in difference.items()}})
+    _write_lines(path, flat)
+
+
+def write_per_task(path: PathLike, rows: Sequence[Row]) -> None:
+    """One line for each task of each row, in the order of the tasks."""
+    _write_lines(path, [{**row.labels, **score.as_dict()} for row in rows for score in row.summary.scores])
+
+
+def _write_lines(path: PathLike, lines: Sequence[Mapping[str, Any]]) -> None:
     text = io.StringIO()
-    writer = csv.DictWriter(text, flat[0])
+    writer = csv.DictWriter(text, list(lines[0]))
     writer.writeheader()
-    writer.writerows(flat)
-    write_bytes(path, text.getvalue().encode())
+    writer.writerows(lines)
+    write_bytes(path, text.getvalue().encode(errors="backslashreplace"))
 
 
 def write_results(path: PathLike, results: Any, **facts: Any) -> None:
@@ -94,9 +160,9 @@ def write_results(path: PathLike, results: Any, **facts: Any) -> None:
     write_json(path, {"results": results, "origin": origin(**facts)})
 
 
-def summaries_payload(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def payload(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """The rows of :func:`summary_table` as plain values for JSON."""
-    return [{**labels, **summary.as_dict()} for labels, summary in rows]
+    return [{**row.labels, **row.summary.as_dict(), "paired_to": row.paired_to, "paired": row.paired} for row in rows]
 
 
 def origin(**facts: Any) -> dict[str, Any]:
@@ -112,88 +178,22 @@ def origin(**facts: Any) -> dict[str, Any]:
     }
 
 
-CLASS_SIZES = (1, 5, 15, 50)  # upper ends of ranges, as in Summary.by_shots
-TASK_SIZES = (25, 50, 100, 200)
-EQUAL = "all equal"  # where classes are of one size, size cannot tell them apart
+_PAIRED = tuple(field.name for field in dataclasses.fields(Paired))
 
 
-def balance_tables(records: Sequence[BalanceRecord]) -> list[Table]:
-    """ω by class size, γ by layer and task size, and ‖z‖ by image set; variables that are off have no table."""
-    titles = {
-        "omega": "Class balance: above 1, more than an even share",
-        "gamma": "Step size multipliers: above 1, the layer moves further",
-        "z": "Shift of the start",
-    }
-    return [_groups_table(titles[name], groups) for name, groups in balance_summary(records).items() if groups]
-
-
-def balance_summary(records: Sequence[BalanceRecord]) -> dict[str, list[dict[str, Any]]]:
-    """The numbers of :func:`balance_tables`: posterior means and deviations, averaged within ranges of size."""
-    omega: Pools = defaultdict(list)
-    gamma: Pools = defaultdict(list)
-    z: Pools = defaultdict(list)
-    for r in records:
-        way, even = len(r.shots), len(set(r.shots)) == 1
-        if r.omega_mean is not None and r.omega_std is not None:
-            for n, mean, std in zip(r.shots, r.omega_mean, r.omega_std, strict=True):
-                size = EQUAL if even else _span(n, CLASS_SIZES)
-                omega[r.imageset, size].append((r.index, {"C·ω": (way * mean, way * std)}))
-        if r.gamma_mean is not None and r.gamma_std is not None:
-            names = [*(f"γ conv {n + 1}" for n in range(len(r.gamma_mean) - 1)), "γ head"]
-            layers = dict(zip(names, zip(r.gamma_mean, r.gamma_std, strict=True), strict=True))
-            gamma[r.imageset, _span(sum(r.shots), TASK_SIZES)].append((r.index, layers))
-        if r.z_norm is not None and r.z_std is not None:
-            z[r.imageset, ""].append((r.index, {"‖z‖": (r.z_norm,), "mean σ of z": (r.z_std,)}))
-    return {
-        "omega": _groups(omega, "images in class", CLASS_SIZES),
-        "gamma": _groups(gamma, "images in task", TASK_SIZES),
-        "z": _groups(z),
-    }
-
-
-# (image set, range of sizes) -> [(index of the task, {quantity: (mean, deviation) or (value,)})]
-Pools = dict[tuple[str, str], list[tuple[int, Mapping[str, Sequence[float]]]]]
-
-
-def _span(n: int, ends: tuple[int, ...]) -> str:
-    """The range of sizes that holds n: "1", "2-5" or ">5" for ends (1, 5)."""
-    place = int(np.searchsorted(ends, n))
-    low, high = (0, *ends)[place] + 1, (*ends, None)[place]
-    return f">{low - 1}" if high is None else str(high) if low == high else f"{low}-{high}"
-
-
-def _groups(pools: Pools, label: str = "", ends: tuple[int, ...] = ()) -> list[dict[str, Any]]:
-    sets = list(dict.fromkeys(images for images, _ in pools))
-    sizes = [*(_span(n, ends) for n in (*ends, max(ends, default=0) + 1)), EQUAL] if ends else [""]
-    groups = []
-    for images, size in sorted(pools, key=lambda key: (sets.index(key[0]), sizes.index(key[1]))):
-        members = pools[images, size]
-        group: dict[str, Any] = {"images": images, **({label: size} if label else {})}
-        for name in members[0][1]:
-            mean, *deviation = np.mean([values[name] for _, values in members], axis=0).tolist()
-            group[name] = {"mean": mean, "deviation": deviation[0]} if deviation else mean
-        groups.append({**group, "tasks": len({index for index, _ in members})})
-    return groups
-
-
-def _groups_table(title: str, groups: list[dict[str, Any]]) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD)
-    for column in groups[0]:
-        table.add_column(column, justify="left" if column == "images" else "right")
-    for group in groups:
-        table.add_row(*(_cell(value) for value in group.values()))
-    return table
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, dict):
-        return f"{value['mean']:.2f} ± {value['deviation']:.2f}"
-    return f"{value:.3g}" if isinstance(value, float) else _dash(str(value))
+def _with_interval(text: str, interval: float | None, scale: float, digits: int) -> str:
+    return text if interval is None else f"{text} ± {scale * interval:.{digits}f}"
 
 
 def _percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f}"
 
 
-def _dash(size: str) -> str:
+def _plain_name(shots: str) -> str:
+    """A column's name that is also a Python name: 2_5 for 2-5, over_50 for >50."""
+    return re.sub(r"\W", "_", shots.replace(">", "over_"))
+
+
+def dashed(size: str) -> str:
+    """A range of sizes for people: 2–5."""
     return size.replace("-", "–")

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from anyshot import inspection
 from anyshot.cli import main
 
 
@@ -33,6 +34,21 @@ def test_balancing_variables_come_as_tables_figures_and_json(trained, tmp_path, 
 def test_figures_go_into_the_runs_folder_by_default(trained):
     assert run("inspect", trained["taml"], "--tasks", 1) == 0
     assert (trained["taml"] / "figures" / "omega.png").is_file()
+
+
+def test_what_cannot_be_written_or_drawn_is_said_before_the_work(trained, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(inspection, "inspect_stream", lambda method, stream, tasks: pytest.fail("the work has begun"))
+    (tmp_path / "file").write_text("")
+    assert run("inspect", trained["taml"], "--json", tmp_path) == 1
+    assert run("inspect", trained["taml"], "--figures", tmp_path / "file") == 1
+    assert capsys.readouterr().err.count("Cannot write") == 2
+    assert run("inspect", trained["taml"], "--way", 9) == 1
+    assert "4 classes in its test split, but a task needs 9" in capsys.readouterr().err
+
+
+def test_fewer_images_than_asked_for_are_said(trained, capsys):
+    assert run("inspect", trained["taml"], "--tasks", 1, "--shots", "fixed:40") == 0
+    assert "tiny: 4 of 4 test classes are too small for fixed:40" in capsys.readouterr().err
 
 
 def test_a_method_without_balancing_variables_is_a_failure_in_one_sentence(trained, capsys):

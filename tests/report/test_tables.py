@@ -4,41 +4,44 @@ import csv
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from rich.console import Console
 
-from anyshot.inspection import BalanceRecord
-from anyshot.metrics import Metrics, TaskResult
+from anyshot.comparison import Row, compared, pooled
+from anyshot.metrics import Metrics, Summary, TaskResult
 from anyshot.report import tables
+from anyshot.settings import MethodSettings, Settings, TrainSettings
 
 
-def summary(shots=(1, 20), seconds=2.0):
+def summary(shots=(1, 20), seconds=2.0, right=(0, 1, 1, 1), query=1) -> Summary:
+    """Four tasks of two classes with `query` images each; in each task, the second class is recognised or not."""
     metrics = Metrics()
-    for index in range(4):
-        metrics.update(TaskResult(index, [[0.9, 0.1], [0.6, 0.4]], [0, 1 if index else 0], shots))
+    for index, hit in enumerate(right):
+        p = [0.9, 0.1] if not hit else [0.4, 0.6]
+        metrics.update(TaskResult(index, [[0.9, 0.1]] * query + [p] * query, [0] * query + [1] * query, shots))
     return metrics.compute(seconds)
 
 
+def row(found: Summary, images="digits", run="taml", method="taml", seed=0) -> Row:
+    return Row(run, images, (Settings(method=MethodSettings(name=method), train=TrainSettings(seed=seed)),), found)
+
+
 def text(table, width=200) -> str:
-    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(table)
-    console.file.close()
-    return console.export_text()
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
 
 
-def record(index=0, shots=(1, 3, 9), images="glyphs", **changes) -> BalanceRecord:
-    way = len(shots)
-    values = BalanceRecord(
-        images, index, shots, [1 / way] * way, [0.1] * way, [1.0, 1.1, 1.2, 1.3, 4.0], [0.1] * 5, 2.0, 0.5
-    )
-    return replace(values, **changes)
+def lines_of(path) -> list[dict[str, str]]:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def test_a_summary_table_shows_per_cent_the_interval_and_only_shots_that_occur():
-    out = text(tables.summary_table([({"method": "taml", "images": "digits"}, summary())], title="Test"))
+    out = text(tables.summary_table([row(summary())], title="Test"))
     assert "taml" in out
-    assert "62.5 ± 24.5" in out  # one task of four has both right: 1.96 · 0.25 / 2
+    assert "87.5 ± 24.5" in out  # one task of four has one of two wrong: 1.96 · 0.25 / 2
     assert "16–50" in out
     assert "2–5" not in out
     assert "2.0" in out  # tasks a second
@@ -47,8 +50,8 @@ def test_a_summary_table_shows_per_cent_the_interval_and_only_shots_that_occur()
 
 def test_missing_numbers_are_dashes_and_failed_tasks_are_mentioned():
     one = replace(summary(), tasks=1, interval=None, tasks_per_second=None, failed=3)
-    out = text(tables.summary_table([({"images": "a"}, one), ({"images": "b"}, summary((3, 3)))]))
-    first, second = (line for line in out.splitlines() if line.strip().startswith(("a ", "b ")))
+    out = text(tables.summary_table([row(one, "a"), row(summary((3, 3)), "b")]))
+    first, second = (line for line in out.splitlines() if line.startswith("taml"))
     assert "±" not in first
     assert "–" in first
     assert "±" in second
@@ -56,79 +59,112 @@ def test_missing_numbers_are_dashes_and_failed_tasks_are_mentioned():
     assert "3 tasks had predictions that were not finite" in " ".join(out.split())
 
 
+def test_the_number_of_query_images_stands_below_each_column_of_shots_once_for_each_image_set():
+    rows = [row(summary(query=q), images, run) for run in ("a", "b") for images, q in (("digits", 15), ("glyphs", 3))]
+    out = text(tables.summary_table(compared(rows)))
+    behind = [line.split() for line in out.splitlines() if "n =" in line]
+    assert behind == [["digits", "n", "=", "60", "60"], ["glyphs", "n", "=", "12", "12"]]
+    assert "n: query images behind a column" in " ".join(out.split())
+
+
+def test_the_caption_tells_what_was_really_drawn():
+    def caption(*rows: Row) -> str:
+        return " ".join(text(tables.summary_table(rows)).split())
+
+    assert "Images of a class: 1–20 support (mean 10.5), 1 query." in caption(row(summary()))
+    assert "Images of a class: 5 support, 7 query." in caption(row(summary((5, 5), query=7)))
+    two = caption(row(summary((5, 5))), row(summary((1, 1)), "glyphs"))
+    assert "5 support, 1 query (digits); 1 support, 1 query (glyphs)." in two
+
+
 def test_a_full_summary_table_fits_a_terminal_of_80_columns():
-    wide = replace(summary(), by_shots={"1": 1.0, "2-5": 1.0, "6-15": 1.0, "16-50": 1.0, ">50": None}, tasks=10_000)
-    out = text(tables.summary_table([({"method": "proto-maml", "images": "digits"}, wide)]), width=80)
+    by_shots = {"1": 1.0, "2-5": 1.0, "6-15": 1.0, "16-50": 1.0, ">50": None}
+    wide = replace(summary(), by_shots=by_shots, queries_by_shots=dict.fromkeys(by_shots, 123_456), tasks=10_000)
+    out = text(tables.summary_table([row(wide, run="proto-maml", method="proto-maml")]), width=80)
     assert "proto-maml" in out
     assert "digits" in out
-    assert "62.5 ± 24.5" in out
+    assert "87.5 ± 24.5" in out
+    assert "123k" in out
     assert "…" not in out
+
+
+def test_a_run_that_is_not_called_like_its_method_has_its_name_in_the_table():
+    assert "my-run" in text(tables.summary_table([row(summary(), run="my-run")]))
+
+
+def test_differences_to_the_first_run_are_shown_in_points_with_their_interval():
+    rows = compared([row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(right=(0, 1, 1, 1)), run="b")])
+    out = text(tables.paired_table(rows))
+    assert "Difference to a, task by task" in out
+    (line,) = (line for line in out.splitlines() if line.startswith("b"))
+    assert "+12.5 ± 24.5" in line  # differences 0, ½, 0, 0
+    assert "95 % intervals over tasks." in " ".join(out.split())
+    assert tables.paired_table(rows[:1]) is None
+
+
+def test_pooled_seeds_are_one_row_and_the_caption_says_so():
+    rows = [row(summary(right=right), run=f"taml-{seed}", seed=seed) for seed, right in enumerate([(0, 1, 1, 1)] * 3)]
+    out = text(tables.summary_table(compared(pooled(rows))))
+    assert "taml-0 +2" in out
+    assert "intervals over tasks and up to 3 seeds" in " ".join(out.split())
 
 
 def test_a_pipe_gets_tables_at_full_width(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "40")
-    tables.print_tables(tables.summary_table([({"images": "a-rather-long-name" * 5}, summary())]))
+    tables.print_tables(tables.summary_table([row(summary(), "a-rather-long-name" * 5)]))
     assert "a-rather-long-name" * 5 in capsys.readouterr().out
 
 
-def test_the_csv_holds_the_summary_at_full_precision(tmp_path):
-    found = summary()
-    tables.write_csv(tmp_path / "out.csv", [({"method": "taml"}, found), ({"method": "maml"}, found)])
-    with open(tmp_path / "out.csv", newline="") as file:
-        lines = list(csv.DictReader(file))
+def test_the_csv_holds_the_summary_at_full_precision_under_names_that_pandas_likes(tmp_path):
+    rows = compared([row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(), run="b", method="maml", seed=3)])
+    tables.write_csv(tmp_path / "out.csv", rows)
+    lines, found = lines_of(tmp_path / "out.csv"), rows[1].summary
     assert [line["method"] for line in lines] == ["taml", "maml"]
-    assert float(lines[0]["accuracy"]) == found.accuracy
-    assert float(lines[0]["interval"]) == found.interval
-    assert float(lines[0]["accuracy 1 shots"]) == found.by_shots["1"]
-    assert lines[0]["accuracy 2-5 shots"] == ""
+    assert [line["seed"] for line in lines] == ["0", "3"]
+    assert all(name.isidentifier() for name in lines[0])
+    assert float(lines[1]["accuracy"]) == found.accuracy
+    assert float(lines[1]["interval"]) == found.interval
+    assert float(lines[1]["accuracy_shots_1"]) == found.by_shots["1"]
+    assert int(lines[1]["queries_shots_16_50"]) == found.queries_by_shots["16-50"] == 4
+    assert lines[1]["accuracy_shots_2_5"] == ""
+    assert lines[1]["queries_shots_over_50"] == "0"
+    assert (lines[1]["support_least"], lines[1]["support_mean"], lines[1]["support_most"]) == ("1", "10.5", "20")
+    assert lines[0]["paired_to"] == lines[0]["paired_accuracy"] == ""
+    assert lines[1]["paired_to"] == "a"
+    assert float(lines[1]["paired_accuracy"]) == rows[1].paired.accuracy == 0.125
+    assert float(lines[1]["paired_nll_interval"]) == rows[1].paired.nll_interval
 
 
-def test_the_json_holds_the_same_figures_and_where_they_come_from(tmp_path, monkeypatch):
+def test_every_task_is_a_line_of_its_own(tmp_path):
+    metrics = Metrics()
+    metrics.update(TaskResult(7, [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]], [0, 1, 1], [1, 20], ["cat", "dog"]))
+    tables.write_per_task(tmp_path / "out.csv", [row(metrics.compute()), row(summary(), run="b")])
+    first, *others = lines_of(tmp_path / "out.csv")
+    assert len(others) == 4
+    assert {line["run"] for line in others} == {"b"}
+    numbers = {"nll": first.pop("nll"), "accuracy": first.pop("accuracy")}
+    assert first == {
+        "run": "taml", "method": "taml", "seed": "0", "images": "digits", "task": "7", "way": "2", "support": "21",
+        "queries": "3", "worst_class": "0.5", "failed": "0", "shots": "1 20", "hits": "1 1", "asked": "1 2",
+        "classes": "cat | dog",
+    }  # fmt: skip
+    assert float(numbers["accuracy"]) == pytest.approx(2 / 3)
+    assert float(numbers["nll"]) == metrics.compute().nll
+
+
+def test_the_json_holds_the_same_numbers_and_where_they_come_from(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["/somewhere/bin/anyshot", "test", "my run"])
-    rows = [({"method": "taml"}, summary())]
-    tables.write_results(tmp_path / "out.json", tables.summaries_payload(rows), seeds=[0], settings={"way": 5})
+    rows = compared([row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(), run="b")])
+    tables.write_results(tmp_path / "out.json", tables.payload(rows), seeds=[0], settings={"way": 5})
     found = json.loads((tmp_path / "out.json").read_text())
-    assert found["results"] == [{"method": "taml", **summary().as_dict()}]
+    names = {"run": "b", "method": "taml", "seed": "0", "images": "digits"}
+    difference = {"tasks": 4, "accuracy": 0.125, "accuracy_interval": pytest.approx(0.245)}
+    assert found["results"][0]["paired"] is None
+    assert found["results"][1].pop("paired").items() >= difference.items()
+    assert found["results"][1] == {**names, **summary().as_dict(), "paired_to": "a"}
+    assert "scores" not in found["results"][1]
     assert found["origin"]["settings"] == {"way": 5}
     assert found["origin"]["seeds"] == [0]
     assert found["origin"]["command"] == "anyshot test 'my run'"
     assert found["origin"]["cores"] >= 1
     assert {"version", "torch", "python", "time"} <= set(found["origin"])
-
-
-def test_balance_is_averaged_within_ranges_of_size_by_image_set():
-    records = [
-        record(0, (1, 3, 9), omega_mean=[0.5, 0.3, 0.2]),
-        record(1, (1, 4, 60), omega_mean=[0.4, 0.4, 0.2]),
-        record(0, (2, 2), "digits"),
-    ]
-    found = tables.balance_summary(records)
-    sizes = [(group["images"], group["images in class"]) for group in found["omega"]]
-    assert sizes == [("glyphs", s) for s in ("1", "2-5", "6-15", ">50")] + [("digits", "all equal")]
-    assert found["omega"][0]["C·ω"]["mean"] == pytest.approx(3 * 0.45)
-    assert found["omega"][1]["C·ω"]["mean"] == pytest.approx(3 * 0.35)
-    assert found["omega"][0]["C·ω"]["deviation"] == pytest.approx(0.3)
-    assert found["omega"][0]["tasks"] == 2
-    assert [group["images in task"] for group in found["gamma"]] == ["1-25", "51-100", "1-25"]
-    assert found["gamma"][0]["γ head"]["mean"] == pytest.approx(4.0)
-    assert found["z"] == [
-        {"images": "glyphs", "‖z‖": 2.0, "mean σ of z": 0.5, "tasks": 2},
-        {"images": "digits", "‖z‖": 2.0, "mean σ of z": 0.5, "tasks": 1},
-    ]
-
-
-def test_the_order_of_records_changes_no_average():
-    rng = np.random.default_rng(0)
-    records = [record(i, tuple(rng.integers(1, 51, 5).tolist())) for i in range(20)]
-    first = tables.balance_summary(records)
-    again = tables.balance_summary(records[::-1])
-    for one, two in zip(first["omega"], again["omega"], strict=True):
-        assert one["C·ω"]["mean"] == pytest.approx(two["C·ω"]["mean"], rel=1e-12)
-
-
-def test_variables_that_are_off_have_no_table():
-    every = tables.balance_tables([record()])
-    assert len(every) == 3
-    assert "1.10 ± 0.10" in text(every[1])
-    off = record(omega_mean=None, omega_std=None, z_norm=None, z_std=None)
-    assert [table.title for table in tables.balance_tables([off])] == [every[1].title]

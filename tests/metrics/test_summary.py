@@ -13,7 +13,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import accuracy_score, log_loss, recall_score
 
 from anyshot.errors import AnyshotError
-from anyshot.metrics import SHOTS, Metrics, TaskResult, average
+from anyshot.metrics import SHOTS, Metrics, TaskResult
 
 
 def results(n: int, seed: int = 0) -> list[TaskResult]:
@@ -45,7 +45,9 @@ def test_accuracy_interval_likelihood_and_worst_class_equal_those_of_scipy_and_s
     assert found.interval == pytest.approx(1.96 * scipy.stats.sem(accuracies), rel=1e-12)
     low, high = scipy.stats.norm.interval(0.95, found.accuracy, scipy.stats.sem(accuracies))
     assert found.interval == pytest.approx((high - low) / 2, rel=1e-4)
-    assert found.nll == pytest.approx(np.mean([log_loss(t.labels, t.probabilities) for t in tasks]), rel=1e-9)
+    losses = [log_loss(t.labels, t.probabilities) for t in tasks]
+    assert found.nll == pytest.approx(np.mean(losses), rel=1e-9)
+    assert found.nll_interval == pytest.approx(1.96 * scipy.stats.sem(losses), rel=1e-9)
     worst = [recall_score(t.labels, t.probabilities.argmax(1), average=None).min() for t in tasks]
     assert found.worst_class == pytest.approx(np.mean(worst), rel=1e-12)
     assert found.failed == 0
@@ -94,7 +96,22 @@ def test_accuracy_by_shots_counts_every_image_in_the_range_of_its_own_class():
             name = "1" if n == 1 else "2-5" if n <= 5 else "6-15" if n <= 15 else "16-50" if n <= 50 else ">50"
             hits[name].append(p.argmax() == label)
     assert summary(tasks).by_shots == {name: pytest.approx(np.mean(h)) for name, h in hits.items()}
+    assert summary(tasks).queries_by_shots == {name: len(h) for name, h in hits.items()}
     assert summary([TaskResult(0, [[0.9, 0.1]], [0], [3, 1])]).by_shots == dict.fromkeys(SHOTS) | {"2-5": 1.0}
+
+
+def test_every_tasks_own_numbers_and_what_was_drawn_are_kept():
+    tasks = results(5)
+    found = summary(tasks)
+    assert [score.index for score in found.scores] == list(range(5))
+    assert found.accuracies.tolist() == [[accuracy_score(t.labels, t.probabilities.argmax(1)) for t in tasks]]
+    assert found.nlls[0] == pytest.approx([log_loss(t.labels, t.probabilities) for t in tasks], rel=1e-9)
+    shots = np.concatenate([t.shots for t in tasks])
+    assert (found.support_least, found.support_most) == (shots.min(), shots.max())
+    assert found.support_mean == pytest.approx(shots.mean())
+    assert (found.query_least, found.query_most) == (15, 15)
+    uneven = summary([TaskResult(0, [[0.9, 0.1]] * 3, [0, 1, 1], [1, 1])])
+    assert (uneven.query_least, uneven.query_most) == (1, 2)
 
 
 def test_a_class_without_query_images_is_not_the_worst():
@@ -163,19 +180,3 @@ def test_an_empty_measurement_and_a_task_measured_twice_are_errors():
 def test_results_that_cannot_be_true_are_refused(task, sentence):
     with pytest.raises(AnyshotError, match=sentence):
         summary([task])
-
-
-def test_the_average_over_image_sets_counts_each_the_same():
-    rng = np.random.default_rng(0)
-    summaries = []
-    for tasks in (5, 50):
-        metrics = Metrics()
-        for i in range(tasks):
-            metrics.update(TaskResult(i, rng.dirichlet(np.ones(3), 9), np.arange(9) % 3, [1, 4, 60]))
-        summaries.append(metrics.compute(1.0))
-    mean = average(summaries)
-    assert mean.accuracy == pytest.approx((summaries[0].accuracy + summaries[1].accuracy) / 2)
-    assert mean.interval == pytest.approx(np.sqrt(summaries[0].interval ** 2 + summaries[1].interval ** 2) / 2)
-    assert mean.tasks == 55
-    assert mean.by_shots["6-15"] is None
-    assert mean.by_shots["1"] == pytest.approx((summaries[0].by_shots["1"] + summaries[1].by_shots["1"]) / 2)

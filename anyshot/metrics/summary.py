@@ -1,0 +1,144 @@
+"""Many tasks in numbers, gathered task by task, on any number of workers."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anyshot.errors import AnyshotError
+from anyshot.metrics.score import BINS, TaskResult, TaskScore, measure
+
+SHOTS = ("1", "2-5", "6-15", "16-50", ">50")  # ranges of support images a class
+_SHOT_ENDS = np.array([1, 5, 15, 50])
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A test in numbers; fractions, not per cent. None where there was nothing to measure."""
+
+    tasks: int
+    queries: int  # query images
+    accuracy: float  # mean over tasks
+    interval: float | None  # half-width of the 95 % interval: 1.96 · std / √tasks, std with ddof = 1
+    nll: float  # mean over tasks of the mean −log p(true class)
+    nll_interval: float | None
+    ece: float  # expected calibration error, 15 bins of the largest probability, over all query images
+    worst_class: float  # mean over tasks of the lowest recall of a class
+    by_shots: dict[str, float | None]  # accuracy over all query images whose class has so many support images
+    queries_by_shots: dict[str, int]  # how many these are
+    support_least: int  # support images of a class, as they were drawn
+    support_mean: float
+    support_most: int
+    query_least: int  # query images of a class, as they were drawn
+    query_most: int
+    failed: int  # tasks with predictions that are not finite: counted as wrong, and as even odds in nll and ece
+    tasks_per_second: float | None
+    runs: int = 1  # how many runs were pooled
+    run_deviation: float | None = None  # standard deviation of the pooled runs' accuracies, ddof = 1
+    scores: tuple[TaskScore, ...] = dataclasses.field(default=(), repr=False)  # task by task, run after run
+
+    @property
+    def accuracies(self) -> NDArray[np.float64]:
+        """Each task's accuracy, [runs, tasks]."""
+        return np.array([score.accuracy for score in self.scores]).reshape(self.runs, -1)
+
+    @property
+    def nlls(self) -> NDArray[np.float64]:
+        """Each task's mean −log p(true class), [runs, tasks]."""
+        return np.array([score.nll for score in self.scores]).reshape(self.runs, -1)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, without the tasks."""
+        values = dataclasses.asdict(dataclasses.replace(self, scores=()))
+        del values["scores"]
+        return values
+
+
+class Metrics:
+    """Accumulates task results. The order of tasks, and how they were spread over workers, changes no bit."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, tuple[TaskScore, NDArray[np.float64]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def reset(self) -> None:
+        """Forget every task."""
+        self._rows.clear()
+
+    def update(self, result: TaskResult) -> None:
+        """Take in one task."""
+        self._add(result.index, *measure(result))
+
+    def merge(self, other: Metrics) -> None:
+        """Take in all tasks of another worker."""
+        for index, row in other._rows.items():
+            self._add(index, *row)
+
+    def compute(self, seconds: float | None = None) -> Summary:
+        """The summary of all tasks so far; `seconds` is how long they took."""
+        if not self._rows:
+            raise AnyshotError("No task has been measured, so there is nothing to summarise. Test at least one task.")
+        scores = tuple(self._rows[index][0] for index in sorted(self._rows))
+        shots, asked, hits = (np.concatenate([getattr(s, name) for s in scores]) for name in ("shots", "asked", "hits"))
+        ranges = np.searchsorted(_SHOT_ENDS, shots)
+        images, right = (np.bincount(ranges, w, len(SHOTS)).astype(int).tolist() for w in (asked, hits))
+        return Summary(
+            tasks=len(scores),
+            queries=sum(images),
+            accuracy=mean(s.accuracy for s in scores),
+            interval=half_width([s.accuracy for s in scores]),
+            nll=mean(s.nll for s in scores),
+            nll_interval=half_width([s.nll for s in scores]),
+            ece=_calibration_error([self._rows[s.index][1] for s in scores]),
+            worst_class=mean(s.worst_class for s in scores),
+            by_shots={name: r / n if n else None for name, r, n in zip(SHOTS, right, images, strict=True)},
+            queries_by_shots=dict(zip(SHOTS, images, strict=True)),
+            support_least=int(shots.min()),
+            support_mean=float(shots.mean()),
+            support_most=int(shots.max()),
+            query_least=int(asked.min()),
+            query_most=int(asked.max()),
+            failed=sum(s.failed for s in scores),
+            tasks_per_second=len(scores) / seconds if seconds else None,
+            scores=scores,
+        )
+
+    def _add(self, index: int, score: TaskScore, bins: NDArray[np.float64]) -> None:
+        if index in self._rows:
+            raise AnyshotError(f"Task {index} was measured twice; every task needs its own index.")
+        self._rows[index] = score, bins
+
+
+def mean(values: Iterable[float]) -> float:
+    """Rounded once (fsum), whatever the order."""
+    values = list(values)
+    return math.fsum(values) / len(values)
+
+
+def variance_of_mean(values: Iterable[float]) -> float | None:
+    """std² / n with ddof = 1; None for a single value."""
+    values = list(values)
+    centre, n = mean(values), len(values)
+    return math.fsum((value - centre) ** 2 for value in values) / (n - 1) / n if n > 1 else None
+
+
+def half_width(*samples: Iterable[float]) -> float | None:
+    """Half the 95 % interval of a sum of independent means: 1.96 · √Σ std² / n; None where a sample has one value."""
+    variances = [variance_of_mean(sample) for sample in samples]
+    known = [variance for variance in variances if variance is not None]
+    return 1.96 * math.sqrt(math.fsum(known)) if len(known) == len(variances) else None
+
+
+def _calibration_error(bins: list[NDArray[np.float64]]) -> float:
+    """Σ_b |hits_b − confidence_b| / images."""
+    cells = zip(*(one.ravel().tolist() for one in bins), strict=True)
+    images, hits, confidence = np.array([math.fsum(cell) for cell in cells]).reshape(BINS, 3).T
+    return math.fsum(np.abs(hits - confidence)) / math.fsum(images)
