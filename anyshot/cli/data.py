@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -72,7 +73,7 @@ def prepare(
     whole = CATALOGUE[name].images if name in CATALOGUE else 0
     remark = f" (A part: the official files hold {whole:,}.)" if facts["images"] < whole else ""
     sentence = _sentence(facts, "verified" if check else "ready") + remark
-    Console().print(sentence, highlight=False, soft_wrap=True)
+    Console().print(sentence, markup=False, highlight=False, soft_wrap=True)
     if json:
         _write(json, facts)
 
@@ -94,35 +95,53 @@ def show(
     """
     from rich.console import Console
 
+    from anyshot.files import check_writable, write_bytes
     from anyshot.images import open_images
     from anyshot.images.sheet import class_sheet, joined
 
     images = open_images(name, seed=seed)
+    out = out or Path(f"{Path(images.name).name}.png")  # a set that was given away may be called ../../something
+    check_writable(out)
     sheet = joined(class_sheet(images), _task_sheet(images, split, way, shots, seed))
-    out = out or Path(f"{images.name}.png")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    sheet.save(out, "PNG")
-    Console().print(f"{images.name}: classes and a task are drawn in {out}.", highlight=False, soft_wrap=True)
+    picture = BytesIO()
+    sheet.save(picture, "PNG")
+    write_bytes(out, picture.getvalue())
+    Console().print(
+        f"{images.name}: classes and a task are drawn in {out}.", markup=False, highlight=False, soft_wrap=True
+    )
 
 
 def table_of(sets: list[dict[str, Any]]) -> Table:
     """The listing as a table of two lines a set."""
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, caption="Classes are train/validation/test. Checksum: of downloads.")
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        caption="Classes are train/validation/test; MB under Ready are those on this disk.",
+    )
     for heading in ("Set", "Classes", "Images", "Ready", "Terms, official source"):
         table.add_column(heading, justify="right" if heading == "Images" else "left", overflow="fold")
     for one in sets:
         counts = [str(one["splits"].get(split, 0)) for split in ("train", "validation", "test")]
         table.add_row(
-            f"[bold]{one['name']}[/]\n[dim]{one['title']}[/]",
+            f"[bold]{escape(one['name'])}[/]\n[dim]{escape(one['title'])}[/]",
             f"{sum(one['splits'].values())}\n[dim]{'/'.join(counts)}[/]",
             f"{one['images']:,}\n[dim]{one['side']}x{one['side']}[/]",
-            f"{'[green]yes[/]' if one['ready'] else 'no'}\n[dim]{one['bytes'] / 1e6:.0f} MB[/]",
-            f"{one['terms']}\n[dim]{one['source']} (checksum: {one['checksum']})[/]",
+            f"{'[green]yes[/]' if one['ready'] else 'no'}\n[dim]{one['bytes'] / 1e6:,.0f} MB[/]",
+            f"{escape(one['terms'])}\n[dim]{escape(one['source'])}{_download(one)}[/]",
         )
     return table
+
+
+def _download(one: dict[str, Any]) -> str:
+    """How much is to be fetched, and how it is checked; nothing for embedded sets."""
+    if one["download"] == 0:
+        return ""
+    if one["download"] is None:
+        return " (no download)"
+    return f" (download: {one['download'] / 1e6:,.0f} MB, checksum: {one['checksum']})"
 
 
 def _ready(name: str, source: Path | None, again: bool, check: bool) -> ImageSet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from anyshot.errors import AnyshotError
@@ -30,16 +31,17 @@ def open_images(name_or_path: str | Path, *, size: int | None = None, seed: int 
     >>> open_images("digits")
     ImageSet('digits', 1797 images 32x32, classes: test 10)
     """
-    name, path = str(name_or_path), Path(name_or_path).expanduser()
+    name = str(name_or_path)
+    path = Path(os.path.expanduser(name))
     for place in CACHED:
         clear_leftovers(cache_folder() / place)
     if name in EMBEDDED:
         images = EMBEDDED[name]()
     elif name in CATALOGUE:
         images = open_prepared(CATALOGUE[name])
-    elif (path / "set.json").is_file():
+    elif name and os.path.isfile(path / "set.json"):
         images = ImageSet.open(path)
-    elif path.is_dir():
+    elif name and os.path.isdir(path):
         images = open_folder(path, size=size, seed=seed, deal=deal)
     else:
         raise AnyshotError(f"There is no image set or folder {name!r}; sets are {', '.join([*EMBEDDED, *CATALOGUE])}.")

@@ -1,8 +1,10 @@
-"""How the classes of a folder that has no splits of its own are dealt to train, validation and test."""
+"""How the classes of a set that has no splits of its own are dealt to train, validation and test."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
 
 from anyshot.errors import AnyshotError
 
@@ -56,3 +58,20 @@ def _check(name: str, classes: int, way: int) -> None:
             f"{name} has {classes} classes, but {way}-way tasks need at least {2 * way}: {way} to learn from and {way} "
             f"others to be tested on (from {3 * way} on, validation also chooses the parameters). Add classes{lower}."
         )
+
+
+def split_by_seed(classes: Sequence[str], shares: Mapping[str, float], seed: int) -> dict[str, list[str]]:
+    """Deal classes to splits in the given shares (the last takes the rest); the same seed, the same split.
+
+    >>> split_by_seed("abcde", {"train": 0.6, "validation": 0.2, "test": 0.2}, seed=0)
+    {'train': ['a', 'd', 'e'], 'validation': ['c'], 'test': ['b']}
+    """
+    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
+    order = rng.permutation(len(classes))
+    ends = np.rint(np.cumsum(list(shares.values())) * len(classes)).astype(int)
+    ends[-1] = len(classes)
+    dealt, begin = {}, 0
+    for split, end in zip(shares, ends, strict=True):
+        dealt[split] = [classes[c] for c in sorted(order[begin:end])]
+        begin = end
+    return {split: members for split, members in dealt.items() if members}

@@ -53,10 +53,10 @@ def decode(source: Path | bytes, side: int, bottom: int = 0) -> Pixels:
 
 def square(image: Image.Image, side: int) -> Pixels:
     """Resize the short side to `side` (Lanczos) and cut out the centre, in 8-bit RGB."""
-    return np.asarray(ImageOps.fit(_colour(image), (side, side), Image.Resampling.LANCZOS))
+    return np.asarray(ImageOps.fit(to_colour(image), (side, side), Image.Resampling.LANCZOS))
 
 
-def _colour(image: Image.Image) -> Image.Image:
+def to_colour(image: Image.Image) -> Image.Image:
     """8-bit RGB of any mode; transparent parts become white, 16-bit and float greys keep their contrast."""
     if image.mode.startswith("I") or image.mode == "F":
         grey = np.asarray(image, np.float32)

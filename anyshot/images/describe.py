@@ -12,7 +12,9 @@ from anyshot.images.imageset import ImageSet
 
 
 def all_sets() -> list[dict[str, Any]]:
-    """Every set, embedded ones first: name, title, splits, images, side, terms, source, checksum, ready, bytes."""
+    """Every set, embedded ones first: name, title, splits, images, side, terms, source, checksum, ready, bytes
+    on this disk, and bytes of the download, None for a set that only its owners hand out.
+    """
     return [_glyphs(), _digits(), *map(_published, CATALOGUE.values())]
 
 
@@ -25,7 +27,9 @@ def facts_of(images: ImageSet) -> dict[str, Any]:
         "splits": {split: len(members) for split, members in images.splits.items()},
         "size": list(images.size),
         "images_per_class": [int(images.counts.min()), int(images.counts.max())],
+        "kind": images.kind,
         "folder": None if images.folder is None else str(images.folder),
+        "files": images.notes.get("files", {}),
     }
 
 
@@ -43,6 +47,7 @@ def _glyphs() -> dict[str, Any]:
         "checksum": "not needed",
         "ready": (folder / "set.json").is_file(),
         "bytes": _bytes(folder),
+        "download": 0,
     }
 
 
@@ -59,6 +64,7 @@ def _digits() -> dict[str, Any]:
         "checksum": "not needed",
         "ready": True,
         "bytes": 0,
+        "download": 0,
     }
 
 
@@ -75,6 +81,7 @@ def _published(entry: Entry) -> dict[str, Any]:
         "checksum": "no download" if not sums else "MD5" if all(sums) else "none published",
         "ready": is_ready(entry),
         "bytes": _bytes(place_of(entry)),
+        "download": sum(remote.first or remote.size or 0 for remote in entry.remotes) if entry.remotes else None,
     }
 
 

@@ -19,18 +19,18 @@ from pathlib import Path
 import numpy as np
 
 from anyshot.errors import AnyshotError
-from anyshot.files import cache_folder
-from anyshot.images.deal import Dealer, usual
+from anyshot.files import cache_folder, explained
+from anyshot.images.deal import Dealer, split_by_seed, usual
 from anyshot.images.decode import decode_all
-from anyshot.images.imageset import ImageSet, split_by_seed
-from anyshot.images.storage import create
+from anyshot.images.imageset import ImageSet
+from anyshot.images.names import readable
+from anyshot.images.storage import SPLIT_NAMES, create
 from anyshot.progress import progress
 
 log = logging.getLogger("anyshot")
 
 SIDE = 32
 SMALLEST_CLASS = 2  # one image to learn from, one to be asked about
-SPLIT_NAMES = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
 VERSION = 2  # raise it with any change that moves a pixel or records more
 
 
@@ -49,7 +49,7 @@ def open_folder(root: str | Path, *, size: int | None = None, seed: int = 0, dea
     `seed` deals the classes to train, validation and test, in the shares that `deal` names, when the folder has no such
     folders itself.
     """
-    root, side = Path(root).expanduser(), size or SIDE
+    root, side = Path(os.path.expanduser(root)), size or SIDE
     if not root.is_dir():
         raise AnyshotError(f"{root} is not a folder; give a folder that holds one folder of images for each class.")
     listing = list_folder(root)
@@ -58,7 +58,9 @@ def open_folder(root: str | Path, *, size: int | None = None, seed: int = 0, dea
             f"{root} holds no class folders with files in them; expected {root}/CLASS/*.jpg "
             f"or {root}/{{train,val,test}}/CLASS/*.jpg."
         )
-    folder = cache_folder() / "folders" / f"{root.resolve().name}-{side}-{_key(root, listing, side)}"
+    with explained("read", root):
+        key = _key(root, listing, side)
+    folder = cache_folder() / "folders" / f"{_name(root)[:40]}-{side}-{key}"
     if not (folder / "set.json").is_file():
         _convert(root, listing, folder, side)
     images = ImageSet.open(folder)
@@ -73,19 +75,20 @@ def open_folder(root: str | Path, *, size: int | None = None, seed: int = 0, dea
 def list_folder(root: Path) -> Listing:
     """Find classes and their files; hidden ones are passed over."""
     listing = Listing()
-    folders = [path for path in _visible(root) if path.is_dir()]
-    for path in _visible(root):
-        if not path.is_dir():
-            listing.skipped.append((path.name, _why_not(path) or "lies outside any class folder"))
+    inside = _visible(root)
+    folders = [path for path in inside if os.path.isdir(path)]
+    for path in inside:
+        if not os.path.isdir(path):
+            listing.skipped.append((readable(path.name), _why_not(path) or "lies outside any class folder"))
     if folders and all(path.name.lower() in SPLIT_NAMES for path in folders):
         for folder in folders:
             members = listing.splits.setdefault(SPLIT_NAMES[folder.name.lower()], [])
             for path in _visible(folder):
-                if path.is_dir():
+                if os.path.isdir(path):
                     _add_class(root, path, listing)
-                    members.append(path.name)
+                    members.append(readable(path.name))
                 else:
-                    listing.skipped.append((str(path.relative_to(root)), "lies outside any class folder"))
+                    listing.skipped.append((readable(path.relative_to(root)), "lies outside any class folder"))
     else:
         for path in folders:
             _add_class(root, path, listing)
@@ -93,12 +96,13 @@ def list_folder(root: Path) -> Listing:
 
 
 def _add_class(root: Path, folder: Path, listing: Listing) -> None:
-    if folder.name in listing.files:
+    label = readable(folder.name)
+    if label in listing.files:
         raise AnyshotError(
-            f"Class {folder.name!r} lies in two split folders of {root}; splits are by class, so each class folder "
+            f"Class {label!r} lies in two split folders of {root}; splits are by class, so each class folder "
             f"belongs to exactly one of train, val and test."
         )
-    listing.files[folder.name] = list(_walk(root, folder, listing.skipped))
+    listing.files[label] = list(_walk(root, folder, listing.skipped))
 
 
 def _walk(root: Path, folder: Path, skipped: list[tuple[str, str]]) -> Iterator[Path]:
@@ -110,14 +114,14 @@ def _walk(root: Path, folder: Path, skipped: list[tuple[str, str]]) -> Iterator[
         below = waiting.pop()
         real = os.path.realpath(below)
         if real in seen:
-            skipped.append((str(below.relative_to(root)), "a link to a folder that was already read"))
+            skipped.append((readable(below.relative_to(root)), "a link to a folder that was already read"))
             continue
         seen.add(real)
         for path in _visible(below):
-            if path.is_dir():
+            if os.path.isdir(path):
                 waiting.append(path)
             elif reason := _why_not(path):
-                skipped.append((str(path.relative_to(root)), reason))
+                skipped.append((readable(path.relative_to(root)), reason))
             else:
                 yield path
 
@@ -127,6 +131,10 @@ def _visible(folder: Path) -> list[Path]:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
         raise AnyshotError(f"{folder} cannot be read ({error.strerror}); check its permissions.") from error
+
+
+def _name(root: Path) -> str:
+    return readable(root.resolve().name) or "folder"
 
 
 def _why_not(path: Path) -> str:
@@ -152,15 +160,15 @@ def _convert(root: Path, listing: Listing, folder: Path, side: int) -> None:
     files = [path for paths in listing.files.values() for path in paths]
     pictures = decode_all(files, side)
     with (
-        progress(f"Reading {root.name}", len(files)) as advance,
-        create(folder, root.resolve().name, (side, side)) as writer,
+        progress(f"Reading {_name(root)}", len(files)) as advance,
+        create(folder, _name(root), (side, side)) as writer,
     ):
         for label, paths in listing.files.items():
             good = []
             for path in paths:
                 pixels = next(pictures)
                 if isinstance(pixels, str):
-                    listing.skipped.append((str(path.relative_to(root)), pixels))
+                    listing.skipped.append((readable(path.relative_to(root)), pixels))
                 else:
                     good.append(pixels)
                 advance()
@@ -178,7 +186,7 @@ def _convert(root: Path, listing: Listing, folder: Path, side: int) -> None:
 
 def _report(root: Path, images: ImageSet) -> None:
     if images.skipped:
-        log.warning("%s: %s.", root, _sentence(images.skipped))
+        log.warning("%s: %s.", readable(root), _sentence(images.skipped))
 
 
 def _sentence(skipped: list[tuple[str, str]]) -> str:

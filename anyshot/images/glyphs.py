@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from anyshot.files import cache_folder
+from anyshot.images.deal import split_by_seed
 from anyshot.images.glyph_paint import paint
 from anyshot.images.glyph_shapes import class_name, faces_of, field_of
-from anyshot.images.imageset import ImageSet, split_by_seed
+from anyshot.images.imageset import ImageSet
 from anyshot.images.storage import create
 from anyshot.progress import progress
 

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyshot.errors import AnyshotError
+from anyshot.images.dataset import Labelled, arrays_of
+from anyshot.images.deal import split_by_seed, usual
 from anyshot.images.storage import KINDS, check_kind, check_splits, create, digest, indices_of, read_about, starts_of
 
 
@@ -55,8 +57,13 @@ class ImageSet:
         shape, dtype = self.images.shape, self.images.dtype
         if dtype != np.uint8 or len(shape) != 4 or shape[3] != 3:
             raise AnyshotError(
-                f"Images of {self.name!r} are {dtype} {list(shape)}; they must be uint8 [number, height, width, 3]."
+                f"Images of {self.name!r} are {dtype} {list(shape)}; they must be uint8 [number, height, width, 3], "
+                f"or [number, height, width] for grey ones."
             )
+        if not all(isinstance(text, str) for text in (self.name, *self.classes)):
+            raise AnyshotError(f"The name {self.name!r} or a class of it is no string; name every class.")
+        if len(set(self.classes)) < len(self.classes):
+            raise AnyshotError(f"Two classes of {self.name!r} have one name; give each its own.")
         rising = len(self.starts) == len(self.classes) + 1 and self.starts[0] == 0 and (np.diff(self.starts) > 0).all()
         if not rising or self.starts[-1] != len(self.images):
             raise AnyshotError(
@@ -123,24 +130,58 @@ class ImageSet:
         cls,
         name: str,
         arrays: Mapping[str, NDArray[np.uint8]],
-        splits: Mapping[str, Sequence[str]],
+        splits: Mapping[str, Sequence[str]] | None = None,
         notes: Mapping[str, Any] | None = None,
         kind: str = "photographs",
     ) -> ImageSet:
-        """Make a set in memory from {class name: uint8 [n, height, width, 3]} and {split: class names}."""
+        """Make a set in memory.
+
+        arrays   {class name: uint8 [n, height, width, 3]}, or [n, height, width] for grey images
+        splits   {"train", "val" or "test": class names}; None deals the classes 60/20/20, every time in the same way
+
+        >>> digits = {str(digit): np.zeros((20, 28, 28), np.uint8) for digit in range(10)}
+        >>> ImageSet.from_arrays("grey", digits, kind="characters")
+        ImageSet('grey', 200 images 28x28, classes: train 6, validation 2, test 2)
+        """
         if not arrays:
             raise AnyshotError(f"{name!r} has no classes; an image set needs at least one.")
-        if len({array.shape[1:] for array in arrays.values()}) > 1:
+        colour = {label: _in_colour(np.asarray(array)) for label, array in arrays.items()}
+        if len({array.shape[1:] for array in colour.values()}) > 1:
             raise AnyshotError(f"The classes of {name!r} differ in image size; resize all images to one size first.")
+        if splits is None:
+            splits = split_by_seed(list(arrays), usual(name, len(arrays)), seed=0)
         return cls(
             name,
-            np.concatenate(list(arrays.values())),
+            np.concatenate(list(colour.values())),
             tuple(arrays),
-            starts_of([len(array) for array in arrays.values()]),
+            starts_of([len(array) for array in colour.values()]),
             indices_of(name, tuple(arrays), splits),
             dict(notes or {}),
             kind,
         )
+
+    @classmethod
+    def from_dataset(
+        cls,
+        name: str,
+        dataset: Labelled,
+        splits: Mapping[str, Sequence[str]] | None = None,
+        *,
+        size: int | None = None,
+        kind: str = "photographs",
+    ) -> ImageSet:
+        """Make a set in memory from a data set such as torchvision's: `dataset[i]` is (image, label), and it has a len.
+
+        dataset  images are PIL images or uint8 arrays [height, width] or [height, width, 3]; labels are numbers that
+                 index `dataset.classes`, where there is such a list, or names
+        splits   {"train", "val" or "test": class names}; None deals the classes 60/20/20, every time in the same way
+        size     side to which all images are resized; None takes images that are all of one size as they are
+
+        >>> pairs = [(np.full((8, 8), 10 * n, np.uint8), "even" if n % 2 == 0 else "odd") for n in range(6)]
+        >>> ImageSet.from_dataset("parity", pairs, {"test": ["odd", "even"]})
+        ImageSet('parity', 6 images 8x8, classes: test 2)
+        """
+        return cls.from_arrays(name, arrays_of(name, dataset, size), splits, kind=kind)
 
     def save(self, folder: str | Path) -> ImageSet:
         """Write the set to a folder that does not exist yet, whole or not at all, and open it there."""
@@ -168,7 +209,7 @@ class ImageSet:
                 folder,
                 str(about["sha256"]),
             )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, AnyshotError) as error:
+        except Exception as error:  # a malformed file raises almost anything
             raise AnyshotError(
                 f"The image set in {folder} is damaged ({error}); delete the folder and make it again."
             ) from error
@@ -181,21 +222,11 @@ class ImageSet:
             )
 
 
-def split_by_seed(classes: Sequence[str], shares: Mapping[str, float], seed: int) -> dict[str, list[str]]:
-    """Deal classes to splits in the given shares (the last takes the rest); the same seed, the same split.
-
-    >>> split_by_seed("abcde", {"train": 0.6, "validation": 0.2, "test": 0.2}, seed=0)
-    {'train': ['a', 'd', 'e'], 'validation': ['c'], 'test': ['b']}
-    """
-    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
-    order = rng.permutation(len(classes))
-    ends = np.rint(np.cumsum(list(shares.values())) * len(classes)).astype(int)
-    ends[-1] = len(classes)
-    dealt, begin = {}, 0
-    for split, end in zip(shares, ends, strict=True):
-        dealt[split] = [classes[c] for c in sorted(order[begin:end])]
-        begin = end
-    return {split: members for split, members in dealt.items() if members}
+def _in_colour(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """[n, height, width] or [n, height, width, 1] as [n, height, width, 3], the same grey three times."""
+    if images.ndim == 3 and images.shape[2] != 3:  # which would be one image in colour
+        images = images[..., None]
+    return np.repeat(images, 3, axis=3) if images.ndim == 4 and images.shape[3] == 1 else images
 
 
 def _reopen(folder: Path, splits: dict[str, tuple[int, ...]]) -> ImageSet:

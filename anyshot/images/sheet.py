@@ -10,6 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from anyshot.images.glyph_shapes import fonts_folder
 from anyshot.images.imageset import ImageSet
+from anyshot.images.names import readable
 
 Pixels = NDArray[np.uint8]
 
@@ -63,7 +64,7 @@ def _row(name: str, remark: str, images: Pixels, columns: int) -> Image.Image:
     lines = max(1, -(-len(images) // columns))
     sheet = Image.new("RGB", (LABEL + columns * tile, lines * tile + GAP), PAPER)
     draw = ImageDraw.Draw(sheet)
-    draw.text((8, 6), _shortened(name, draw), INK, _font(15))
+    draw.text((8, 6), _shortened(readable(name), draw), INK, _font(15))
     draw.text((8, 26), remark, FAINT, _font(13))
     for n, image in enumerate(images):
         picture = Image.fromarray(image).resize((tile - 2, tile - 2), Image.Resampling.NEAREST)
@@ -74,7 +75,7 @@ def _row(name: str, remark: str, images: Pixels, columns: int) -> Image.Image:
 def _heading(text: str, columns: int, images: ImageSet | Pixels) -> Image.Image:
     pixels = images.images if isinstance(images, ImageSet) else images
     sheet = Image.new("RGB", (LABEL + columns * _tile(pixels), LINE + 2 * GAP), PAPER)
-    ImageDraw.Draw(sheet).text((8, GAP), text, INK, _font(18))
+    ImageDraw.Draw(sheet).text((8, GAP), readable(text), INK, _font(18))
     return sheet
 
 

@@ -18,6 +18,7 @@ from anyshot.errors import AnyshotError
 from anyshot.files import explained, fresh_folder, read_json, write_json
 
 SPLITS = ("train", "validation", "test")
+SPLIT_NAMES = {split: split for split in SPLITS} | {"val": "validation", "valid": "validation"}  # as people call them
 KINDS = {"photographs": True, "drawings": True, "characters": False, "signs": False}  # kind -> may be seen in a mirror
 FORMAT = 1
 HEADER = 128  # bytes that NumPy's header takes for any shape of four numbers that fits on a disk
@@ -121,12 +122,16 @@ def digest(images: NDArray[np.uint8]) -> str:
 
 
 def indices_of(name: str, classes: Sequence[str], splits: Mapping[str, Sequence[str]]) -> dict[str, tuple[int, ...]]:
-    """Splits by class name as splits by class index."""
+    """Splits by class name, under any of their names, as splits by class index."""
     place = {label: c for c, label in enumerate(classes)}
     unknown = [label for members in splits.values() for label in members if label not in place]
     if unknown:
         raise AnyshotError(f"The splits of {name!r} name {unknown[0]!r}, which is not one of its {len(place)} classes.")
-    return {split: tuple(place[label] for label in members) for split, members in splits.items()}
+    indices: dict[str, tuple[int, ...]] = {}
+    for split, members in splits.items():
+        usual = SPLIT_NAMES.get(split, split)
+        indices[usual] = (*indices.get(usual, ()), *(place[label] for label in members))
+    return indices
 
 
 def check_splits(name: str, splits: Mapping[str, Sequence[int]], classes: int) -> None:

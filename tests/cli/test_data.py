@@ -1,23 +1,25 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import struct
 
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
 from typer.testing import CliRunner
 
-from anyshot.cli.data import app
+from anyshot.cli.data import app, table_of
 from anyshot.errors import AnyshotError
-from anyshot.images import glyphs
+from anyshot.images import ImageSet, glyphs
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("COLUMNS", "200")
     return tmp_path / "cache"
 
 
@@ -111,3 +113,47 @@ def test_glyphs_are_drawn_by_prepare(monkeypatch, tmp_path):
     monkeypatch.setattr(glyphs, "characters", lambda: "ABCDEFG")
     monkeypatch.setattr(glyphs.build, "__defaults__", (2, 1))
     assert "glyphs is ready: 14 images" in run("prepare", "glyphs").output
+
+
+def own_set(folder, name):
+    arrays = {label: np.zeros((20, 8, 8, 3), np.uint8) for label in ("[/b]", "[bold]", "c", "d", "e")}
+    return ImageSet.from_arrays(name, arrays, {"test": list(arrays)}).save(folder)
+
+
+def test_names_are_not_taken_for_markup(tmp_path):
+    own_set(tmp_path / "[/b]", "[/b]")
+    result = run("show", tmp_path / "[/b]", "--shots", "fixed:2", "--out", tmp_path / "[red].png")
+    assert "[/b]: classes and a task are drawn in" in result.output
+    assert "[red].png" in result.output
+    facts = {"name": "[/b]", "title": "[/x]", "splits": {}, "images": 1, "side": 1, "terms": "[/]", "source": "[/]"}
+    table = table_of([{**facts, "checksum": "MD5", "ready": True, "bytes": 0, "download": 10**6}])
+    console = Console(record=True, width=200, file=io.StringIO())
+    console.print(table)
+    text = console.export_text()
+    assert all(word in text for word in ("[/b]", "[/x]", "[/] (download: 1 MB, checksum: MD5)"))
+
+
+def test_a_sets_own_name_does_not_choose_the_folder_of_the_picture(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    own_set(tmp_path / "gift", "../../escaped")
+    run("show", tmp_path / "gift", "--shots", "fixed:2")
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["escaped.png"]
+
+
+def test_a_picture_that_cannot_be_written_is_said_before_it_is_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr("anyshot.images.sheet.class_sheet", None)
+    (tmp_path / "file").touch()
+    with pytest.raises(AnyshotError, match=r"Cannot write .*Not a directory"):
+        run("show", "digits", "--out", tmp_path / "file" / "x.png")
+
+
+def test_the_list_tells_the_size_of_downloads(tmp_path):
+    output = " ".join(run("list", "--json", tmp_path / "list.json").output.split())
+    assert "cifar.html (download: 169 MB, checksum: MD5)" in output
+    assert "(no download)" in output
+    sets = {one["name"]: one for one in json.loads((tmp_path / "list.json").read_text())["results"]["sets"]}
+    assert sets["glyphs"]["download"] == 0
+    assert sets["miniimagenet"]["download"] is None
+    assert sets["quickdraw"]["download"] == 345 * (128 + 200 * 784)
+    assert all(sets[name]["download"] > 10**6 for name in ("svhn", "cub", "aircraft", "vgg-flower", "gtsrb"))

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from anyshot.errors import AnyshotError
-from anyshot.images.deal import to_learn, to_validate
-from anyshot.images.imageset import split_by_seed
+from anyshot.images.deal import split_by_seed, to_learn, to_validate
 
 
 def sizes(dealer, classes: int) -> dict[str, int]:

@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 from PIL import Image
+from support import limited_files
 
 from anyshot.errors import AnyshotError
 from anyshot.images import folder as folder_module
@@ -183,3 +184,46 @@ def test_a_saved_set_opens_by_its_path_and_keeps_its_size(root, tmp_path):
     assert open_images(tmp_path / "saved").classes == ("cat",)
     with pytest.raises(AnyshotError, match="84x84 was asked for"):
         open_images(tmp_path / "saved", size=84)
+
+
+def test_names_that_are_not_utf8_or_cannot_be_shown_are_written_out(tmp_path, caplog):
+    root = tmp_path / os.fsdecode(b"caf\xe9")
+    for name in (b"th\xe9", b"two\nlines", b"[b]", "字".encode()):
+        put(root / os.fsdecode(name), 2)
+        (root / os.fsdecode(name) / os.fsdecode(b"\xff\x1b[2J.txt")).write_text("no picture")
+    for _ in range(2):  # converted, then opened
+        images = open_images(root)
+        assert images.name == r"caf\udce9"
+        assert images.classes == ("[b]", r"th\udce9", r"two\nlines", "字")
+        assert images.skipped[0] == (r"[b]/\udcff\x1b[2J.txt", "not an image")
+    assert caplog.text.isascii() or "字" in caplog.text
+    assert "\x1b" not in caplog.text
+
+
+def test_a_folder_may_have_the_longest_name_there_is(tmp_path):
+    root = tmp_path / ("é" * 127)
+    put(root / "cat", 2)
+    assert open_images(root).classes == ("cat",)
+
+
+def test_a_cache_that_cannot_be_written_is_a_sentence(root, tmp_path, monkeypatch):
+    put(root / "cat", 2)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path / "file" / "cache"))
+    for name in (root, "glyphs"):
+        with pytest.raises(AnyshotError, match=r"Cannot create .*: Not a directory\. Another place .*ANYSHOT_CACHE"):
+            open_images(name)
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_nothing(root, cache):
+    put(root / "cat", 20)
+    with limited_files(20_000), pytest.raises(AnyshotError, match=r"Cannot write .*images\.npy': File too large"):
+        open_images(root)
+    assert list((cache / "folders").iterdir()) == []
+    assert len(open_images(root)) == 20
+
+
+@pytest.mark.parametrize("name", ["", "~nobody-here/pictures", "x" * 5000, "a\0b"])
+def test_what_cannot_be_a_folder_is_said_not_to_be_one(name):
+    with pytest.raises(AnyshotError, match="There is no image set or folder"):
+        open_images(name)

@@ -10,7 +10,7 @@ import pytest
 
 from anyshot.errors import AnyshotError
 from anyshot.images import ImageSet
-from anyshot.images.imageset import split_by_seed
+from anyshot.images.deal import split_by_seed
 from anyshot.images.storage import create
 
 
@@ -82,8 +82,11 @@ def test_sixty_thousand_images_open_in_milliseconds(tmp_path):
         ({"a": pixels(1), "b": pixels(1, side=9)}, {}, "differ in image size"),
         ({"a": pixels(0), "b": pixels(1)}, {}, "one is empty"),
         ({"a": pixels(1).astype(float)}, {}, "must be uint8"),
-        ({"a": pixels(1)[..., :1]}, {}, "must be uint8"),
-        ({"a": pixels(1)}, {"val": ["a"]}, "splits are called train, validation, test"),
+        ({"a": pixels(1)[..., :2]}, {}, "must be uint8"),
+        ({"a": pixels(1)[0]}, {}, "must be uint8"),
+        ({"a": pixels(1)}, {"holdout": ["a"]}, "splits are called train, validation, test"),
+        ({"a": pixels(1)}, {"val": ["a"], "validation": ["a"]}, "two splits"),
+        ({1: pixels(1)}, {}, "name every class"),
         ({"a": pixels(1)}, {"train": ["b"]}, "name 'b'"),
         ({"a": pixels(1)}, {"train": ["a"], "test": ["a"]}, "two splits"),
     ],
@@ -138,6 +141,11 @@ def rewrite(**changes):
         (rewrite(splits=5), "damaged"),
         (rewrite(kind="jpegs"), "damaged"),
         (rewrite(kind=[]), "damaged"),
+        (rewrite(name=None), "damaged"),
+        (rewrite(classes=["cat", "cat", "eel"]), "damaged"),
+        (rewrite(classes=[1, 2, 3]), "damaged"),
+        (lambda folder: (folder / "images.npy").write_bytes(b""), "damaged"),
+        (lambda folder: (folder / "images.npy").write_bytes(b"\x93NUMPY\1\0\xff\x20" + b"-" * 8447), "damaged"),
     ],
 )
 def test_a_damaged_folder_is_named(pets, tmp_path, harm, words):
@@ -183,3 +191,24 @@ def test_the_kind_says_what_may_be_mirrored_and_is_kept(pets, tmp_path):
     assert pickle.loads(pickle.dumps(replace(pets, kind="signs"))).kind == "signs"
     with pytest.raises(AnyshotError, match="kinds of images are photographs, drawings"):
         replace(pets, kind="jpegs")
+
+
+def test_grey_images_become_three_equal_channels():
+    grey = np.arange(2 * 4 * 5, dtype=np.uint8).reshape(2, 4, 5)
+    for given in (grey, grey[..., None]):
+        images = ImageSet.from_arrays("grey", {"a": given}, {})
+        assert images.images.shape == (2, 4, 5, 3)
+        assert all((images.images[..., channel] == grey).all() for channel in range(3))
+
+
+def test_validation_has_the_names_that_people_give_it():
+    arrays = {label: pixels(1) for label in "abc"}
+    images = ImageSet.from_arrays("pets", arrays, {"train": ["a"], "val": ["b"], "valid": ["c"]})
+    assert images.splits == {"train": (0,), "validation": (1, 2)}
+
+
+def test_without_splits_classes_are_dealt_as_those_of_a_folder_are():
+    arrays = {label: pixels(1) for label in "abcdefghij"}
+    images = ImageSet.from_arrays("pets", arrays)
+    dealt = split_by_seed(list(arrays), {"train": 0.6, "validation": 0.2, "test": 0.2}, seed=0)
+    assert {split: [images.classes[c] for c in members] for split, members in images.splits.items()} == dealt

@@ -48,6 +48,7 @@ ENTRY = Entry(
         Remote(
             "https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/archives/fgvc-aircraft-2013b.tar.gz",
             "d4acdd33327262359767eeaa97a4f732",
+            size=2_753_340_328,
         ),
     ),
 )

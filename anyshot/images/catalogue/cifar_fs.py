@@ -51,5 +51,11 @@ ENTRY = Entry(
     files="cifar-100-python.tar.gz",
     wanted=("meta", "train", "test"),
     read=read,
-    remotes=(Remote("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),),
+    remotes=(
+        Remote(
+            "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+            "eb9058c3a382ffc7106e4002c42a8d85",
+            size=169_001_437,
+        ),
+    ),
 )

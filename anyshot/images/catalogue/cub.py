@@ -27,7 +27,9 @@ ENTRY = Entry(
     read=read,
     remotes=(
         Remote(
-            "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz", "97eceeb196236b17998738112f37df78"
+            "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz",
+            "97eceeb196236b17998738112f37df78",
+            size=1_150_585_339,
         ),
     ),
 )

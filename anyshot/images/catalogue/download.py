@@ -9,6 +9,7 @@ import urllib.request
 from pathlib import Path
 
 from anyshot.errors import AnyshotError
+from anyshot.files import explained
 from anyshot.images.catalogue.entry import Remote
 from anyshot.progress import progress
 
@@ -22,7 +23,8 @@ def fetch(remote: Remote, folder: Path) -> Path:
     target = folder / remote.file
     if target.is_file():
         return target
-    folder.mkdir(parents=True, exist_ok=True)
+    with explained("create", folder):
+        folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{remote.file}.part"
     try:
         _receive(remote, part)
@@ -69,7 +71,8 @@ def _store(response: http.client.HTTPResponse, part: Path, done: int, remote: Re
         file.seek(done)
         advance(_kilo(done) or 0)
         while done < most and (block := response.read(min(BLOCK, most - done))):
-            file.write(block)
+            with explained("write", part):
+                file.write(block)
             done += len(block)
             advance(len(block) // 1000)
     if length and total and done < total:

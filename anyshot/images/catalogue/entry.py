@@ -20,11 +20,12 @@ Reader = Callable[[Tree, Splits], "ClassImages | None"]  # None: the files of th
 
 @dataclass(frozen=True)
 class Remote:
-    """An official file: where it is, and its MD5 sum where one has been published."""
+    """An official file: where it is, its bytes, and its MD5 sum where one has been published."""
 
     url: str
     md5: str | None = None
     first: int | None = None  # only so many bytes are needed
+    size: int | None = None  # of the whole file
 
     @property
     def file(self) -> str:

@@ -42,7 +42,7 @@ ENTRY = Entry(
     wanted=("t10k-images*", "t10k-labels*"),
     read=read,
     remotes=(
-        Remote(f"{ADDRESS}t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
-        Remote(f"{ADDRESS}t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
+        Remote(f"{ADDRESS}t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79", size=4_422_102),
+        Remote(f"{ADDRESS}t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", size=5_148),
     ),
 )

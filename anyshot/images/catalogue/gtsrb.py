@@ -37,6 +37,7 @@ ENTRY = Entry(
         Remote(
             "https://sid.erda.dk/public/archives/daaeac0d7ce1152aea9b61d9f1e19370/GTSRB_Final_Training_Images.zip",
             "f33fd80ac59bff73c82d25ab499e03a3",
+            size=276_294_756,
         ),
     ),
     kind="signs",

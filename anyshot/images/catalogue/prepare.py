@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 from anyshot.errors import AnyshotError
@@ -39,7 +40,7 @@ def prepare(entry: Entry, source: str | Path | None = None, *, again: bool = Fal
     """
     if is_ready(entry) and not again:
         return ImageSet.open(place_of(entry))
-    origin = Path(source).expanduser() if source is not None else _fetched(entry)
+    origin = Path(os.path.expanduser(source)) if source is not None else _fetched(entry)
     with scratch_folder(cache_folder() / "unpacking") as folder:
         classes, used = _find(entry, origin, folder)
         _store(entry, origin, classes, _compared(entry, used))

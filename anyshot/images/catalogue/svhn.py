@@ -14,6 +14,7 @@ from anyshot.images.catalogue.containers import broken, read_mat, whole_numbers
 from anyshot.images.catalogue.entry import ClassImages, Entry, Remote, Splits
 from anyshot.images.catalogue.tree import Tree
 
+ADDRESS = "http://ufldl.stanford.edu/housenumbers/"
 VALIDATION = 600  # of each digit, the first ones in the file
 
 
@@ -50,13 +51,13 @@ ENTRY = Entry(
     images=26_032 + 10 * VALIDATION,
     side=32,
     terms="non-commercial use only",
-    home="http://ufldl.stanford.edu/housenumbers/",
+    home=ADDRESS,
     files="test_32x32.mat and train_32x32.mat",
     wanted=("*test*.mat", "*train*.mat", "*val*.mat"),
     read=read,
     remotes=(
-        Remote("http://ufldl.stanford.edu/housenumbers/test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
-        Remote("http://ufldl.stanford.edu/housenumbers/train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
+        Remote(f"{ADDRESS}test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3", size=64_275_384),
+        Remote(f"{ADDRESS}train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373", size=182_040_794),
     ),
     optional=("validation", "test"),
     kind="characters",

@@ -10,6 +10,7 @@ from anyshot.images.catalogue.pictures import PICTURES, all_names, by_folder, de
 from anyshot.images.catalogue.tree import Tree
 
 SIDE = 32
+ADDRESS = "https://www.robots.ox.ac.uk/~vgg/data/flowers/102/"
 
 
 def read(tree: Tree, splits: Splits) -> ClassImages | None:
@@ -41,12 +42,12 @@ ENTRY = Entry(
     images=8_189,
     side=SIDE,
     terms="no licence stated; cite Nilsback and Zisserman 2008",
-    home="https://www.robots.ox.ac.uk/~vgg/data/flowers/102/",
+    home=ADDRESS,
     files="102flowers.tgz and imagelabels.mat",
     wanted=("imagelabels.mat", *PICTURES),
     read=read,
     remotes=(
-        Remote("https://www.robots.ox.ac.uk/~vgg/data/flowers/102/102flowers.tgz", "52808999861908f626f3c1f4e79d11fa"),
-        Remote("https://www.robots.ox.ac.uk/~vgg/data/flowers/102/imagelabels.mat", "e0620be6f572b9609742df49c70aed4d"),
+        Remote(f"{ADDRESS}102flowers.tgz", "52808999861908f626f3c1f4e79d11fa", size=344_862_509),
+        Remote(f"{ADDRESS}imagelabels.mat", "e0620be6f572b9609742df49c70aed4d", size=502),
     ),
 )

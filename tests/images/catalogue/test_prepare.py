@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
+import os
 import pickle
 import re
 import subprocess
@@ -525,3 +526,18 @@ def test_cifar_names_of_wrong_types_are_refused(names, tmp_path):
         (tmp_path / name).write_bytes(pickle.dumps(content))
     with pytest.raises(AnyshotError, match=r"meta is damaged .*there is no class"):
         prepare(CATALOGUE["cifar-fs"], tmp_path)
+
+
+def test_a_cache_that_cannot_be_written_is_a_sentence(official, tmp_path, monkeypatch):
+    source = official["fashion-mnist"](tmp_path)
+    monkeypatch.setenv("ANYSHOT_CACHE", str(source / "t10k-images-idx3-ubyte.gz" / "cache"))
+    for given in (source, None):
+        with pytest.raises(AnyshotError, match=r"Cannot create .*: Not a directory\. Another place .*ANYSHOT_CACHE"):
+            prepare(CATALOGUE["fashion-mnist"], given)
+
+
+def test_a_source_whose_name_is_not_utf8_is_prepared(official, tmp_path):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    images = prepare(CATALOGUE["fashion-mnist"], official["fashion-mnist"](folder))
+    assert images.notes["source"] == str(folder)
