@@ -28,7 +28,10 @@ SCRATCH = re.compile(r"\..*\.[0-9a-f]{12}\.tmp", re.DOTALL)  # what `_sibling` m
 def cache_folder() -> Path:
     """The folder for what can be built again: $ANYSHOT_CACHE, or else the user's cache folder. It may not exist yet."""
     if chosen := os.environ.get("ANYSHOT_CACHE"):
-        return Path(chosen).expanduser()
+        place = os.path.expanduser(chosen)
+        if place.startswith("~"):
+            raise AnyshotError(f"ANYSHOT_CACHE is '{chosen}', the home of a user whom this machine does not know.")
+        return Path(place)
     import platformdirs
 
     return platformdirs.user_cache_path("anyshot")
@@ -158,6 +161,8 @@ def scratch_folder(path: PathLike) -> Iterator[Path]:
         temporary, lock = _claimed(path)
     try:
         yield temporary
+    except AnyshotError as error:  # nobody should look for a folder that is gone
+        raise AnyshotError(str(error).replace(str(temporary), str(path))) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         if lock is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,17 @@ class Sources:
     def size(self) -> tuple[int, int]:
         """Height and width of every image."""
         return self.images[0].size
+
+    def sentences(self) -> list[str]:
+        """How many classes of each set there are for what."""
+        words = {"train": "to learn from", "validation": "to validate on", "test": "to test on"}
+        found = []
+        for images in (*self.images, *self.ood):
+            counts = {split: len(images.splits[split]) for split in words if split in images.splits}
+            text = ", ".join(f"{count} {words[split]}" for split, count in counts.items())
+            last = images in self.images and "validation" not in counts
+            found.append(f"{images.name}: classes {text}" + (", none to validate on." if last else "."))
+        return found
 
     def named(self, settings: Settings) -> Settings:
         """The settings with the names of the sets that are really used."""
@@ -70,7 +82,7 @@ def _open(
         place = None if source.folder is None else str(source.folder.resolve())
     else:
         images, given = open_images(_place(source, recorded), deal=deal), source
-        place = given if given in (*EMBEDDED, *CATALOGUE) else str(Path(given).expanduser().resolve())
+        place = given if given in (*EMBEDDED, *CATALOGUE) else os.path.realpath(os.path.expanduser(given))
     record = next((r for r in recorded if r.name == images.name), None)
     if record is None:
         return images, SetRecord.of(images, given, place, learned)
@@ -85,7 +97,7 @@ def _open(
 def _place(name: str, recorded: Sequence[SetRecord]) -> str:
     """Where a name leads: to itself if something is there, otherwise to where the run found it."""
     record = next((r for r in recorded if name in (r.given, r.name)), None)
-    if record is None or Path(name).expanduser().exists():
+    if record is None or os.path.exists(os.path.expanduser(name)):
         return name
     if record.place is None:
         raise AnyshotError(

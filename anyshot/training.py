@@ -6,6 +6,7 @@ goes on to bit for bit the parameters of one that was not.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +31,8 @@ from anyshot.sources import open_sources
 from anyshot.tasks import Task, TaskStream
 from anyshot.testing import evaluate
 from anyshot.warm import warm_start
+
+log = logging.getLogger(__name__)
 
 Callback = Callable[[dict[str, Any]], None]
 MOST_SKIPPED = 100  #: non-finite steps in a row that end a run
@@ -73,6 +76,8 @@ def train(
         begun = Run.find(folder)
         sources = open_sources(settings, begun.sets if begun else (), imagesets, ood)
         run = Run.create(folder, sources.named(settings), sources.size, command, sources.records)
+        for sentence in sources.sentences():
+            log.info("%s", sentence)
         training = MetaTraining(run, sources.images, sources.ood, workers, callback)
         return training.finish(tensorboard)
 

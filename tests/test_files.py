@@ -263,3 +263,20 @@ def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path):
     files.write_bytes(tmp_path / "pipe", b"data")
     reader.join()
     assert (tmp_path / "pipe").is_fifo()
+
+
+def test_an_error_names_the_folder_that_was_to_be_not_the_one_that_is_gone(tmp_path):
+    with (
+        pytest.raises(AnyshotError, match=rf"Cannot write '{tmp_path}/set/a\.json/b': File exists"),
+        files.fresh_folder(tmp_path / "set") as folder,
+    ):
+        (folder / "a.json").touch()
+        files.write_bytes(folder / "a.json" / "b", b"")
+
+
+def test_a_cache_in_the_home_of_nobody_is_refused(monkeypatch):
+    monkeypatch.setenv("ANYSHOT_CACHE", "~nobody-of-that-name")
+    with pytest.raises(AnyshotError, match="home of a user whom this machine does not know"):
+        files.cache_folder()
+    monkeypatch.setenv("ANYSHOT_CACHE", "~/x")
+    assert files.cache_folder() == Path.home() / "x"

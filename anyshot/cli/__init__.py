@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import traceback
 from typing import Annotated
@@ -10,6 +11,7 @@ import typer
 
 from anyshot.cli import bench, data, demo, inspect, test, train
 from anyshot.cli.help import PlainHelp
+from anyshot.cli.terminal import flush, refusal, say, terminal
 from anyshot.errors import AnyshotError
 from anyshot.parallel import tune_process
 from anyshot.version import VERSION
@@ -56,25 +58,55 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command: exit code 0 on success, 1 on failure, 2 on wrong usage, 130 when interrupted."""
     tune_process()  # the process is ours; a host program that imports anyshot keeps its own settings
     arguments = sys.argv[1:] if arguments is None else arguments
+    with terminal():
+        try:
+            _run(arguments)
+        except KeyboardInterrupt as interrupt:
+            say(" ".join(["Interrupted.", *map(str, interrupt.args)]))
+            raise SystemExit(130) from interrupt
+
+
+def _run(arguments: list[str]) -> None:
     debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        app([argument for argument in arguments if argument != "--debug"], prog_name="anyshot")
+        _check(arguments)
+        try:
+            app(arguments, prog_name="anyshot")
+        finally:
+            flush()
     except SystemExit as end:  # Typer ends this way, with 130 for Ctrl-C
         if end.code == 130:
-            _say("Interrupted. A run that was training goes on from its last checkpoint when started again.")
+            raise _interrupt(end) from end
         raise
     except AnyshotError as error:
         _fail(str(error), debug)
+    except OSError as error:
+        _fail(refusal(error), debug)
+    except MemoryError:
+        _fail("There is not enough memory; --workers 1 and smaller tasks take less.", debug)
     except Exception as error:
         _fail(f"This is a bug in anyshot: {type(error).__name__}: {error} (--debug shows where).", debug)
+
+
+def _check(arguments: list[str]) -> None:
+    for before, argument in itertools.pairwise(["anyshot", *arguments]):
+        if not argument.strip() or (argument.startswith("--") and argument.endswith("=")):
+            place = argument if argument.strip() else f"{before} ''"
+            say(f"An argument is empty ({place}); give a value or leave it out.")
+            raise SystemExit(2)
+
+
+def _interrupt(end: BaseException) -> KeyboardInterrupt:
+    """The interrupt behind an exit, with whatever the command had to say about it."""
+    cause: BaseException | None = end
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__cause__ or cause.__context__
+    return cause or KeyboardInterrupt()
 
 
 def _fail(sentence: str, debug: bool) -> None:
     if debug:
         traceback.print_exc()
-    _say(sentence)
+    say(sentence)
     raise SystemExit(1)
-
-
-def _say(sentence: str) -> None:
-    print(f"anyshot: {sentence}", file=sys.stderr)

@@ -28,11 +28,14 @@ PANELS = {"": "images", "train": "schedule"}  # the part, where nothing else is 
 ALIASES = {"images": ("--train",)}  # what to train on, in the command that trains
 
 
+EVERYTHING = ("images", "ood", "mixing", "task", "method", "train")
+
+
 def options(*wanted: str, default: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of some settings: all of a part ("task"), or one of them ("method.samples", "images").
 
     The command takes them as `**chosen`, None where an option was not given; :func:`settings_with` applies them.
-    `default` says in the help what then holds, where it is not the settings' own default.
+    `default` says in the help what then holds, where it is not the settings' own default; "" says nothing.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -56,7 +59,7 @@ def options(*wanted: str, default: str | None = None) -> Callable[[Callable[...,
 def settings_with(base: Settings, chosen: Mapping[str, Any]) -> Settings:
     """`base` with the options that were given; values that cannot be are wrong usage."""
     changes: dict[str, dict[str, Any]] = {}
-    for part, field, hint in _fields(("images", "ood", "mixing", "task", "method", "train")):
+    for part, field, hint in _fields(EVERYTHING):
         value = chosen.get(_option_name(part, field))
         if value is not None:
             changes.setdefault(part, {})[field.name] = _parsed(value, hint, _option_name(part, field))
@@ -66,6 +69,18 @@ def settings_with(base: Settings, chosen: Mapping[str, Any]) -> Settings:
         return dataclasses.replace(base, **parts, **own)
     except AnyshotError as error:
         raise typer.BadParameter(str(error)) from error
+
+
+def compared(settings: Settings, base: Settings) -> dict[str, list[tuple[str, str, str]]]:
+    """By panel: every setting's name as an option, its value, and its value in `base`."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for part, field, _ in _fields(EVERYTHING):
+        value, before = (
+            _shown(getattr(getattr(one, part) if part else one, field.name)) or "default" for one in (settings, base)
+        )
+        name = _option_name(part, field).replace("_", "-")
+        found.setdefault(PANELS.get(part, part), []).append((name, value, before))
+    return found
 
 
 def _fields(wanted: tuple[str, ...]) -> Iterator[tuple[str, dataclasses.Field[Any], Any]]:
@@ -90,7 +105,7 @@ def _parameter(part: str, field: dataclasses.Field[Any], hint: Any, default: str
     short = bool(choices) and not many and len(listed) < 16
     if choices and not short:
         help += f" {'Any' if many else 'One'} of {', '.join(choices)}."
-    if shown := default or _shown(field.default):
+    if shown := _shown(field.default) if default is None else default:
         help += f" Default: {shown}."
     metavar = listed if short else "A,B" if many else "NAME" if choices else METAVARS.get(hint)
     shape = str if many else Literal[choices] if choices else _single(hint)

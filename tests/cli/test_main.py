@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import io
+import logging
 import os
 import signal
 import subprocess
@@ -94,8 +96,30 @@ cli.main(["wait"])
     os.kill(child.pid, signal.SIGINT)
     _, err = child.communicate(timeout=30)
     assert child.returncode == 130
-    assert err.startswith("anyshot: Interrupted.")
-    assert len(err.splitlines()) == 1
+    assert err == "anyshot: Interrupted.\n"
+
+
+STARTED = """
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == MODULE:
+            os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupt())
+from anyshot.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize(("module", "arguments"), [("typer", ["--help"]), ("torch", ["test", "x"])])
+def test_ctrl_c_while_modules_are_loaded_is_one_line(module, arguments, tmp_path):
+    code = STARTED.replace("MODULE", repr(module))
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 130
+    assert done.stderr == "anyshot: Interrupted.\n"
 
 
 def test_completion_can_be_shown():
@@ -103,3 +127,55 @@ def test_completion_can_be_shown():
     script = "from anyshot.cli import main; main([])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
     assert done.stdout.split() == ["train"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["train", ""], ["train", "x", "--images", ""], ["train", "x", "--json", ""], ["test", "x", "--json="], ["", ""]],
+)
+def test_an_empty_argument_is_wrong_usage(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(*arguments) == 2
+    assert "An argument is empty" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (OSError(28, "No space left on device"), "Cannot read or write the output: No space left on device."),
+        (PermissionError(13, "Permission denied", "/x/y"), "Cannot read or write '/x/y': Permission denied."),
+        (MemoryError(), "There is not enough memory; --workers 1 and smaller tasks take less."),
+    ],
+)
+def test_what_the_system_refuses_is_no_bug_of_anyshot(monkeypatch, capsys, error, sentence):
+    monkeypatch.setattr(cli, "app", failing(error))
+    assert run("train") == 1
+    assert capsys.readouterr().err == f"anyshot: {sentence}\n"
+
+
+def test_output_that_nobody_can_take_is_a_failure_in_one_sentence():
+    if not os.path.exists("/dev/full"):
+        pytest.skip("there is no /dev/full here")
+    code = "from anyshot.__main__ import main; main()"
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-c", code, "--version"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "anyshot: Cannot read or write the output: No space left on device.\n"
+
+
+def test_a_terminal_that_knows_only_ascii_gets_the_results_all_the_same(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(cli, "app", lambda _arguments, prog_name: print("79.4 ± 2.9  2–5 ω 雪 \udce9"))
+    cli.main(["test"])
+    assert stream.buffer.getvalue() == b"79.4 +- 2.9  2-5 omega ? ?\n"
+
+
+def test_log_lines_are_shown_while_the_command_runs_and_not_after(monkeypatch, capsys):
+    logger = logging.getLogger("anyshot.somewhere")
+    monkeypatch.setattr(cli, "app", lambda _arguments, prog_name: logger.info("%s classes", 3))
+    cli.main(["train"])
+    logger.info("nobody listens")
+    assert capsys.readouterr().err == "3 classes\n"

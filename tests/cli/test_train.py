@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -49,10 +50,91 @@ def test_an_unknown_preset_is_wrong_usage_with_a_suggestion(tmp_path, monkeypatc
 
 def test_unknown_images_are_a_failure_in_one_sentence(tmp_path, short, capsys):
     assert run("train", tmp_path / "run", "--images", "no-such-images", *short) == 1
-    err = capsys.readouterr().err
-    assert "no-such-images" in err
-    assert len(err.splitlines()) == 1
+    *settings, sentence = capsys.readouterr().err.splitlines()
+    assert sentence.startswith("anyshot: There is no image set or folder 'no-such-images'")
+    assert settings[0].startswith("Settings from the preset pictures")
     assert not (tmp_path / "run").exists()
+
+
+def test_the_settings_in_force_are_printed_with_those_that_were_changed_marked(tiny, short, tmp_path, capsys):
+    assert run("train", tmp_path / "run", "--images", tiny, *short) == 0
+    words = " ".join(capsys.readouterr().err.split())
+    assert "Settings from the preset pictures (no --preset was given): images: *images" in words
+    assert "*way 2, *shots any-shot:1-5, *query 3" in words
+    assert "start he" in words
+    assert run("train", tmp_path / "run") == 0
+    err = capsys.readouterr().err
+    assert f"Settings from the run in {tmp_path / 'run'}:" in err
+    assert "*" not in err
+
+
+def test_show_prints_every_setting_and_does_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("train", "--preset", "cifar-fs", "--method", "maml", "--way", "3", "--show") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Settings from the preset cifar-fs:"
+    assert "* way               3   (not 5)" in lines
+    assert "  iterations        50000" in lines
+    assert "  ood               svhn" in lines
+    assert len([line for line in lines if line.startswith("*")]) == 1
+    assert run("train", "run", "--show") == 0
+    assert capsys.readouterr().out.startswith("Settings from the preset glyphs (no --preset was given):")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_of_a_run_that_never_began_do_not_stick(tiny, short, tmp_path, capsys):
+    assert run("train", tmp_path / "run", "--images", tiny, *short, "--way", "5") == 1
+    assert "a task needs 5" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+    assert run("train", tmp_path / "run", "--images", tiny, *short) == 0
+    assert Run(tmp_path / "run").settings.task.way == 2
+
+
+def test_a_finished_run_is_made_longer_by_more_iterations(tiny, short, tmp_path, capsys):
+    assert run("train", tmp_path / "run", "--images", tiny, *short, "--decay", "none", "--iterations", "2") == 0
+    assert run("train", tmp_path / "run", "--iterations", "4") == 0
+    assert [r["iteration"] for r in Run(tmp_path / "run").records("validation")] == [2, 4]
+    assert "*iterations 4" in capsys.readouterr().err
+
+
+def test_results_that_could_not_be_written_are_refused_before_the_work(tiny, short, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert run("train", tmp_path / "run", "--images", tiny, *short, "--json", tmp_path / "file" / "x.json") == 1
+    assert "Not a directory" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_tensorboard_can_be_switched_off(tiny, short, tmp_path):
+    assert run("train", tmp_path / "run", "--images", tiny, *short, "--no-tensorboard") == 0
+    assert not (tmp_path / "run" / "tensorboard").exists()
+
+
+def test_an_interrupted_run_says_how_to_go_on_and_paths_are_quoted(tiny, short, tmp_path, capsys, monkeypatch):
+    from anyshot.training import MetaTraining
+
+    def interrupted(_self):
+        raise KeyboardInterrupt
+
+    folder = tmp_path / "my run"
+    with monkeypatch.context() as patch:
+        patch.setattr(MetaTraining, "step", interrupted)
+        assert run("train", folder, "--images", tiny, *short) == 130
+    err = capsys.readouterr().err.splitlines()[-1]
+    again = f"anyshot train '{folder}'"
+    assert err == f"anyshot: Interrupted. The run goes on from its last checkpoint when started again: {again}"
+    assert run("train", folder) == 0
+    assert f"Next: anyshot test '{folder}'" in capsys.readouterr().out
+
+
+def test_names_are_not_taken_for_markup(tiny, short, tmp_path, capsys):
+    from anyshot.images import ImageSet
+
+    named = dataclasses.replace(ImageSet.open(tiny), name="[/b] [red]", folder=None)
+    named.save(tmp_path / "images")
+    assert run("train", tmp_path / "[/b]", "--images", tmp_path / "images", *short) == 0
+    out = capsys.readouterr().out
+    assert "[/b] [red]" in out
+    assert f"anyshot test '{tmp_path}/[/b]'" in out
 
 
 def test_presets_are_completed_by_name():

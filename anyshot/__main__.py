@@ -1,0 +1,32 @@
+"""What `anyshot` and `python -m anyshot` start: Ctrl-C ends it in one line from the first moment, imports included."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+
+def main() -> None:
+    """Load the command and run it."""
+    heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a shell may start its jobs deaf to Ctrl-C
+    if heard:
+        signal.signal(signal.SIGINT, _leave)
+    from anyshot.cli import main as run
+
+    if heard:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        run()
+    finally:
+        if heard:
+            signal.signal(signal.SIGINT, _leave)  # threads may need a moment to end
+
+
+def _leave(*_: Any) -> None:
+    os.write(2, b"anyshot: Interrupted.\n")
+    os._exit(130)
+
+
+if __name__ == "__main__":
+    main()
