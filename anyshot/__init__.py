@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from anyshot.images import ImageSet, open_images
     from anyshot.inner import Inner, adapt, query_loss
     from anyshot.inspection import BalanceRecord, inspect_stream, inspect_task
-    from anyshot.methods import METHODS, Method, Objective, create_method
+    from anyshot.lists import BODIES, METHODS, SHOT_RULES, STATISTICS
+    from anyshot.methods import Method, Objective, create_method
     from anyshot.metrics import Metrics, Paired, Summary, TaskResult, TaskScore, paired, pool
     from anyshot.network import Body, Norm
     from anyshot.presets import PRESETS, preset
@@ -41,7 +42,8 @@ _HOMES = {
     "anyshot.images": ("ImageSet", "open_images"),
     "anyshot.inner": ("Inner", "adapt", "query_loss"),
     "anyshot.inspection": ("BalanceRecord", "inspect_stream", "inspect_task"),
-    "anyshot.methods": ("METHODS", "Method", "Objective", "create_method"),
+    "anyshot.lists": ("BODIES", "METHODS", "SHOT_RULES", "STATISTICS"),
+    "anyshot.methods": ("Method", "Objective", "create_method"),
     "anyshot.metrics": ("Metrics", "Paired", "Summary", "TaskResult", "TaskScore", "paired", "pool"),
     "anyshot.network": ("Body", "Norm"),
     "anyshot.presets": ("PRESETS", "preset"),
@@ -54,10 +56,11 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "METHODS", "PRESETS", "AnyshotError", "BalanceRecord", "Body", "ImageSet", "Inner", "Method", "MethodSettings",
-    "Metrics", "Norm", "Objective", "Paired", "Posterior", "Run", "Settings", "Summary", "Task", "TaskResult",
-    "TaskScore", "TaskSettings", "TaskStream", "TrainSettings", "__version__", "adapt", "create_method", "evaluate",
-    "inspect_stream", "inspect_task", "open_images", "paired", "pool", "preset", "query_loss", "train",
+    "BODIES", "METHODS", "PRESETS", "SHOT_RULES", "STATISTICS", "AnyshotError", "BalanceRecord", "Body", "ImageSet",
+    "Inner", "Method", "MethodSettings", "Metrics", "Norm", "Objective", "Paired", "Posterior", "Run", "Settings",
+    "Summary", "Task", "TaskResult", "TaskScore", "TaskSettings", "TaskStream", "TrainSettings", "__version__", "adapt",
+    "create_method", "evaluate", "inspect_stream", "inspect_task", "open_images", "paired", "pool", "preset",
+    "query_loss", "train",
 ]  # fmt: skip
 
 

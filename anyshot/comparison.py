@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from anyshot.errors import AnyshotError
+from anyshot.lists import short
 from anyshot.methods import Method
 from anyshot.metrics import Paired, Summary, average, paired, pool, same_tasks
 from anyshot.progress import progress
@@ -52,7 +53,7 @@ class Row:
     def labels(self) -> dict[str, str]:
         """What tells this row from others."""
         seeds = " ".join(str(s.train.seed) for s in self.settings)
-        return {"run": self.run, "method": self.settings[0].method.name, "seed": seeds, "images": self.images}
+        return {"run": self.run, "method": short(self.settings[0].method.name), "seed": seeds, "images": self.images}
 
 
 def plan(runs: Sequence[Run], images: Sequence[str] | None = None, split: str = "test", seed: int = 0) -> list[Trial]:

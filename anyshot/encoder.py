@@ -14,33 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyshot.balance import Posterior, sizes
+from anyshot.lists import STATISTICS
 from anyshot.network import Body, truncated_normal
 from anyshot.parallel import alone
 from anyshot.settings import MethodSettings
+from anyshot.statistics import Sets, set_statistics
 
 MOST_SHOTS = 50  #: cardinality inputs are (n − 1) / (MOST_SHOTS − 1)
-
-
-def set_statistics(features: Tensor, members: Tensor, cardinality: Tensor, names: Sequence[str]) -> Tensor:
-    """Statistics [sets, width, len(names)] of features [n, width] over sets given by members, 0/1 [sets, n].
-
-    Biased moments. Variance, skewness and kurtosis of a one-image or constant feature are 0, with gradient 0.
-    ``cardinality`` [sets] is what "N" stands for.
-    """
-    share = members / members.sum(1, keepdim=True)  # [sets, n]
-    mean = share @ features
-    centred = features - members.t() @ mean  # each row minus its own set's mean (a row is in one set)
-    var = share @ centred**2
-    some = var > 1e-12
-    safe = torch.where(some, var, 1.0)
-    parts = {
-        "mean": lambda: mean,
-        "var": lambda: var,
-        "skewness": lambda: torch.where(some, (share @ centred**3) / safe**1.5, 0.0),
-        "kurtosis": lambda: torch.where(some, (share @ centred**4) / safe**2, 0.0),
-        "N": lambda: cardinality[:, None].expand_as(mean),
-    }
-    return torch.stack([parts[name]() for name in names], -1)
 
 
 class StatisticsPooling(nn.Module):
@@ -48,11 +28,11 @@ class StatisticsPooling(nn.Module):
 
     def __init__(self, statistics: Sequence[str]) -> None:
         super().__init__()
-        self.statistics, self.mix = tuple(statistics), nn.Linear(len(statistics), 4)
+        self.statistics, self.mix = [STATISTICS[name] for name in statistics], nn.Linear(len(statistics), 4)
 
     def forward(self, features: Tensor, members: Tensor, cardinality: Tensor) -> Tensor:
         """Features [n, width], 0/1 members [sets, n], cardinality [sets]."""
-        return F.relu(self.mix(set_statistics(features, members, cardinality, self.statistics))).flatten(1)
+        return F.relu(self.mix(set_statistics(Sets(features, members, cardinality), self.statistics))).flatten(1)
 
 
 class Encoder(nn.Module):

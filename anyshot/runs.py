@@ -1,7 +1,7 @@
 """A run's folder: settings, version, seeds, log and checkpoints; enough to repeat the run or to go on with it.
 
 RUN/run.json                               settings, image sets with classes, splits and checksums, image size, version,
-                                           command
+                                           command; where code that is not anyshot's own came from
 RUN/log.jsonl                              one line an iteration or validation
 RUN/checkpoints/meta-0000120.safetensors   everything that the next iteration depends on; the last two are kept
 RUN/best.safetensors                       the parameters that validation chose
@@ -25,6 +25,7 @@ from anyshot.errors import AnyshotError
 from anyshot.files import append_line, clear_leftovers, explained, held, plain, read_json, write_json
 from anyshot.images import ImageSet
 from anyshot.images.record import SetRecord
+from anyshot.lists import Origin, check_origins, origin
 from anyshot.methods import Method, create_method
 from anyshot.settings import Settings
 from anyshot.sources import open_for_run
@@ -56,6 +57,7 @@ class Run:
                 raise ValueError("images of no size")
             self.image_size = height, width
             self.sets = tuple(map(SetRecord.from_dict, self.info["sets"]))
+            self.code: dict[str, Origin] = {place: dict(self.info["code"][place]) for place in self.settings.places()}
         except (AnyshotError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise AnyshotError(
                 f"'{self.folder / 'run.json'}' does not describe a run ({type(error).__name__}: {error}); restore it, "
@@ -91,6 +93,7 @@ class Run:
         info = {
             "settings": settings.as_dict(), "image_size": image_size, "version": VERSION, "command": command,
             "threads": torch.get_num_threads(), "sets": sets if run is None else run.sets,
+            "code": {place: origin(place) for place in settings.places()} if run is None else run.code,
         }  # fmt: skip
         write_json(Path(folder) / "run.json", info)
         return cls(folder)
@@ -189,9 +192,14 @@ class Run:
             )
         return read_checkpoint(self.best_path)
 
+    def new_method(self) -> Method:
+        """The run's method at its start; code that is not anyshot's own must be what the run began with."""
+        check_origins(self.code)
+        return create_method(self.settings.method, self.image_size, self.settings.train.seed)
+
     def load_method(self) -> Method:
         """The trained method, ready to predict."""
-        method = create_method(self.settings.method, self.image_size, self.settings.train.seed)
+        method = self.new_method()
         with self.fitting("best.safetensors"):
             method.load_state_dict(self.best().tensors)
         return method.requires_grad_(False)
@@ -256,7 +264,7 @@ def _why_not_longer(old: Settings, new: Settings) -> str:
 def _differences(old: Settings, new: Settings) -> str:
     """way 5, not 10; rate 0.001, not 0.002"""
     a, b = _flat(old.as_dict()), _flat(new.as_dict())
-    return "; ".join(f"{key} {a[key]}, not {b[key]}" for key in a if a[key] != b[key])
+    return "; ".join(f"{key} {a.get(key)}, not {b.get(key)}" for key in a | b if a.get(key) != b.get(key))
 
 
 def _flat(values: dict[str, Any]) -> dict[str, Any]:

@@ -17,19 +17,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anyshot.errors import AnyshotError
+from anyshot.lists import BODIES, METHODS, SHOT_RULES, STATISTICS, OpenList
 
-SHOT_RULES = ("any-shot", "class-imbalance", "task-imbalance", "fixed")
 BALANCING = ("omega", "gamma", "z")
-STATISTICS = ("mean", "N", "var", "skewness", "kurtosis")
-
-
 MOST = 10**9  #: of anything; a number beyond is a slip of the finger
 
 
 def option(
     default: Any,
     help: str,
-    choices: tuple[str, ...] = (),
+    choices: tuple[str, ...] | OpenList = (),
     least: float | None = None,
     above: float | None = None,
     most: float = MOST,
@@ -52,17 +49,19 @@ class TaskSettings:
 
     def __post_init__(self) -> None:
         _check(self)
-        parse_shots(self.shots)
+        rule, _, _ = parse_shots(self.shots)
+        object.__setattr__(self, "shots", self.shots.replace(rule, SHOT_RULES.exact(rule), 1))
 
 
 @dataclass(frozen=True)
 class MethodSettings:
     """What is learned and how a task is adapted to."""
 
-    name: str = option(
-        "taml",
-        "The method.",
-        choices=("maml", "meta-sgd", "mt-net", "abml", "protonet", "proto-maml", "taml"),
+    name: str = option("taml", "The method.", choices=METHODS)
+    options: dict[str, Any] = field(default_factory=dict, metadata={"help": "The method's own settings."})
+    body: str = option("conv4", "What turns images into features.", choices=BODIES)
+    channels: int | None = option(
+        None, "Channels of the body's first layer; by default the body's own (32 for conv4, 64 for resnet12).", least=1
     )
     steps: int = option(5, "Inner steps in meta-training (K).", least=0)
     test_steps: int = option(10, "Inner steps in validation and test.", least=0)
@@ -145,6 +144,12 @@ class Settings:
         if not self.images:
             raise AnyshotError("images is empty; name at least one image set to learn from.")
 
+    def places(self) -> list[str]:
+        """Where the code is that is not anyshot's own: of the method, its body, its statistics, the shot rule."""
+        m, (rule, _, _) = self.method, parse_shots(self.task.shots)
+        used = [(METHODS, m.name), (BODIES, m.body), *((STATISTICS, name) for name in m.statistics), (SHOT_RULES, rule)]
+        return [name for known, name in used if not known.builtin(name)]
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return dataclasses.asdict(self)
@@ -155,13 +160,23 @@ class Settings:
         return _build(cls, values)
 
 
+def own_settings(cls: type, values: Mapping[str, Any]) -> Any:
+    """A method's own settings from plain values, checked as all others are."""
+    bare = [f.name for f in dataclasses.fields(cls) if f.default is f.default_factory]  # both missing
+    if bare:
+        raise AnyshotError(f"Settings need a default, but {', '.join(bare)} of {cls.__qualname__} has none.")
+    made = _build(cls, dict(values))
+    _check(made)
+    return made
+
+
 def parse_shots(text: str) -> tuple[str, int, int]:
     """Rule and range of a text like ``any-shot:1-50`` or ``fixed:5`` (``any-shot`` means 1-50, ``5`` means fixed:5).
 
     >>> parse_shots("class-imbalance:5-25")
     ('class-imbalance', 5, 25)
     """
-    match = re.fullmatch(r"(?:([a-z-]+?)(?::|$))?(?:(\d{1,99})(?:-(\d{1,99}))?)?", text)
+    match = re.fullmatch(r"(?:([^\d:].*?)(?::|$))?(?:(\d{1,99})(?:-(\d{1,99}))?)?", text)
     if not match or not text or (match[1] in (None, "fixed") and not match[2]):
         raise AnyshotError(f"Shots {text!r} are not understood; write for instance any-shot:1-50 or fixed:5.")
     rule = match[1] or "fixed"
@@ -189,6 +204,8 @@ def _build(cls: type, values: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(v) for key, v in value.items()}
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -208,6 +225,9 @@ def _check(part: Any) -> None:
             if isinstance(value, tuple):
                 _check_type(f"each of {f.name}", one, typing.get_args(hint)[0])
             _check_value(f.name, one, f.metadata)
+        if isinstance(choices := f.metadata.get("choices"), OpenList):
+            exact = tuple(map(choices.exact, value)) if isinstance(value, tuple) else choices.exact(value)
+            object.__setattr__(part, f.name, exact)
 
 
 def _check_type(name: str, value: Any, hint: Any) -> None:
@@ -229,7 +249,7 @@ def _check_value(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
         raise AnyshotError(f"{name} is empty; give a value or leave it out.")
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
-    least, above, most = metadata["least"], metadata["above"], metadata["most"]
+    least, above, most = metadata.get("least"), metadata.get("above"), metadata.get("most", MOST)
     if least is not None and not value >= least:
         raise AnyshotError(f"{name} is {value}, but must be at least {least}.")
     if above is not None and not value > above:

@@ -12,9 +12,11 @@ from torch import Tensor
 
 from anyshot.errors import AnyshotError
 from anyshot.images import ImageSet
-from anyshot.settings import SHOT_RULES, TaskSettings, parse_shots
+from anyshot.lists import SHOT_RULES
+from anyshot.settings import TaskSettings, parse_shots
 
 Rng = np.random.Generator
+ShotRule = Callable[[Rng, int, int, int], np.ndarray]  #: (rng, way, least, most) → support images of each class
 
 
 def seed_sequence(seed: int, *names: str | int) -> np.random.SeedSequence:
@@ -52,11 +54,6 @@ def task_imbalance(rng: Rng, way: int, least: int, most: int) -> np.ndarray:
 def fixed(rng: Rng, way: int, least: int, most: int) -> np.ndarray:
     """N_c = k for all classes."""
     return np.full(way, most)
-
-
-SHOTS: dict[str, Callable[[Rng, int, int, int], np.ndarray]] = dict(
-    zip(SHOT_RULES, (any_shot, class_imbalance, task_imbalance, fixed), strict=True)
-)
 
 
 # ---------------------------------------------------------------------------------------------------- tasks
@@ -116,7 +113,7 @@ class TaskStream:
         self.settings = settings or TaskSettings()
         self.split, self.seed, self.mixing, self.run = split, seed, mixing, run
         rule, self.least, self.most = parse_shots(self.settings.shots)
-        self.draw_shots = SHOTS[rule]
+        self.draw_shots: ShotRule = SHOT_RULES[rule]
         for imageset in self.imagesets:
             self._check(imageset)
 

@@ -21,7 +21,7 @@ from anyshot.checkpoints import Checkpoint
 from anyshot.errors import AnyshotError
 from anyshot.files import explained
 from anyshot.images import ImageSet
-from anyshot.methods import Method, create_method
+from anyshot.methods import Method
 from anyshot.metrics import Summary
 from anyshot.parallel import map_tasks
 from anyshot.progress import progress
@@ -96,7 +96,7 @@ class MetaTraining:
         self.run, self.settings, self.workers, self.state = run, run.settings, workers, State()
         self.callback = callback
         self.imagesets, s, t = imagesets, self.settings, self.settings.train
-        self.method = create_method(s.method, run.image_size, t.seed)
+        self.method = run.new_method()
         self.optimiser = adam(self.method, t.rate)
         self.stream = TaskStream(imagesets, "train", s.task, t.seed, s.mixing, t.meta_batch)
         self.validation = {

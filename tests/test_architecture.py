@@ -14,13 +14,14 @@ import pytest
 import anyshot
 
 ROOT = Path(anyshot.__file__).parent
-BASE = {"errors", "files", "progress", "settings", "version"}
+BASE = {"errors", "files", "lists", "progress", "settings", "version"}
 # part -> the only parts that it may know, besides itself
 MAY_KNOW = {
     "errors": set(),
     "files": {"errors"},
     "progress": set(),
-    "settings": {"errors"},
+    "lists": {"errors"},
+    "settings": {"errors", "lists"},
     "metrics": {"errors"},
     "images": BASE,
     "network": BASE,

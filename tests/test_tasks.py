@@ -7,13 +7,14 @@ from support import make_imageset
 
 from anyshot.errors import AnyshotError
 from anyshot.images import ImageSet
+from anyshot.lists import SHOT_RULES
 from anyshot.settings import TaskSettings, parse_shots
-from anyshot.tasks import SHOTS, TaskStream, numpy_rng, torch_rng
+from anyshot.tasks import TaskStream, numpy_rng, torch_rng
 
 
 def shots(text: str, way: int = 5, draws: int = 4000) -> np.ndarray:
     rule, least, most = parse_shots(text)
-    return np.array([SHOTS[rule](numpy_rng(i), way, least, most) for i in range(draws)])
+    return np.array([SHOT_RULES[rule](numpy_rng(i), way, least, most) for i in range(draws)])
 
 
 def test_any_shot_is_half_class_and_half_task_imbalance():

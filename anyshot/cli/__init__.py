@@ -11,6 +11,7 @@ import typer
 
 from anyshot.cli import bench, data, demo, inspect, test, train
 from anyshot.cli.help import PlainHelp
+from anyshot.cli.own import own_options
 from anyshot.cli.terminal import flush, refusal, say, terminal
 from anyshot.errors import AnyshotError
 from anyshot.parallel import tune_process
@@ -47,7 +48,7 @@ def anyshot(
 
 
 app.command()(demo.demo)
-app.command()(train.train)
+app.command(cls=own_options(train.train))(train.train)
 app.command()(test.test)
 app.command()(inspect.inspect)
 app.command()(bench.bench)

@@ -12,17 +12,17 @@ class PlainHelp(TyperGroup):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The group's options."""
-        return [_plain(parameter) for parameter in super().get_params(ctx)]
+        return [plain(parameter) for parameter in super().get_params(ctx)]
 
     def get_command(self, ctx: Any, name: str) -> Any:
         """A command of the group."""
         command = super().get_command(ctx, name)
         for parameter in command.get_params(ctx) if command else ():
-            _plain(parameter)
+            plain(parameter)
         return command
 
 
-def _plain(parameter: Any) -> Any:
+def plain(parameter: Any) -> Any:
     """An argument has its name and a switch takes no value: neither needs a type."""
     if parameter.param_type_name == "argument" or parameter.is_flag:
         parameter.display_type_rich = lambda ctx: None

@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from anyshot.errors import AnyshotError
-from anyshot.settings import Settings
+from anyshot.lists import METHODS, OpenList, short
+from anyshot.settings import MethodSettings, Settings
 
 Json = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Also write the results, with their origin, to this file.")
@@ -63,10 +64,13 @@ def settings_with(base: Settings, chosen: Mapping[str, Any]) -> Settings:
         value = chosen.get(_option_name(part, field))
         if value is not None:
             changes.setdefault(part, {})[field.name] = _parsed(value, hint, _option_name(part, field))
-    own = changes.pop("", {})
+    whole = changes.pop("", {})
     try:
+        given = _own_given(changes.get("method", {}).get("name", base.method.name), chosen)
+        if given:
+            changes.setdefault("method", {})["options"] = base.method.options | given
         parts = {part: dataclasses.replace(getattr(base, part), **values) for part, values in changes.items()}
-        return dataclasses.replace(base, **parts, **own)
+        return dataclasses.replace(base, **parts, **whole)
     except AnyshotError as error:
         raise typer.BadParameter(str(error)) from error
 
@@ -80,7 +84,49 @@ def compared(settings: Settings, base: Settings) -> dict[str, list[tuple[str, st
         )
         name = _option_name(part, field).replace("_", "-")
         found.setdefault(PANELS.get(part, part), []).append((name, value, before))
+    for field, _ in _own_fields(settings.method.name):
+        value, before = (_shown(one.method.options.get(field.name, field.default)) for one in (settings, base))
+        found.setdefault(short(settings.method.name), []).append((field.name.replace("_", "-"), value, before))
     return found
+
+
+def with_own(command: Callable[..., None], method: str) -> Callable[..., None]:
+    """The command with the options of a method's own settings, too."""
+    signature = inspect.signature(command)
+    own = [_parameter(short(method), field, hint, None) for field, hint in _own_fields(method)]
+    for parameter in own:
+        if parameter.name in signature.parameters:
+            raise AnyshotError(f"{method!r} has a setting {parameter.name!r}, but there is one already; rename it.")
+
+    @functools.wraps(command)
+    def wrapped(**named: Any) -> None:
+        return command(**named)
+
+    parameters = [*signature.parameters.values(), *own]
+    wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return wrapped
+
+
+def _own_fields(method: str) -> list[tuple[dataclasses.Field[Any], Any]]:
+    """(field, type) of a method's own settings; anyshot's own methods have theirs among the others."""
+    if METHODS.builtin(method):
+        return []
+    from anyshot.methods import method_class
+
+    own = method_class(MethodSettings(name=method)).Options
+    hints = typing.get_type_hints(own)
+    return [(field, hints[field.name]) for field in dataclasses.fields(own)]
+
+
+def _own_given(method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The method's own settings that were given, checked."""
+    fields = [(field, hint) for field, hint in _own_fields(method) if chosen.get(field.name) is not None]
+    given = {field.name: _parsed(chosen[field.name], hint, field.name) for field, hint in fields}
+    if given:
+        from anyshot.methods import method_class
+
+        method_class(MethodSettings(name=method, options=given))
+    return given
 
 
 def _fields(wanted: tuple[str, ...]) -> Iterator[tuple[str, dataclasses.Field[Any], Any]]:
@@ -91,7 +137,8 @@ def _fields(wanted: tuple[str, ...]) -> Iterator[tuple[str, dataclasses.Field[An
         whole = dataclasses.is_dataclass(hints[part])
         cls, part = (hints[part], part) if whole else (Settings, "")
         for field in dataclasses.fields(cls):
-            if field.name == (one if whole else name) or (whole and not one):
+            named = field.name == (one if whole else name) or (whole and not one)
+            if named and "choices" in field.metadata:  # not a method's own settings
                 yield part, field, typing.get_type_hints(cls)[field.name]
 
 
@@ -100,15 +147,15 @@ def _option_name(part: str, field: dataclasses.Field[Any]) -> str:
 
 
 def _parameter(part: str, field: dataclasses.Field[Any], hint: Any, default: str | None) -> inspect.Parameter:
-    name, choices, many = _option_name(part, field), field.metadata["choices"], typing.get_origin(hint) is tuple
-    help, listed = field.metadata["help"], "|".join(choices)
-    short = bool(choices) and not many and len(listed) < 16
-    if choices and not short:
-        help += f" {'Any' if many else 'One'} of {', '.join(choices)}."
+    name, choices, many = _option_name(part, field), field.metadata.get("choices"), typing.get_origin(hint) is tuple
+    help, listed, is_open = field.metadata.get("help", ""), "|".join(choices or ()), isinstance(choices, OpenList)
+    brief = bool(choices) and not many and not is_open and len(listed) < 16
+    if choices and not brief:
+        help += f" {'Any' if many else 'One'} of {', '.join(choices)}{', or FILE.py:NAME' if is_open else ''}."
     if shown := _shown(field.default) if default is None else default:
         help += f" Default: {shown}."
-    metavar = listed if short else "A,B" if many else "NAME" if choices else METAVARS.get(hint)
-    shape = str if many else Literal[choices] if choices else _single(hint)
+    metavar = listed if brief else "A,B" if many else "NAME" if choices else METAVARS.get(hint)
+    shape = str if many or is_open else Literal[choices] if choices else _single(hint)
     flag = f"--{name.replace('_', '-')}"
     option = typer.Option(
         f"{flag}/--no-{flag[2:]}" if hint is bool else flag,
@@ -132,7 +179,7 @@ def _shown(default: Any) -> str:
         return ",".join(map(str, default)) or "none"
     if isinstance(default, bool):
         return "on" if default else "off"
-    return "" if default is None else str(default)
+    return "" if default in (None, dataclasses.MISSING) else str(default)
 
 
 def _parsed(value: Any, hint: Any, name: str) -> Any:

@@ -14,6 +14,7 @@ import typer
 
 from anyshot.cli.options import Json, Workers, compared, options, settings_with
 from anyshot.errors import AnyshotError
+from anyshot.lists import short
 from anyshot.settings import Settings
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def _table(run: Run, validations: list[dict[str, Any]], best: dict[str, Any]) ->
     from rich.text import Text
 
     sets = [name for name in validations[-1] if name not in {"kind", "iteration", "selection"}]
-    table = Table(title=f"{run.settings.method.name}: validation accuracy, %", box=box.SIMPLE_HEAD)
+    table = Table(title=f"{short(run.settings.method.name)}: validation accuracy, %", box=box.SIMPLE_HEAD)
     for column in ("iteration", *sets, ""):
         table.add_column(Text(column), justify="right")  # not markup: a folder may be called [/b]
     for record in validations:

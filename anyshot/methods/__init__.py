@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from anyshot.bodies.conv4 import conv4
+from anyshot.bodies import create_body
+from anyshot.errors import AnyshotError
+from anyshot.lists import METHODS
 from anyshot.methods.abml import ABML
 from anyshot.methods.base import GradientMethod, Method, Objective
 from anyshot.methods.maml import MAML
@@ -12,10 +14,8 @@ from anyshot.methods.predictor import Predictor
 from anyshot.methods.proto_maml import ProtoMAML
 from anyshot.methods.protonet import ProtoNet
 from anyshot.methods.taml import TAML
-from anyshot.settings import MethodSettings
+from anyshot.settings import MethodSettings, own_settings
 from anyshot.tasks import torch_rng
-
-METHODS: dict[str, type[Method]] = {m.name: m for m in (MAML, MetaSGD, MTNet, ABML, ProtoNet, ProtoMAML, TAML)}
 
 __all__ = [
     "ABML", "MAML", "METHODS", "TAML", "GradientMethod", "MTNet", "MetaSGD", "Method", "Objective",
@@ -29,4 +29,14 @@ def create_method(settings: MethodSettings, image_size: tuple[int, int] = (32, 3
     >>> create_method(MethodSettings(name="maml")).name
     'maml'
     """
-    return METHODS[settings.name](settings, conv4(image_size), torch_rng(seed, "start"))
+    body = create_body(settings.body, image_size, settings.channels)
+    return method_class(settings)(settings, body, torch_rng(seed, "start"))
+
+
+def method_class(settings: MethodSettings) -> type[Method]:
+    """The class of the method that is named, once it and its own settings are what they should be."""
+    found = METHODS[settings.name]
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise AnyshotError(f"{settings.name!r} is no method; expected a class made from anyshot.Method.")
+    own_settings(found.Options, settings.options)
+    return found

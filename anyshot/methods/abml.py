@@ -27,8 +27,6 @@ class ABML(MAML):
     the implicit (proximal) step on the KL's quadratic term.
     """
 
-    name = "abml"
-
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(settings, body, generator)
         deviation = settings.deviation

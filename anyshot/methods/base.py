@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from anyshot.balance import Phi, Posterior, image_weights, scaled_rates, shifted_start
 from anyshot.inner import Inner, adapt_many, logits_many, query_loss
+from anyshot.lists import short
 from anyshot.methods.predictor import Images, Labels, Predictor, as_images, as_labels
 from anyshot.network import HEAD, Body, Norm, Parameters, embed, zero_head
-from anyshot.settings import MethodSettings
+from anyshot.settings import MethodSettings, own_settings
 from anyshot.tasks import Task
 
 
@@ -47,13 +48,21 @@ def ensemble(members: Sequence[Inner], thetas: Sequence[Parameters]) -> Probabil
 class Method(nn.Module):
     """Meta-parameters that all methods have: the body's start θ and the normalisation's shift β."""
 
-    name: ClassVar[str]
+    @dataclass(frozen=True)
+    class Options:
+        """A method's own settings: none, unless it says otherwise. Its fields become options of ``anyshot train``."""
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__()
         self.settings, self.body = settings, body
+        self.options: Any = own_settings(self.Options, settings.options)
         self.theta = nn.ParameterDict(body.start(generator, settings.start))
         self.shift = nn.ParameterList(body.norm().shift)
+
+    @property
+    def name(self) -> str:
+        """What to call it in tables and sentences."""
+        return short(self.settings.name)
 
     def rate_factors(self) -> dict[str, float]:
         """How much faster or slower than the optimiser's rate a named parameter learns, where not 1."""

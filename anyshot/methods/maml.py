@@ -9,7 +9,6 @@ from anyshot.network import Parameters
 class MAML(GradientMethod):
     """θ_k = θ_{k−1} − α ∇ mean CE, α fixed: 0.5 (CIFAR-FS, multi), 0.1 (miniImageNet)."""
 
-    name = "maml"
     alpha = 0.5
 
     def rates(self) -> Parameters:

@@ -14,7 +14,6 @@ class MetaSGD(GradientMethod):
     """α has the shape of the body's parameters; the head's is one vector shared by all classes and one number for its
     bias, so that any number of classes will do."""
 
-    name = "meta-sgd"
     alpha = 0.01
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:

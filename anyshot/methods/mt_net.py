@@ -20,8 +20,6 @@ class MTNet(MAML):
     """A block is *conv W → 1×1 channel mixing T → normalisation …*. Inner step: W ← W − α M ∘ ∇W; T and ζ are only
     meta-learned. M ~ Bernoulli(sigmoid(ζ)), one a channel and one for the head, drawn once per task."""
 
-    name = "mt-net"
-
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(settings, body, generator)
         self.mixing = nn.ParameterDict({unit.weight: torch.eye(unit.channels) for unit in body.units})  # T

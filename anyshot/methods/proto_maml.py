@@ -12,7 +12,6 @@ from anyshot.network import Parameters
 class ProtoMAML(MAML):
     """W_c = 2 p_c, b_c = −‖p_c‖², p_c the class mean of the support features at θ; meta-gradients flow through it."""
 
-    name = "proto-maml"
     alpha = 0.0005
 
     def head(self, theta: Parameters, images: Tensor, labels: Tensor, way: int) -> Parameters:

@@ -24,8 +24,6 @@ def prototypes(features: Tensor, labels: Tensor, way: int) -> Tensor:
 class ProtoNet(Method):
     """logits = −‖f(x) − p_c‖², f the flattened body, normalised over the set in hand (or as the support set)."""
 
-    name = "protonet"
-
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(dataclasses.replace(settings, start="he"), body, generator)  # σ = 0.02 hardly moves
 

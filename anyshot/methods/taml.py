@@ -15,8 +15,6 @@ from anyshot.settings import BALANCING, MethodSettings
 class TAML(MetaSGD):
     """θ_0 = θ ∗ z,  θ_k = θ_{k−1} − γ ∘ α ∘ Σ_c ω_c ∇L_c,  (ω, γ, z) ~ q(φ | D; ψ)."""
 
-    name = "taml"
-
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(settings, body, generator)
         self.encoder = Encoder(settings, body, generator) if settings.balance else None
