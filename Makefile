@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench docs clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -24,6 +24,9 @@ lint: .venv/.stamp-dev  ## check style and types
 bench: .venv/.stamp-bench  ## measure the engine against autograd and other libraries
 	$(BIN)/anyshot bench $(ARGS)
 
+docs: .venv/.stamp-docs  ## build the API reference from the docstrings, into build/reference
+	$(BIN)/python docs/reference/build.py
+
 clean:  ## remove .venv and what tools left behind
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov build dist
 
@@ -38,6 +41,7 @@ install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --edi
 .venv/.stamp-demo: EXTRAS = fast,sklearn
 .venv/.stamp-dev: EXTRAS = dev
 .venv/.stamp-bench: EXTRAS = fast,sklearn,bench
+.venv/.stamp-docs: EXTRAS = docs
 .venv/.stamp-%: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing anyshot and what it needs into .venv; the first time takes a few minutes."
 	$(call install,$(EXTRAS))
