@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
@@ -74,12 +75,11 @@ def _styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
 
 @_styled
 def omega_figure(records: Sequence[BalanceRecord]) -> Figure:
-    """ω of every class against its size: dots are posterior means, bars one posterior deviation either way.
+    """ω of every class against its size, drawn as C·ω_c, so that tasks of any way share the even share 1.
 
-    Drawn as C·ω_c, so that tasks of any way share the even share 1. The line follows the classes of uneven tasks; in a
-    task with classes of one size (hollow dots), size cannot tell classes apart.
+    The line follows the classes of uneven tasks; in a task with classes of one size, size cannot tell classes apart.
     """
-    figure = Figure(figsize=(6.8, 4.2))
+    figure = Figure(figsize=(6.8, 4.6))
     axes = figure.add_subplot()
     for place, (name, group, colour, marker) in enumerate(_by_imageset(r for r in records if r.omega_mean is not None)):
         shift = 1.02**place  # sets side by side where sizes are few
@@ -102,36 +102,41 @@ def omega_figure(records: Sequence[BalanceRecord]) -> Figure:
     axes.set(xlabel="images in the class, $N_c$", ylabel=r"class balance, $C\,\omega_c$", ylim=(0, None))
     axes.set_title("Which classes the inner loss listens to")
     _legend_above(figure, axes, 4)
+    hollow = " Hollow dots: tasks with classes of one size." if any(len(set(r.shots)) == 1 for r in records) else ""
+    _explain(figure, f"Dots: posterior means. {_BARS} {_LINES.format('classes')}{hollow}")
     return figure
 
 
 @_styled
 def gamma_figure(records: Sequence[BalanceRecord]) -> Figure:
-    """γ of each layer against the size of the task, one panel a layer with its own scale."""
+    """γ of each layer against the size of the task, one panel a layer; all share one scale, of ratios, that reaches
+    from ½ to 2 at least, so that what hardly differs from 1 does not look as if it did."""
     on = [r for r in records if r.gamma_mean is not None]
     layers = len(on[0].gamma_mean or ())
-    figure = Figure(figsize=(2.3 * layers + 0.6, 3.1))
-    panels = figure.subplots(1, layers, squeeze=False, sharex=True)[0]
+    figure = Figure(figsize=(2.3 * layers + 0.6, 3.5))
+    panels = figure.subplots(1, layers, squeeze=False, sharex=True, sharey=True)[0]
     for layer, axes in enumerate(panels):
         for name, group, colour, marker in _by_imageset(on):
             size = np.array([sum(r.shots) for r in group])
             mean = np.array([r.gamma_mean[layer] for r in group if r.gamma_mean is not None])
             deviation = np.array([r.gamma_std[layer] for r in group if r.gamma_std is not None])
             _dots(axes, size, mean, deviation, colour, marker, name)
+        axes.axhline(1, color="#555555", linewidth=1, linestyle="--", zorder=1, label="step as learned")
         _log_sizes(axes)
         axes.set_title("head" if layer == layers - 1 else f"conv {layer + 1}")
-        axes.yaxis.set_major_locator(MaxNLocator(5))
+    _ratios(panels[0], [value for r in on for value in r.gamma_mean or ()])
     panels[0].set_ylabel(r"step size multiplier, $\gamma_l$")
-    figure.supxlabel("images in the task, $N$", fontsize=10)
+    panels[layers // 2].set_xlabel("images in the task, $N$")
     _legend_above(figure, panels[0], 7)
+    _explain(figure, f"Dots: posterior means of tasks. {_BARS} {_LINES.format('tasks')}")
     return figure
 
 
 @_styled
 def z_figure(records: Sequence[BalanceRecord]) -> Figure:
-    """‖z‖ of every task, by image set: how far the start moves. Bars mark the quarters."""
+    """‖z‖ of every task, by image set: how far the start moves."""
     groups = list(_by_imageset([r for r in records if r.z_norm is not None]))
-    figure = Figure(figsize=(max(4.0, 1.5 + 1.1 * len(groups)), 3.6))
+    figure = Figure(figsize=(max(4.4, 1.5 + 1.1 * len(groups)), 4.0))
     axes = figure.add_subplot()
     for place, (_, group, colour, marker) in enumerate(groups):
         norms = np.array([r.z_norm for r in group], float)
@@ -142,9 +147,10 @@ def z_figure(records: Sequence[BalanceRecord]) -> Figure:
         axes.plot([place, place], [low, high], color="black", linewidth=4, solid_capstyle="butt")
         axes.plot([place - 0.33, place + 0.33], [middle, middle], color="black", linewidth=2)
     axes.set_xticks(range(len(groups)), [_short(name) for name, *_ in groups], rotation=20 if len(groups) > 4 else 0)
-    axes.set(ylabel=r"shift of the start, $\Vert z \Vert$", xlim=(-0.6, len(groups) - 0.4))
+    axes.set(ylabel=r"shift of the start, $\Vert z \Vert$", xlim=(-0.6, len(groups) - 0.4), ylim=(0, None))
     axes.grid(False, axis="x")
     axes.set_title("How far each image set moves the start")
+    _explain(figure, "Dots: tasks. Thick bar: middle half. Line: median.")
     return figure
 
 
@@ -152,7 +158,7 @@ def z_figure(records: Sequence[BalanceRecord]) -> Figure:
 def training_figure(logs: Mapping[str, Iterable[Mapping[str, Any]]]) -> Figure:
     """Curves of one or several runs: `logs` maps a run's name to its records (`Run.records()`).
 
-    Faint: every iteration; strong: the running mean. Validation: one line for each image set.
+    Losses start at 0 and accuracies reach from 0 to 100 %. Validation: one line for each image set.
     """
     curves = {name: _curves(list(log)) for name, log in logs.items()}
     kinds = [kind for kind in _CURVES if any(kind in found for found in curves.values())]
@@ -160,15 +166,17 @@ def training_figure(logs: Mapping[str, Iterable[Mapping[str, Any]]]) -> Figure:
         (x for found in curves.values() for kind in found.values() for line in kind.values() for x, _ in line),
         default=1,
     )
-    figure = Figure(figsize=(3.9 * max(len(kinds), 1) + 0.3, 3.4))
+    figure = Figure(figsize=(3.9 * max(len(kinds), 1) + 0.3, 3.6))
     for axes, kind in zip(figure.subplots(1, max(len(kinds), 1), squeeze=False)[0], kinds, strict=False):
         for place, found in enumerate(curves.values()):
             for line, points in enumerate(found.get(kind, {}).values()):
                 _curve(axes, points, COLOURS[place % len(COLOURS)], line, validation=kind == "validation")
         axes.set(xlabel="iteration", title=_CURVES[kind], xlim=(0, 1.03 * last))
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.set_ylim(bottom=0)
         if kind in {"accuracy", "validation"}:
-            axes.yaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
+            axes.set_ylim(0, 1)
+            axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
     colours = [
         Line2D([], [], color=COLOURS[place % len(COLOURS)], linewidth=2, label=name) for place, name in enumerate(logs)
     ]
@@ -177,6 +185,8 @@ def training_figure(logs: Mapping[str, Iterable[Mapping[str, Any]]]) -> Figure:
     handles = [*(colours if len(logs) > 1 else []), *(styles if len(sets) > 1 else [])]
     if handles:
         figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), 7))
+    if any(_window(len(points)) > 1 for found in curves.values() for points in found.get("loss", {}).values()):
+        _explain(figure, "Faint: every iteration. Strong: the running mean over a thirtieth of them.")
     return figure
 
 
@@ -208,18 +218,23 @@ def _curves(log: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Points]]:
     return found
 
 
+def _window(points: int) -> int:
+    """How many points of a curve its running mean is taken over."""
+    return max(1, points // 30)
+
+
 def _line_style(line: int) -> dict[str, Any]:
     return {"linestyle": ("-", "--", ":", "-.")[line % 4], "marker": MARKERS[line % len(MARKERS)], "markersize": 4}
 
 
 def _curve(axes: Axes, points: Points, colour: str, line: int, *, validation: bool) -> None:
     at, values = np.array(points, float).T
-    window = 1 if validation else max(1, len(values) // 30)
-    if window > 1:
+    width = 1 if validation else _window(len(values))
+    if width > 1:
         axes.plot(at, values, color=colour, alpha=0.25, linewidth=0.8)
         total = np.cumsum(np.concatenate([[0.0], values]))
         end = np.arange(1, len(values) + 1)
-        start = np.maximum(end - window, 0)  # the first points average what there is
+        start = np.maximum(end - width, 0)  # the first points average what there is
         values = (total[end] - total[start]) / (end - start)
     axes.plot(at, values, color=colour, linewidth=1.8, **(_line_style(line) if validation else {}))
 
@@ -262,6 +277,25 @@ def _log_sizes(axes: Axes) -> None:
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _ratios(axes: Axes, values: Sequence[float]) -> None:
+    """A scale on which half and double are as far from 1; bars may leave it, dots do not."""
+    axes.set_yscale("log", base=2)
+    axes.set_ylim(min(0.5, 0.9 * min(values)), max(2, 1.1 * max(values)))
+    axes.yaxis.set_major_locator(LogLocator(base=2, subs=(1, 1.5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+_BARS = "Thin bars: one posterior deviation either way."
+_LINES = "Lines: means over {} of similar size."
+
+
+def _explain(figure: Figure, text: str) -> None:
+    """What dots, bars and lines are, below the panels."""
+    width = int(14 * figure.get_figwidth())  # letters that fit
+    figure.supxlabel("\n".join(textwrap.wrap(text, width)), fontsize=8.5, color="#555555")
 
 
 def _legend_above(figure: Figure, axes: Axes, columns: int) -> None:

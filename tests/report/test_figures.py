@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -85,6 +86,40 @@ def test_omega_is_drawn_against_class_size_with_the_even_share():
     assert np.all(np.diff(x) > 0)
     assert np.all(np.diff(y) < 0)  # small classes count for more in these records
     assert any(list(line.get_ydata()) == [1, 1] for line in axes.lines)
+
+
+def words(figure) -> str:
+    return " ".join(text.get_text().replace("\n", " ") for text in figure.findobj(Text))
+
+
+def test_the_panels_of_gamma_share_one_scale_that_does_not_exaggerate():
+    figure = figures.gamma_figure(records())
+    assert len({axes.get_ylim() for axes in figure.axes}) == 1
+    low, high = figure.axes[0].get_ylim()
+    assert figure.axes[0].get_yscale() == "log"
+    assert low <= 0.5
+    assert high > max(max(r.gamma_mean) for r in records())
+    nearly_one = [replace(r, gamma_mean=[1.01] * 5) for r in records()]
+    assert figures.gamma_figure(nearly_one).axes[0].get_ylim() == (0.5, 2)
+
+
+def test_what_dots_bars_and_lines_mean_is_written_in_the_picture():
+    drawn = figures.balance_figures(records())
+    for name in ("omega", "gamma"):
+        assert "Thin bars: one posterior deviation either way. Lines: means over" in words(drawn[name])
+    assert "Hollow dots: tasks with classes of one size." in words(drawn["omega"])
+    uneven = [r for r in records() if len(set(r.shots)) > 1]
+    assert "Hollow" not in words(figures.omega_figure(uneven))
+    assert "Thick bar: middle half. Line: median." in words(drawn["z"])
+    assert "Strong: the running mean" in words(figures.training_figure({"taml": log(90)}))
+    assert "Strong" not in words(figures.training_figure({"taml": log(20)}))  # too few iterations for a mean
+
+
+def test_axes_start_where_they_do_not_exaggerate():
+    assert figures.z_figure(records()).axes[0].get_ylim()[0] == 0
+    figure = figures.training_figure({"taml": log(100)})
+    assert [axes.get_ylim()[0] for axes in figure.axes] == [0, 0, 0, 0]
+    assert [axes.get_ylim()[1] for axes in figure.axes[2:]] == [1, 1]
 
 
 def test_every_task_is_a_dot_in_every_layers_panel():
