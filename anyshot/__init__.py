@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from anyshot.network import Body, Norm
     from anyshot.presets import PRESETS, preset
     from anyshot.runs import Run
-    from anyshot.settings import MethodSettings, Settings, TaskSettings, TrainSettings
+    from anyshot.settings import MethodSettings, Settings, TaskSettings, TrainSettings, WarmSettings
     from anyshot.tasks import Task, TaskStream
     from anyshot.testing import evaluate
     from anyshot.training import train
+    from anyshot.warm import warm_start
 
 _HOMES = {
     "anyshot.balance": ("Posterior",),
@@ -48,19 +49,20 @@ _HOMES = {
     "anyshot.network": ("Body", "Norm"),
     "anyshot.presets": ("PRESETS", "preset"),
     "anyshot.runs": ("Run",),
-    "anyshot.settings": ("MethodSettings", "Settings", "TaskSettings", "TrainSettings"),
+    "anyshot.settings": ("MethodSettings", "Settings", "TaskSettings", "TrainSettings", "WarmSettings"),
     "anyshot.tasks": ("Task", "TaskStream"),
     "anyshot.testing": ("evaluate",),
     "anyshot.training": ("train",),
+    "anyshot.warm": ("warm_start",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BODIES", "METHODS", "PRESETS", "SHOT_RULES", "STATISTICS", "AnyshotError", "BalanceRecord", "Body", "ImageSet",
     "Inner", "Method", "MethodSettings", "Metrics", "Norm", "Objective", "Paired", "Posterior", "Run", "Settings",
-    "Summary", "Task", "TaskResult", "TaskScore", "TaskSettings", "TaskStream", "TrainSettings", "__version__", "adapt",
-    "create_method", "evaluate", "inspect_stream", "inspect_task", "open_images", "paired", "pool", "preset",
-    "query_loss", "train",
+    "Summary", "Task", "TaskResult", "TaskScore", "TaskSettings", "TaskStream", "TrainSettings", "WarmSettings",
+    "__version__", "adapt", "create_method", "evaluate", "inspect_stream", "inspect_task", "open_images", "paired",
+    "pool", "preset", "query_loss", "train", "warm_start",
 ]  # fmt: skip
 
 

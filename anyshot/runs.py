@@ -80,6 +80,7 @@ class Run:
         image_size: tuple[int, int],
         command: str = "",
         sets: Sequence[SetRecord] = (),
+        body: Mapping[str, str] | None = None,
     ) -> Run:
         """A new run, or the one that stands there if it has the same settings, except perhaps for more iterations."""
         run = cls.find(folder)
@@ -94,6 +95,7 @@ class Run:
             "settings": settings.as_dict(), "image_size": image_size, "version": VERSION, "command": command,
             "threads": torch.get_num_threads(), "sets": sets if run is None else run.sets,
             "code": {place: origin(place) for place in settings.places()} if run is None else run.code,
+            "body": body if run is None else run.info["body"],
         }  # fmt: skip
         write_json(Path(folder) / "run.json", info)
         return cls(folder)
@@ -124,8 +126,8 @@ class Run:
         append_line(self.log_path, json.dumps(plain(record)))
 
     def records(self, kind: str | None = None) -> Iterator[dict[str, Any]]:
-        """The log's lines, all or those with a given "kind" ("iteration", "validation", "warm"); a half line, as
-        ``kill`` may leave it, is passed over."""
+        """The log's lines, all or those with a given "kind" ("iteration", "validation"; "epoch", "check"); a half line,
+        as ``kill`` may leave it, is passed over."""
         if not self.log_path.exists():
             return
         with explained("read", self.log_path):

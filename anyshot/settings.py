@@ -20,6 +20,7 @@ from anyshot.errors import AnyshotError
 from anyshot.lists import BODIES, METHODS, SHOT_RULES, STATISTICS, OpenList
 
 BALANCING = ("omega", "gamma", "z")
+AUGMENTATIONS = ("auto", "flip", "shift", "crop", "colour")
 MOST = 10**9  #: of anything; a number beyond is a slip of the finger
 
 
@@ -113,8 +114,19 @@ class TrainSettings:
     meta_batch: int = option(4, "Tasks in a meta-iteration.", least=1)
     rate: float = option(1e-3, "Adam's rate.", least=0)
     decay: str = option("none", "The rate over the run.", choices=("none", "cosine"))
+    rising: int = option(0, "Iterations in which the rate rises from nothing at the start.", least=0)
+    body_rate: float = option(1.0, "The body's rate (θ and β) as a multiple of the others'.", least=0)
     clip: float = option(3.0, "Each gradient element is clipped to ±this.", above=0)
-    warm_epochs: int = option(0, "Epochs of classifying the training classes before meta-training.", least=0)
+    body_from: str | None = option(None, "Run or safetensors file whose body (θ and β) this run starts from.")
+    first_order_until: int = option(0, "Iterations with first-order gradients before those of the method.", least=0)
+    average: float = option(
+        0.0, "Decay of the running average of all parameters that is validated and kept; 0: the parameters themselves.",
+        least=0, most=0.99999,
+    )  # fmt: skip
+    augment: tuple[str, ...] = option(
+        (), "What is done to the images of training tasks; auto asks the image set.", choices=AUGMENTATIONS
+    )
+    validate_by: str = option("naive", "Prediction in validations.", choices=("naive", "mc"))
     validate_every: int = option(10_000, "Iterations between validations; 0: only at the end.", least=0)
     validation_tasks: int = option(3_000, "Tasks in a validation.", least=1)
     patience: int = option(0, "Stop after this many validations without a new best; 0: never.", least=0)
@@ -127,8 +139,40 @@ class TrainSettings:
 
 
 @dataclass(frozen=True)
+class WarmSettings:
+    """How the body is trained to tell all training classes apart before any meta-training."""
+
+    epochs: int = option(60, "Times that every training image is seen.", least=1)
+    batch: int = option(128, "Images in a step, in two halves with their own batch statistics.", least=4)
+    rate: float = option(0.2, "Highest rate of SGD.", least=0)
+    schedule: str = option(
+        "one-cycle", "The rate: rising for three tenths and falling, or falling only.", choices=("one-cycle", "cosine")
+    )
+    momentum: float = option(0.9, "Nesterov's momentum.", least=0, most=0.9999)
+    weight_decay: float = option(5e-4, "Pull of every weight towards zero.", least=0)
+    label_smoothing: float = option(0.0, "Share of each label that is spread over all classes.", least=0, most=0.99)
+    rotations: str = option(
+        "none", "Images in quarter turns: their angle to be told as well, or each angle of a class a class of its own.",
+        choices=("none", "task", "classes"),
+    )  # fmt: skip
+    augment: tuple[str, ...] = option(
+        ("auto",), "What is done to images; auto: shifts, and flips where the image set allows it.",
+        choices=AUGMENTATIONS,
+    )  # fmt: skip
+    average: float = option(
+        0.0, "Decay of the running average of the weights that is checked and kept; 0: the weights themselves.",
+        least=0, most=0.99999,
+    )  # fmt: skip
+    check_every: int = option(5, "Epochs between checks on the validation classes; 0: only at the end.", least=0)
+    check_tasks: int = option(100, "Tasks in a check, for each image set.", least=1)
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True)
 class Settings:
-    """A whole run."""
+    """A whole run: meta-training, or with ``warm`` a warm start, of which ``train`` is the seed alone."""
 
     images: tuple[str, ...] = option(("glyphs",), "Image sets to learn from.")
     ood: tuple[str, ...] = option((), "Image sets for out-of-distribution validation.")
@@ -138,6 +182,7 @@ class Settings:
     task: TaskSettings = field(default_factory=TaskSettings)
     method: MethodSettings = field(default_factory=MethodSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
+    warm: WarmSettings | None = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -199,8 +244,15 @@ def _build(cls: type, values: Any) -> Any:
     for key in values:
         if key not in hints:
             raise AnyshotError(f"There is no setting {key!r} in {cls.__name__}{suggestion(str(key), hints)}")
-    parts = {k: _build(hints[k], v) if dataclasses.is_dataclass(hints[k]) else _plain(v) for k, v in values.items()}
-    return cls(**parts)
+    classes = {key: part_class(hints[key]) for key in values}
+    return cls(**{k: _plain(v) if (c := classes[k]) is None or v is None else _build(c, v) for k, v in values.items()})
+
+
+def part_class(hint: Any) -> type | None:
+    """The dataclass that a type is, or is with None as alternative."""
+    return next(
+        (a for a in (hint, *typing.get_args(hint)) if isinstance(a, type) and dataclasses.is_dataclass(a)), None
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from anyshot.augment import allowed, augment
 from anyshot.errors import AnyshotError
 from anyshot.images import ImageSet
 from anyshot.lists import SHOT_RULES
@@ -91,7 +92,8 @@ class Task:
 class TaskStream:
     """An endless stream of tasks over one or several image sets; any task of it can be had alone.
 
-    ``run`` is how many tasks in a row come from one image set when sets are mixed in turn (the meta-batch).
+    ``run`` is how many tasks in a row come from one image set when sets are mixed in turn (the meta-batch). ``augment``
+    names what is done to images (:mod:`anyshot.augment`), each time anew.
 
     >>> from anyshot.images import ImageSet
     >>> classes = {name: np.zeros((20, 32, 32, 3), np.uint8) for name in "abcdef"}
@@ -108,10 +110,11 @@ class TaskStream:
         seed: int = 0,
         mixing: str = "random",
         run: int = 1,
+        augment: Sequence[str] = (),
     ) -> None:
         self.imagesets = [imagesets] if isinstance(imagesets, ImageSet) else list(imagesets)
         self.settings = settings or TaskSettings()
-        self.split, self.seed, self.mixing, self.run = split, seed, mixing, run
+        self.split, self.seed, self.mixing, self.run, self.augment = split, seed, mixing, run, augment
         rule, self.least, self.most = parse_shots(self.settings.shots)
         self.draw_shots: ShotRule = SHOT_RULES[rule]
         for imageset in self.imagesets:
@@ -175,9 +178,10 @@ class TaskStream:
             chosen = imageset.starts[c] + rng.choice(size, n + m, replace=False)
             support.append(chosen[:n])
             query.append(chosen[n:])
+        how, other = allowed(self.augment, imageset), numpy_rng(self.seed, *name, "augment")
         return Task(
-            *_gather(imageset, support),
-            *_gather(imageset, query),
+            *_gather(imageset, support, how, other),
+            *_gather(imageset, query, how, other),
             classes=tuple(imageset.classes[c] for c in classes),
             imageset=imageset.name,
             seed=(self.seed, *name),
@@ -190,7 +194,7 @@ class TaskStream:
             index += 1
 
 
-def _gather(imageset: ImageSet, rows: list[np.ndarray]) -> tuple[Tensor, Tensor]:
-    images = torch.from_numpy(imageset.images[np.concatenate(rows)])  # a copy: the memory map stays untouched
+def _gather(imageset: ImageSet, rows: list[np.ndarray], how: Sequence[str], rng: Rng) -> tuple[Tensor, Tensor]:
+    images = imageset.images[np.concatenate(rows)]  # a copy: the memory map stays untouched
     labels = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor([len(r) for r in rows]))
-    return images, labels
+    return torch.from_numpy(augment(images, how, rng)), labels

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,12 @@ from torch import Tensor
 
 from anyshot.checkpoints import Checkpoint
 from anyshot.errors import AnyshotError
-from anyshot.files import explained
 from anyshot.images import ImageSet
+from anyshot.journal import Callback, Journal
 from anyshot.methods import Method
 from anyshot.metrics import Summary
+from anyshot.optimiser import Optimiser
+from anyshot.origin import Origin, open_origin
 from anyshot.parallel import map_tasks
 from anyshot.progress import progress
 from anyshot.runs import Run, training_in
@@ -30,11 +32,9 @@ from anyshot.settings import Settings
 from anyshot.sources import open_sources
 from anyshot.tasks import Task, TaskStream
 from anyshot.testing import evaluate
-from anyshot.warm import warm_start
 
 log = logging.getLogger(__name__)
 
-Callback = Callable[[dict[str, Any]], None]
 MOST_SKIPPED = 100  #: non-finite steps in a row that end a run
 
 
@@ -43,7 +43,6 @@ class State:
     """Where meta-training stands, besides its tensors."""
 
     iteration: int = 0  #: finished ones
-    warm: bool = False  #: the warm start, if any, is over
     skipped: int = 0  #: steps with a non-finite loss or gradient
     skipped_in_a_row: int = 0
     best: float = -1.0  #: accuracy that chose the best parameters; below any at the start
@@ -72,13 +71,21 @@ def train(
     ``callback(record)`` is told every line of the log as it is written (``{"kind": "iteration", "loss": …}``): for
     Weights & Biases and the like. ``tensorboard`` writes event files; None does so where TensorBoard is installed.
     """
+    if settings.warm is not None:
+        raise AnyshotError(f"The settings of '{folder}' are those of a warm start; anyshot warm takes them.")
     with training_in(folder), torch.inference_mode(False), torch.enable_grad():
-        begun = Run.find(folder)
+        begun, source = Run.find(folder), settings.train.body_from
         sources = open_sources(settings, begun.sets if begun else (), imagesets, ood)
-        run = Run.create(folder, sources.named(settings), sources.size, command, sources.records)
+        origin = None if begun or source is None else open_origin(source)
+        records = origin.seen_too(sources.records) if origin else sources.records
+        run = Run.create(
+            folder, sources.named(settings), sources.size, command, records, origin.record() if origin else None
+        )
         for sentence in sources.sentences():
             log.info("%s", sentence)
         training = MetaTraining(run, sources.images, sources.ood, workers, callback)
+        if origin:
+            training.begin_from(origin)
         return training.finish(tensorboard)
 
 
@@ -94,25 +101,26 @@ class MetaTraining:
         callback: Callback | None = None,
     ) -> None:
         self.run, self.settings, self.workers, self.state = run, run.settings, workers, State()
-        self.callback = callback
-        self.imagesets, s, t = imagesets, self.settings, self.settings.train
+        self.journal, s, t = Journal(run, callback), self.settings, self.settings.train
         self.method = run.new_method()
-        self.optimiser = adam(self.method, t.rate)
-        self.stream = TaskStream(imagesets, "train", s.task, t.seed, s.mixing, t.meta_batch)
+        self.optimiser = Optimiser(self.method, t)
+        self.stream = TaskStream(imagesets, "train", s.task, t.seed, s.mixing, t.meta_batch, t.augment)
         self.validation = {
             i.name: TaskStream(i, "validation", s.task, t.seed) for i in imagesets if "validation" in i.splits
         }
         self.ood = {i.name: TaskStream(i, "validation", s.task, t.seed) for i in ood}
-        self.board: Any = None
+
+    def begin_from(self, origin: Origin) -> None:
+        """Start with a body that was trained before."""
+        for method in {self.method, self.optimiser.kept}:
+            origin.put_into(method)
 
     def finish(self, tensorboard: bool | None = False) -> Run:
         """All iterations that are left."""
         t, resumed = self.settings.train, self.restore()
-        self.board = _tensorboard(self.run.folder, self.state.iteration, tensorboard)
+        self.journal.open_board(self.state.iteration, tensorboard)
         if not resumed:
             self.checkpoint()  # from here on the run has begun
-        if t.warm_epochs and not self.state.warm:
-            self.warm()
         state = self.state
         with progress(f"Meta-training {self.method.name}", t.iterations, done=state.iteration) as advance:
             while not self.ended():
@@ -124,8 +132,7 @@ class MetaTraining:
                 if state.iteration % t.checkpoint_every == 0 or self.ended():
                     self.checkpoint()
                 advance(1, _note(record, speed, state.skipped))
-        if self.board:
-            self.board.close()
+        self.journal.close()
         return self.run
 
     def ended(self) -> bool:
@@ -137,6 +144,8 @@ class MetaTraining:
     def step(self) -> dict[str, Any]:
         """One meta-iteration; a loss or gradient that is not finite changes no parameter, but is counted."""
         t, state = self.settings.train, self.state
+        order = 1 if state.iteration < t.first_order_until else self.settings.method.order
+        self.method.settings = replace(self.method.settings, order=order)
         first = state.iteration * t.meta_batch
         tasks = [self.stream.task(first + i) for i in range(t.meta_batch)]
         results = map_tasks(lambda task: task_gradients(self.method, task), tasks, self.workers, size=len)
@@ -145,12 +154,12 @@ class MetaTraining:
         state.iteration += 1
         if math.isfinite(record["loss"] + record["penalty"]) and all(g.isfinite().all() for g in gradients):
             state.skipped_in_a_row = 0
-            self.apply(gradients)
+            self.optimiser.apply(gradients, state.iteration - 1)
         else:
             state.skipped += 1
             state.skipped_in_a_row += 1
         record = {"kind": "iteration", "iteration": state.iteration, **record, "skipped": state.skipped}
-        self.log(record)
+        self.journal.add(record, state.iteration)
         if state.skipped_in_a_row >= MOST_SKIPPED:
             raise AnyshotError(
                 f"{MOST_SKIPPED} steps in a row had a loss or gradient that is not finite, at iteration "
@@ -158,19 +167,9 @@ class MetaTraining:
             )
         return record
 
-    def apply(self, gradients: list[Tensor]) -> None:
-        """Adam on the clipped gradients."""
-        t = self.settings.train
-        decay = 0.5 + 0.5 * math.cos(math.pi * (self.state.iteration - 1) / t.iterations) if t.decay == "cosine" else 1
-        for group in self.optimiser.param_groups:
-            group["lr"] = t.rate * decay * group["factor"]
-        for parameter, gradient in zip(self.method.parameters(), gradients, strict=True):
-            parameter.grad = gradient.clamp_(-t.clip, t.clip)
-        self.optimiser.step()
-
     def validate(self) -> None:
-        """Naive prediction on the validation classes; the best parameters so far are kept apart. Without such classes
-        the last ones are."""
+        """Predictions on the validation classes; the best parameters so far are kept apart. Without such classes the
+        last ones are."""
         s, state = self.settings.train, self.state
         sets = {**self.validation, **(self.ood if s.select == "id+ood" else {})}
         if not sets:
@@ -179,7 +178,12 @@ class MetaTraining:
         with progress("Validating", s.validation_tasks * len(sets)) as advance:
             summaries = {
                 name: evaluate(
-                    self.method, stream, s.validation_tasks, prediction="naive", workers=self.workers, advance=advance
+                    self.optimiser.kept,
+                    stream,
+                    s.validation_tasks,
+                    prediction=s.validate_by,
+                    workers=self.workers,
+                    advance=advance,
                 )
                 for name, stream in sets.items()
             }
@@ -189,12 +193,13 @@ class MetaTraining:
             state.best, state.best_iteration, state.stale = chosen_by, state.iteration, 0
             self.keep(chosen_by, s.select)
         accuracies = {name: summary.accuracy for name, summary in summaries.items()}
-        self.log({"kind": "validation", "iteration": state.iteration, "selection": chosen_by, **accuracies})
+        record = {"kind": "validation", "iteration": state.iteration, "selection": chosen_by, **accuracies}
+        self.journal.add(record, state.iteration)
 
     def keep(self, selection: float | None, by: str) -> None:
         """These parameters are the ones to use, until better ones come."""
         state = {"iteration": self.state.iteration, "selection": selection, "by": by}
-        self.run.save_best(Checkpoint(state, dict(self.method.state_dict())))
+        self.run.save_best(Checkpoint(state, dict(self.optimiser.kept.state_dict())))
 
     def chosen_by(self, summaries: dict[str, Summary]) -> float:
         """Mean accuracy over the image sets trained on, plus that over the out-of-distribution ones."""
@@ -204,31 +209,12 @@ class MetaTraining:
 
         return mean(list(self.validation)) + mean([name for name in self.ood if name in summaries])
 
-    def log(self, record: dict[str, Any]) -> None:
-        """To the log, to TensorBoard and to whoever else wants to know."""
-        self.run.log(record)
-        if self.callback:
-            self.callback(dict(record))
-        if self.board:
-            for key, value in record.items():
-                if isinstance(value, float):
-                    self.board.add_scalar(f"{record['kind']}/{key}", value, self.state.iteration)
-
-    # ------------------------------------------------------------------------------------------------ stages
-    def warm(self) -> None:
-        """The stage before: plain classification of the training classes."""
-        t = self.settings.train
-        warm_start(self.method, self.imagesets, t.warm_epochs, t.seed, self.log)
-        self.state.warm = True
-        self.checkpoint()
-
+    # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> None:
         """Everything that the next iteration depends on."""
         self.state.log_lines = self.run.log_lines()
-        tensors = {f"method.{name}": value for name, value in self.method.state_dict().items()}
-        for i, values in self.optimiser.state_dict()["state"].items():
-            tensors |= {f"adam.{i}.{key}": value for key, value in values.items()}
-        self.run.save_checkpoint(f"meta-{self.state.iteration:07d}", Checkpoint(asdict(self.state), tensors))
+        checkpoint = Checkpoint(asdict(self.state), self.optimiser.tensors())
+        self.run.save_checkpoint(f"meta-{self.state.iteration:07d}", checkpoint)
 
     def restore(self) -> bool:
         """Go on from the newest checkpoint, if there is one."""
@@ -236,27 +222,11 @@ class MetaTraining:
         if checkpoint is None:
             self.run.rewind_log(0)
             return False
-        tensors, moments = checkpoint.tensors, dict[int, dict[str, Tensor]]()
-        for key, value in tensors.items():
-            if key.startswith("adam."):
-                _, i, name = key.split(".")
-                moments.setdefault(int(i), {})[name] = value
         with self.run.fitting("The newest checkpoint"):
             self.state = State(**checkpoint.state)
-            self.method.load_state_dict(
-                {k.removeprefix("method."): v for k, v in tensors.items() if k.startswith("method.")}
-            )
-            self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
+            self.optimiser.load(checkpoint.tensors)
         self.run.rewind_log(self.state.log_lines)
         return True
-
-
-def adam(method: Method, rate: float) -> torch.optim.Adam:
-    """Adam with one group for each parameter, since a method may ask for other rates for some."""
-    factors = method.rate_factors()
-    return torch.optim.Adam(
-        [{"params": [p], "lr": rate, "factor": factors.get(name, 1.0)} for name, p in method.named_parameters()]
-    )
 
 
 def task_gradients(method: Method, task: Task) -> tuple[list[Tensor], dict[str, float]]:
@@ -273,19 +243,3 @@ def task_gradients(method: Method, task: Task) -> tuple[list[Tensor], dict[str, 
 def _note(record: dict[str, Any], speed: float, skipped: int) -> str:
     note = f"loss {record['loss']:.3f}  KL {record['kl']:.1f}  accuracy {record['accuracy']:.1%}  {speed:.1f} tasks/s"
     return note + (f"  skipped {skipped}" if skipped else "")
-
-
-def _tensorboard(folder: Path, iteration: int, wanted: bool | None) -> Any:
-    """A writer, or None if it is not wanted or, where nobody asked for it, not installed; what an interrupted run wrote
-    after ``iteration`` is dropped."""
-    if wanted is False:
-        return None
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        if wanted:
-            raise AnyshotError("TensorBoard is not installed; run: pip install 'anyshot[tensorboard]'") from error
-        return None
-    place = folder / "tensorboard"
-    with explained("write", place):
-        return SummaryWriter(str(place), purge_step=iteration + 1)

@@ -1,83 +1,233 @@
 """The warm start: train the body, with a linear layer on top, to tell all meta-training classes apart.
 
-A body that already sees is what the few inner steps can build on; from the paper's start it takes days to get there.
+A body that already sees is what the few inner steps can build on; from the paper's start it takes days to get there. A
+warm start is a run like any other: settings, log, checkpoints, and exact resume. What it leaves is a body that any
+method may begin with, and that as it stands is a prototypical network.
 """
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
+from anyshot.average import average_in
+from anyshot.checkpoints import Checkpoint
+from anyshot.errors import AnyshotError
 from anyshot.images import ImageSet
+from anyshot.journal import Callback, Journal
+from anyshot.labelled import Labelled
 from anyshot.methods import Method
-from anyshot.network import embed
-from anyshot.progress import progress
-from anyshot.tasks import numpy_rng, torch_rng
+from anyshot.methods.base import accuracy
+from anyshot.methods.protonet import prototypes
+from anyshot.parallel import map_tasks
+from anyshot.progress import Advance, progress
+from anyshot.runs import Run, training_in
+from anyshot.settings import Settings
+from anyshot.sources import open_sources
+from anyshot.tasks import Rng, Task, TaskStream, numpy_rng, torch_rng
 
-BATCH, PEAK_RATE, MOMENTUM, WEIGHT_DECAY, SHIFT = 128, 0.2, 0.9, 5e-4, 3
+PARTS = 2  #: of a batch, side by side; not the number of workers, on which nothing may depend
 
 
 def warm_start(
-    method: Method, imagesets: Sequence[ImageSet], epochs: int, seed: int, log: Callable[[dict[str, Any]], None]
-) -> None:
-    """SGD with Nesterov momentum, one-cycle rate, weight decay; each batch is shifted by up to 3 pixels. No flips: they
-    would be wrong for characters."""
-    rows = [np.arange(i.starts[c], i.starts[c + 1]) for i in imagesets for c in i.splits["train"]]
-    source = np.concatenate([np.full(sum(i.counts[c] for c in i.splits["train"]), k) for k, i in enumerate(imagesets)])
-    index, labels = np.concatenate(rows), np.repeat(np.arange(len(rows)), [len(r) for r in rows])
-    generator = torch_rng(seed, "warm")
-    with torch.no_grad():
-        for name, value in method.body.start(generator, "he").items():
-            method.theta[name].copy_(value)
-    features = method.body.width
-    weight = (torch.randn(len(rows), features, generator=generator) / features**0.5).to(method.like).requires_grad_()
-    bias = method.like.new_zeros(len(rows)).requires_grad_()
-    weights = [p for n, p in method.theta.items() if "weight" in n]
-    optimiser = torch.optim.SGD(
-        [*weights, *method.shift, weight, bias],
-        lr=PEAK_RATE, momentum=MOMENTUM, nesterov=True, weight_decay=WEIGHT_DECAY,
-    )  # fmt: skip
-    batch = min(BATCH, len(index))
-    steps = len(index) // batch
-    with progress("Warm start", epochs * steps) as advance:
-        for epoch in range(epochs):
-            rng = numpy_rng(seed, "warm", epoch)
-            order, losses, hits = rng.permutation(len(index))[: steps * batch].reshape(steps, batch), 0.0, 0.0
-            for step, chosen in enumerate(order):
-                for group in optimiser.param_groups:
-                    group["lr"] = one_cycle((epoch * steps + step) / (epochs * steps))
-                images = torch.empty(batch, *imagesets[0].images.shape[1:], dtype=torch.uint8)
-                for k, imageset in enumerate(imagesets):
-                    here = source[chosen] == k
-                    images[torch.from_numpy(here)] = torch.from_numpy(imageset.images[index[chosen[here]]])
-                x, y = shifted(method.images(images), rng), torch.from_numpy(labels[chosen]).to(method.like.device)
-                scores = F.linear(embed(method.body.features, dict(method.theta), method.norm, x), weight, bias)
-                loss = F.cross_entropy(scores, y)
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
-                losses += loss.item() / steps
-                hits += (scores.argmax(1) == y).float().mean().item() / steps
-                advance(1, f"loss {losses * steps / (step + 1):.3f}  accuracy {hits * steps / (step + 1):.1%}")
-            log({"kind": "warm", "epoch": epoch + 1, "loss": losses, "accuracy": hits})
+    settings: Settings,
+    folder: str | Path,
+    *,
+    imagesets: Sequence[ImageSet] | None = None,
+    ood: Sequence[ImageSet] | None = None,
+    workers: int | None = None,
+    command: str = "",
+    callback: Callback | None = None,
+    tensorboard: bool | None = None,
+) -> Run:
+    """Train the body until the settings' last epoch, or go on with the warm start in ``folder``; all else is as in
+    :func:`anyshot.train`."""
+    if settings.warm is None:
+        raise AnyshotError(f"The settings of '{folder}' are those of meta-training; anyshot train takes them.")
+    with training_in(folder), torch.inference_mode(False), torch.enable_grad():
+        begun = Run.find(folder)
+        sources = open_sources(settings, begun.sets if begun else (), imagesets, ood)
+        run = Run.create(folder, sources.named(settings), sources.size, command, sources.records)
+        return Warming(run, sources.images, sources.ood, workers, callback).finish(tensorboard)
 
 
-def one_cycle(progress: float) -> float:
-    """Rises from a 25th of the peak over the first 30 %, then falls to nothing; both by half a cosine."""
-    if progress < 0.3:
-        return PEAK_RATE * (0.04 + 0.96 * (0.5 - 0.5 * math.cos(math.pi * progress / 0.3)))
-    return PEAK_RATE * (0.5 + 0.5 * math.cos(math.pi * (progress - 0.3) / 0.7))
+class Warming:
+    """A warm start in progress: body, linear layer, optimiser, and the epochs that are finished."""
+
+    def __init__(
+        self,
+        run: Run,
+        imagesets: Sequence[ImageSet],
+        ood: Sequence[ImageSet] = (),
+        workers: int | None = None,
+        callback: Callback | None = None,
+    ) -> None:
+        assert run.settings.warm is not None
+        self.run, self.settings, self.seed, self.workers = run, run.settings.warm, run.settings.train.seed, workers
+        self.journal, self.images = Journal(run, callback), Labelled(imagesets, self.settings)
+        self.method = run.new_method()
+        self.layer = linear_layer(self.images.outputs, self.method, self.seed)
+        self.kept = copy.deepcopy(self.method) if self.settings.average else self.method
+        self.parameters = [*self.method.parameters(), *self.layer]
+        self.optimiser = torch.optim.SGD(
+            self.parameters, self.settings.rate, self.settings.momentum,
+            weight_decay=self.settings.weight_decay, nesterov=self.settings.momentum > 0,
+        )  # fmt: skip
+        self.streams = {
+            i.name: TaskStream(i, "validation", run.settings.task, self.seed)
+            for i in (*imagesets, *ood)
+            if "validation" in i.splits
+        }
+        self.epoch = 0
+
+    @property
+    def batch(self) -> int:
+        """Images in a step: fewer where there are not so many, and whole parts."""
+        return min(self.settings.batch, len(self.images)) // PARTS * PARTS
+
+    @property
+    def steps(self) -> int:
+        """Steps in an epoch; what does not fill a batch is left out, each time others."""
+        return len(self.images) // self.batch
+
+    def finish(self, tensorboard: bool | None = False) -> Run:
+        """All epochs that are left."""
+        s, resumed = self.settings, self.restore()
+        self.journal.open_board(self.epoch, tensorboard)
+        if not resumed:
+            self.checkpoint()  # from here on the run has begun
+        with progress("Warm start", s.epochs * self.steps, done=self.epoch * self.steps) as advance:
+            while self.epoch < s.epochs:
+                self.train_epoch(advance)
+                if self.epoch % (s.check_every or s.epochs) == 0 or self.epoch == s.epochs:
+                    self.check()
+                if self.epoch == s.epochs:
+                    self.run.save_best(Checkpoint({"epoch": self.epoch}, dict(self.kept.state_dict())))
+                self.checkpoint()
+        self.journal.close()
+        return self.run
+
+    # ------------------------------------------------------------------------------------------------ one epoch
+    def train_epoch(self, advance: Advance) -> None:
+        """Every image once, in an order that the seed and the epoch determine."""
+        order = numpy_rng(self.seed, "warm", self.epoch).permutation(len(self.images))
+        losses, hits = 0.0, 0.0
+        for step, chosen in enumerate(order[: self.steps * self.batch].reshape(self.steps, self.batch)):
+            loss, right = self.step(chosen, step)
+            losses, hits = losses + loss, hits + right
+            advance(1, f"loss {losses / (step + 1):.3f}  accuracy {hits / (step + 1):.1%}")
+        self.epoch += 1
+        self.run.log({"kind": "epoch", "epoch": self.epoch, "loss": losses / self.steps, "accuracy": hits / self.steps})
+
+    def step(self, chosen: NDArray[np.int64], step: int) -> tuple[float, float]:
+        """One step on the images of these numbers: their mean loss and accuracy."""
+        done = self.epoch * self.steps + step
+        parts = [
+            (rows, numpy_rng(self.seed, "warm", self.epoch, step, i)) for i, rows in enumerate(np.split(chosen, PARTS))
+        ]
+        results = map_tasks(lambda part: self.part(*part), parts, self.workers)
+        gradients, losses, hits = zip(*results, strict=True)
+        for parameter, *of_parts in zip(self.parameters, *gradients, strict=True):
+            parameter.grad = sum(of_parts[1:], of_parts[0])
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.settings.rate * rate_at(
+                self.settings.schedule, done / (self.settings.epochs * self.steps)
+            )
+        self.optimiser.step()
+        if self.kept is not self.method:
+            average_in(self.kept.parameters(), self.method.parameters(), self.settings.average, done)
+        return sum(losses), sum(hits)
+
+    def part(self, rows: NDArray[np.int64], rng: Rng) -> tuple[tuple[Tensor, ...], float, float]:
+        """Gradients, loss and accuracy of a part, each as its share of the batch's; with the part's own statistics."""
+        uint8, labels, turns = self.images.get(rows, rng)
+        x, y = self.method.images(torch.from_numpy(uint8)), torch.from_numpy(labels).to(self.method.like.device)
+        scores = F.linear(self.method.embed(x), *self.layer)
+        classes, angles = scores.split([self.images.classes, scores.shape[1] - self.images.classes], 1)
+        loss = F.cross_entropy(classes, y, label_smoothing=self.settings.label_smoothing)
+        if angles.shape[1]:
+            loss = loss + F.cross_entropy(angles, torch.from_numpy(turns).to(y))
+        share = len(rows) / self.batch
+        gradients = torch.autograd.grad(loss * share, self.parameters, allow_unused=True, materialize_grads=True)
+        return gradients, loss.item() * share, accuracy(classes, y) * share
+
+    # ------------------------------------------------------------------------------------------------ checks
+    def check(self) -> None:
+        """How well class means alone tell the validation classes apart, in tasks like those of meta-training."""
+        found: dict[str, float] = {}
+        for name, stream in self.streams.items():
+            tasks = [partial(stream.task, i) for i in range(self.settings.check_tasks)]
+            results = map_tasks(lambda task: mean_accuracies(self.kept, task()), tasks, self.workers)
+            means, cosines = np.mean(results, 0).tolist()
+            found |= {f"{name} nearest mean": means, f"{name} cosine": cosines}
+        self.journal.add({"kind": "check", "epoch": self.epoch, **found}, self.epoch)
+
+    # ------------------------------------------------------------------------------------------------ checkpoints
+    def tensors(self) -> dict[str, Tensor]:
+        """All that the next epoch depends on, by name."""
+        state = {f"method.{name}": value for name, value in self.method.state_dict().items()}
+        state |= dict(zip(("layer.weight", "layer.bias"), self.layer, strict=True))
+        if self.kept is not self.method:
+            state |= {f"average.{name}": value for name, value in self.kept.state_dict().items()}
+        for i, parameter in enumerate(self.parameters):
+            moments = self.optimiser.state[parameter]
+            state |= {f"momentum.{i}": moments["momentum_buffer"]} if moments.get("momentum_buffer") is not None else {}
+        return state
+
+    def checkpoint(self) -> None:
+        """Everything that the next epoch depends on."""
+        state = {"epoch": self.epoch, "log_lines": self.run.log_lines()}
+        self.run.save_checkpoint(f"warm-{self.epoch:07d}", Checkpoint(state, self.tensors()))
+
+    @torch.no_grad()
+    def restore(self) -> bool:
+        """Go on from the newest checkpoint, if there is one."""
+        checkpoint = self.run.latest_checkpoint()
+        self.run.rewind_log(checkpoint.state["log_lines"] if checkpoint else 0)
+        if checkpoint is None:
+            return False
+        with self.run.fitting("The newest checkpoint"):
+            self.epoch = checkpoint.state["epoch"]
+            for i, parameter in enumerate(self.parameters):
+                if (momentum := checkpoint.tensors.get(f"momentum.{i}")) is not None:
+                    self.optimiser.state[parameter]["momentum_buffer"] = momentum
+            for name, value in self.tensors().items():
+                value.copy_(checkpoint.tensors[name])
+        return True
 
 
-def shifted(images: Tensor, rng: np.random.Generator) -> Tensor:
-    """The batch moved by up to 3 pixels each way, edges repeated; one shift a batch is enough and costs nothing."""
-    down, right = rng.integers(0, 2 * SHIFT + 1, size=2)
-    height, width = images.shape[2:]
-    padded = F.pad(images, (SHIFT,) * 4, mode="replicate")
-    return padded[:, :, down : down + height, right : right + width]
+def linear_layer(outputs: int, method: Method, seed: int) -> list[Tensor]:
+    """Weight and bias of the layer on top of the body, which nobody needs afterwards."""
+    width = method.body.width
+    weight = torch.randn(outputs, width, generator=torch_rng(seed, "warm")) / width**0.5
+    return [weight.to(method.like).requires_grad_(), method.like.new_zeros(outputs).requires_grad_()]
+
+
+def rate_at(schedule: str, progress: float) -> float:
+    """A share of the highest rate. One cycle rises from a 25th over the first 30 %, then falls to nothing; both, and
+    the other schedule's fall, by half a cosine."""
+    rising = 0.3 if schedule == "one-cycle" else 0.0
+    if progress < rising:
+        return 0.04 + 0.96 * (0.5 - 0.5 * math.cos(math.pi * progress / rising))
+    return 0.5 + 0.5 * math.cos(math.pi * (progress - rising) / (1 - rising))
+
+
+@torch.no_grad()
+def mean_accuracies(method: Method, task: Task) -> tuple[float, float]:
+    """Share of the query images whose class has the nearest mean, and the mean of the smallest angle once features are
+    centred (support and query each by its own mean feature) and of length 1."""
+    support, labels, query, query_labels = method.tensors(task)
+    h, g = method.embed(support), method.embed(query)
+    distances = torch.cdist(g, prototypes(h, labels, task.way))
+    h, g = (F.normalize(x - x.mean(0)) for x in (h, g))
+    cosines = g @ F.normalize(prototypes(h, labels, task.way)).t()
+    return accuracy(-distances, query_labels), accuracy(cosines, query_labels)

@@ -18,7 +18,7 @@ METHOD = {
     "statistics": ("mean", "var", "N"), "task_cardinality": "shots", "gains": (),
 }  # fmt: skip
 TRAIN = {
-    "decay": "none", "clip": 3.0, "warm_epochs": 0, "validate_every": 10_000, "validation_tasks": 3_000, "patience": 0,
+    "decay": "none", "clip": 3.0, "validate_every": 10_000, "validation_tasks": 3_000, "patience": 0,
     "select": "id+ood", "seed": 0,
 }  # fmt: skip
 # learn from, out-of-distribution validation, pixels, way, iterations, meta-batch, Adam's rate, hidden units before ω

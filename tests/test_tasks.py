@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import make_imageset
 
+from anyshot.augment import augment
 from anyshot.errors import AnyshotError
 from anyshot.images import ImageSet
 from anyshot.lists import SHOT_RULES
@@ -163,3 +164,18 @@ def test_several_image_sets_come_at_random_or_in_turn():
 def test_seeds_with_different_names_differ():
     draws = {torch.rand(1, generator=torch_rng(0, name)).item() for name in ("a", "b", "start", 1, 2)}
     assert len(draws) == 5
+
+
+def test_augmented_tasks_are_the_same_tasks_with_other_images():
+    settings = TaskSettings(way=2, shots="fixed:3", query=4)
+    plain = TaskStream(make_imageset(), "train", settings).task(5)
+    stream = TaskStream(make_imageset(), "train", settings, augment=("auto", "colour"))
+    other, again = stream.task(5), stream.task(5)
+    assert plain.classes == other.classes
+    assert torch.equal(plain.query_labels, other.query_labels)
+    rng = numpy_rng(0, "train", 5, "augment")  # support first, then query
+    for part in ("support", "query"):
+        expected = augment(getattr(plain, part).numpy(), ("flip", "shift", "colour"), rng)
+        assert (getattr(other, part).numpy() == expected).all()
+        assert torch.equal(getattr(other, part), getattr(again, part))
+        assert not torch.equal(getattr(other, part), getattr(plain, part))

@@ -95,7 +95,8 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path):
     program.write_text(
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from test_training import run, tiny\n"
-        "run(tiny(iterations=40, checkpoint_every=1, warm_epochs=1, decay='cosine'), sys.argv[2])\n"
+        "options = {'decay': 'cosine', 'rising': 5, 'first_order_until': 9, 'average': 0.9, 'augment': ('auto',)}\n"
+        "run(tiny(iterations=40, checkpoint_every=1, **options), sys.argv[2])\n"
     )
     command = [sys.executable, str(program), os.path.dirname(__file__)]
     subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
@@ -111,7 +112,6 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path):
     assert_equal(parameters(killed), parameters(tmp_path / "whole"))
     assert_equal(Run(killed).best().tensors, Run(tmp_path / "whole").best().tensors)
     assert list(Run(killed).records()) == list(Run(tmp_path / "whole").records())
-    assert next(Run(killed).records("warm"))["loss"] > 0
 
 
 def test_image_sets_of_one_name_are_refused(tmp_path):
@@ -176,22 +176,47 @@ def test_selection_adds_out_of_distribution_accuracy_unless_told_not_to(tmp_path
         assert ("other" in record) == (select == "id+ood")
 
 
-def test_the_rate_decays_and_each_parameter_has_its_own_factor(tmp_path):
-    settings = tiny("meta-sgd", iterations=4, decay="cosine", rate=0.1)
-    settings = replace(settings, method=replace(settings.method, alpha_head=1.0))
+def test_gradients_are_first_order_until_they_are_not(tmp_path, monkeypatch):
+    honest, orders = training.task_gradients, []
+    monkeypatch.setattr(
+        training, "task_gradients", lambda m, t: (orders.append(m.settings.order), honest(m, t))[1]
+    )  # fmt: skip
+    run(tiny("maml", iterations=3, meta_batch=1, first_order_until=2), tmp_path)
+    assert orders == [1, 1, 2]
+
+
+def test_training_tasks_are_augmented_and_validation_tasks_are_not(tmp_path):
+    made = MetaTraining(Run.create(tmp_path, tiny(augment=("auto",)), (16, 16)), [make_imageset()], [], 1)
+    assert made.stream.augment == ("auto",)
+    assert not any(stream.augment for stream in made.validation.values())
+
+
+def test_validation_predicts_as_it_is_told(tmp_path, monkeypatch):
+    honest, predictions = training.evaluate, []
+
+    def told(*arguments, prediction, **options):
+        predictions.append(prediction)
+        return honest(*arguments, prediction=prediction, **options)
+
+    monkeypatch.setattr(training, "evaluate", told)
+    run(tiny(iterations=1, validate_by="mc"), tmp_path / "mc")
+    run(tiny(iterations=1), tmp_path / "naive")
+    assert predictions == ["mc", "naive"]
+
+
+def test_the_average_is_validated_and_kept_and_is_that_of_the_iterations(tmp_path):
+    settings = tiny("maml", iterations=3, average=0.6, rate=0.01, validate_every=0)
     made = MetaTraining(Run.create(tmp_path, settings, (16, 16)), [make_imageset()], [], 1)
-    rates = []
-    for _ in range(4):
+    name = "conv2_weight"
+    expected = made.method.theta[name].detach().clone()
+    for i in range(3):
         made.step()
-        rates.append({round(g["factor"], 3): g["lr"] for g in made.optimiser.param_groups})
-    assert rates[0] == pytest.approx({1.0: 0.1, 5.0: 0.5, 10.0: 1.0})
-    assert rates[2][1.0] == pytest.approx(0.05)
-
-
-def test_gradients_are_clipped_element_by_element(tmp_path):
-    made = MetaTraining(Run.create(tmp_path, tiny("maml", clip=0.001), (16, 16)), [make_imageset()], [], 1)
-    made.apply([torch.ones_like(p) for p in made.method.parameters()])
-    assert all((p.grad == 0.001).all() for p in made.method.parameters())
+        decay = min(0.6, (1 + i) / (10 + i))
+        expected = decay * expected + (1 - decay) * made.method.theta[name].detach()
+    made.validate()
+    kept = made.run.best().tensors[f"theta.{name}"]
+    torch.testing.assert_close(kept, expected)
+    assert not torch.equal(kept, made.method.theta[name])
 
 
 def test_images_of_different_sizes_are_refused(tmp_path):

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from anyshot.cli import bench, data, demo, inspect, test, train
+from anyshot.cli import bench, data, demo, inspect, test, train, warm
 from anyshot.cli.help import PlainHelp
 from anyshot.cli.own import own_options
 from anyshot.cli.terminal import flush, refusal, say, terminal
@@ -48,6 +48,7 @@ def anyshot(
 
 
 app.command()(demo.demo)
+app.command()(warm.warm)
 app.command(cls=own_options(train.train))(train.train)
 app.command()(test.test)
 app.command()(inspect.inspect)

@@ -15,7 +15,7 @@ import typer
 
 from anyshot.errors import AnyshotError
 from anyshot.lists import METHODS, OpenList, short
-from anyshot.settings import MethodSettings, Settings
+from anyshot.settings import MethodSettings, Settings, part_class
 
 Json = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Also write the results, with their origin, to this file.")
@@ -23,13 +23,12 @@ Json = Annotated[
 Workers = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Tasks at once; changes no result. Default: one for each core.")
 ]
-METAVARS = {int: "N", float: "X", float | None: "X", str: "TEXT"}
+METAVARS = {int: "N", float: "X", float | None: "X", str: "TEXT", str | None: "RUN"}
 RENAMED = {("method", "name"): "method"}  # field -> option; all others keep their names
+FLAGS = {"body_from": "--from"}  # where a flag is a word that Python keeps for itself
 PANELS = {"": "images", "train": "schedule"}  # the part, where nothing else is said; --train names images
 ALIASES = {"images": ("--train",)}  # what to train on, in the command that trains
-
-
-EVERYTHING = ("images", "ood", "mixing", "task", "method", "train")
+EVERYTHING = ("images", "ood", "mixing", "task", "method", "train")  # of meta-training
 
 
 def options(*wanted: str, default: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -57,10 +56,10 @@ def options(*wanted: str, default: str | None = None) -> Callable[[Callable[...,
     return decorate
 
 
-def settings_with(base: Settings, chosen: Mapping[str, Any]) -> Settings:
-    """`base` with the options that were given; values that cannot be are wrong usage."""
+def settings_with(base: Settings, chosen: Mapping[str, Any], wanted: tuple[str, ...] = EVERYTHING) -> Settings:
+    """`base` with the options that were given, of those `wanted`; values that cannot be are wrong usage."""
     changes: dict[str, dict[str, Any]] = {}
-    for part, field, hint in _fields(EVERYTHING):
+    for part, field, hint in _fields(wanted):
         value = chosen.get(_option_name(part, field))
         if value is not None:
             changes.setdefault(part, {})[field.name] = _parsed(value, hint, _option_name(part, field))
@@ -75,14 +74,16 @@ def settings_with(base: Settings, chosen: Mapping[str, Any]) -> Settings:
         raise typer.BadParameter(str(error)) from error
 
 
-def compared(settings: Settings, base: Settings) -> dict[str, list[tuple[str, str, str]]]:
-    """By panel: every setting's name as an option, its value, and its value in `base`."""
+def compared(
+    settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING
+) -> dict[str, list[tuple[str, str, str]]]:
+    """By panel: the name of every setting `wanted` as an option, its value, and its value in `base`."""
     found: dict[str, list[tuple[str, str, str]]] = {}
-    for part, field, _ in _fields(EVERYTHING):
+    for part, field, _ in _fields(wanted):
         value, before = (
             _shown(getattr(getattr(one, part) if part else one, field.name)) or "default" for one in (settings, base)
         )
-        name = _option_name(part, field).replace("_", "-")
+        name = _flag(part, field)[2:]
         found.setdefault(PANELS.get(part, part), []).append((name, value, before))
     for field, _ in _own_fields(settings.method.name):
         value, before = (_shown(one.method.options.get(field.name, field.default)) for one in (settings, base))
@@ -134,8 +135,8 @@ def _fields(wanted: tuple[str, ...]) -> Iterator[tuple[str, dataclasses.Field[An
     hints = typing.get_type_hints(Settings)
     for name in wanted:
         part, _, one = name.partition(".")
-        whole = dataclasses.is_dataclass(hints[part])
-        cls, part = (hints[part], part) if whole else (Settings, "")
+        whole = part_class(hints[part])
+        cls, part = (whole, part) if whole else (Settings, "")
         for field in dataclasses.fields(cls):
             named = field.name == (one if whole else name) or (whole and not one)
             if named and "choices" in field.metadata:  # not a method's own settings
@@ -144,6 +145,10 @@ def _fields(wanted: tuple[str, ...]) -> Iterator[tuple[str, dataclasses.Field[An
 
 def _option_name(part: str, field: dataclasses.Field[Any]) -> str:
     return RENAMED.get((part, field.name), field.name)
+
+
+def _flag(part: str, field: dataclasses.Field[Any]) -> str:
+    return FLAGS.get(field.name) or f"--{_option_name(part, field).replace('_', '-')}"
 
 
 def _parameter(part: str, field: dataclasses.Field[Any], hint: Any, default: str | None) -> inspect.Parameter:
@@ -156,7 +161,7 @@ def _parameter(part: str, field: dataclasses.Field[Any], hint: Any, default: str
         help += f" Default: {shown}."
     metavar = listed if brief else "A,B" if many else "NAME" if choices else METAVARS.get(hint)
     shape = str if many or is_open else Literal[choices] if choices else _single(hint)
-    flag = f"--{name.replace('_', '-')}"
+    flag = _flag(part, field)
     option = typer.Option(
         f"{flag}/--no-{flag[2:]}" if hint is bool else flag,
         *ALIASES.get(name, ()),

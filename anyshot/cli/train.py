@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import sys
-import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from anyshot.cli.options import Json, Workers, compared, options, settings_with
-from anyshot.errors import AnyshotError
+from anyshot.cli.options import EVERYTHING, Json, Workers, options
+from anyshot.cli.running import Folder, Preset, Show, Tensorboard, carried_out
 from anyshot.lists import short
-from anyshot.settings import Settings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,35 +16,12 @@ if TYPE_CHECKING:
     from anyshot.runs import Run
 
 
-def _preset_names() -> list[str]:
-    from anyshot.presets import PRESETS
-
-    return list(PRESETS)
-
-
-@options("images", "ood", "mixing", "task", "method", "train", default="")
+@options(*EVERYTHING, default="")
 def train(
-    folder: Annotated[
-        Path | None, typer.Argument(metavar="RUN", help="Folder of the run: settings, log and checkpoints.")
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Settings to start from: glyphs or pictures (minutes; the default for the embedded glyphs and for "
-            "other images), or the paper's cifar-fs, miniimagenet, multi.",
-            autocompletion=_preset_names,
-        ),
-    ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Only print all settings that would be in force.")] = False,
-    tensorboard: Annotated[
-        bool | None,
-        typer.Option(
-            "--tensorboard/--no-tensorboard",
-            help="Write event files for TensorBoard. Default: where it is installed.",
-            show_default=False,
-        ),
-    ] = None,
+    folder: Folder = None,
+    preset: Preset = None,
+    show: Show = False,
+    tensorboard: Tensorboard = None,
     workers: Workers = None,
     json: Json = None,
     **chosen: Any,
@@ -64,76 +34,14 @@ def train(
 
     Example: anyshot train runs/taml --preset glyphs --iterations 500
     """
-    if folder is None and not show:
-        raise typer.BadParameter("Missing argument 'RUN': the folder of the run.")
-    settings, base, source = _settings(folder, preset, chosen)
-    if show:
-        typer.echo("\n".join([f"Settings from {source}:", *one_by_one(settings, base)]))
-        return
-    assert folder is not None
-    from anyshot.files import check_writable
-    from anyshot.training import train as train_run
 
-    if json:
-        check_writable(json)
-    typer.echo("\n".join([f"Settings from {source}:", *in_brief(settings, base)]), err=True)
-    command = shlex.join(["anyshot", *sys.argv[1:]])
-    with _interruptible(folder):
-        run = train_run(settings, folder, workers=workers, command=command, tensorboard=tensorboard)
-    _show(run, json)
+    def start(*arguments: Any, **named: Any) -> Run:
+        from anyshot.training import train
 
+        return train(*arguments, **named, workers=workers, tensorboard=tensorboard)
 
-@contextmanager
-def _interruptible(folder: Path) -> Iterator[None]:
-    """Ctrl-C in a run that has begun says how to go on."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        from anyshot.runs import Run
-
-        if Run.find(folder) is None:
-            raise
-        again = f"anyshot train {shlex.quote(str(folder))}"
-        raise KeyboardInterrupt(f"The run goes on from its last checkpoint when started again: {again}") from error
-
-
-def _settings(folder: Path | None, preset: str | None, chosen: dict[str, Any]) -> tuple[Settings, Settings, str]:
-    """The settings in force, those before any option, and where these come from."""
-    if preset is None and folder is not None:
-        from anyshot.runs import Run
-
-        if run := Run.find(folder):
-            return settings_with(run.settings, chosen), run.settings, f"the run in {folder}"
-    from anyshot import presets
-
-    images = settings_with(Settings(), {"images": chosen.get("images")}).images
-    name = preset or presets.usual(images)
-    try:
-        base = presets.preset(name, chosen.get("method") or "taml")
-    except AnyshotError as error:
-        raise typer.BadParameter(str(error), param_hint="--preset") from error
-    return settings_with(base, chosen), base, f"the preset {name}" + ("" if preset else " (no --preset was given)")
-
-
-def one_by_one(settings: Settings, base: Settings) -> list[str]:
-    """A line for each setting; "* way   3   (not 5)" for one that is not the base's."""
-    lines = []
-    for panel, group in compared(settings, base).items():
-        lines.append(panel)
-        for name, value, before in group:
-            changed = value != before
-            lines.append(f"{'*' if changed else ' '} {name:<18}{value}" + (f"   (not {before})" if changed else ""))
-    return lines
-
-
-def in_brief(settings: Settings, base: Settings) -> list[str]:
-    """A few lines; "task: *way 3, shots any-shot:1-50" has a star for what is not the base's."""
-    lines = []
-    for panel, group in compared(settings, base).items():
-        words = ", ".join(f"{'*' if value != before else ''}{name} {value}" for name, value, before in group)
-        lines += textwrap.wrap(f"{panel}: {words}", 110, initial_indent="  ", subsequent_indent="    ",
-                               break_long_words=False, break_on_hyphens=False)  # fmt: skip
-    return lines
+    if run := carried_out("train", start, folder, preset, chosen, json, show):
+        _show(run, json)
 
 
 def _show(run: Run, json: Path | None) -> None:

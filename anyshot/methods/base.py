@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from anyshot.balance import Phi, Posterior, image_weights, scaled_rates, shifted_start
-from anyshot.inner import Inner, adapt_many, logits_many, query_loss
+from anyshot.inner import Inner, adapt_many, features, logits_many, query_loss
 from anyshot.lists import short
 from anyshot.methods.predictor import Images, Labels, Predictor, as_images, as_labels
-from anyshot.network import HEAD, Body, Norm, Parameters, embed, zero_head
+from anyshot.network import HEAD, Body, Norm, Parameters, zero_head
 from anyshot.settings import MethodSettings, own_settings
 from anyshot.tasks import Task
 
@@ -78,10 +78,10 @@ class Method(nn.Module):
         return Norm(list(self.shift))
 
     def embed(self, images: Tensor, theta: Parameters | None = None, reference: Tensor | None = None) -> Tensor:
-        """Features [n, width] of images [n, channels, height, width] at θ, or at its start; with the statistics of the
-        ``reference`` images, or of the set in hand."""
+        """Features [n, width] of images [n, channels, height, width] at θ, or at its start, differentiable once; with
+        the statistics of the ``reference`` images, or of the set in hand."""
         theta = dict(self.theta) if theta is None else theta
-        return embed(self.body.features, theta, self.norm, images, self.settings.centre, reference)
+        return features(theta, self.norm, images, self.settings.centre, reference, body=self.body.features)
 
     def images(self, images: Images) -> Tensor:
         """Images for the network: float in [0, 1] where the meta-parameters are."""

@@ -26,7 +26,7 @@ def short() -> list[str]:
     """Options that make a run take a second."""
     chosen = {
         "ood": "none", "way": 2, "shots": "any-shot:1-5", "query": 3, "steps": 1, "test-steps": 1, "samples": 2,
-        "iterations": 4, "meta-batch": 2, "validate-every": 2, "validation-tasks": 3, "warm-epochs": 0,
+        "iterations": 4, "meta-batch": 2, "validate-every": 2, "validation-tasks": 3,
     }  # fmt: skip
     return [f"--{name}={value}" for name, value in chosen.items()]
 

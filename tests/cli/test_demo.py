@@ -18,7 +18,7 @@ def test_the_demo_trains_tests_looks_inside_and_leaves_its_results(tiny, tmp_pat
         ood=(),
         task=TaskSettings(way=2, shots="any-shot:1-4", query=2),
         method=dataclasses.replace(preset.method, steps=1, test_steps=1, samples=2),
-        train=dataclasses.replace(preset.train, warm_epochs=0, meta_batch=1, validate_every=0, validation_tasks=2),
+        train=dataclasses.replace(preset.train, meta_batch=1, validate_every=0, validation_tasks=2),
     )
     monkeypatch.setitem(presets.PRESETS, "glyphs", small)
     monkeypatch.setattr(demo, "IMAGES", (tiny,))

@@ -36,7 +36,7 @@ def test_every_setting_has_an_option_of_its_own():
     names = [_option_name(part, field) for part, field, _ in _fields(EVERYTHING)]
     assert len(names) == len(set(names))
     fields = sum(len(dataclasses.fields(cls)) for cls in (Settings, TaskSettings, MethodSettings, TrainSettings))
-    assert len(names) == fields - 4  # the three parts, and a method's own settings
+    assert len(names) == fields - 5  # the three parts, the warm start, and a method's own settings
 
 
 def test_options_of_every_type_arrive_as_settings():

@@ -138,6 +138,6 @@ def test_names_are_not_taken_for_markup(tiny, short, tmp_path, capsys):
 
 
 def test_presets_are_completed_by_name():
-    from anyshot.cli.train import _preset_names
+    from anyshot.cli.running import _preset_names
 
     assert {"glyphs", "cifar-fs", "miniimagenet", "multi"} <= set(_preset_names())

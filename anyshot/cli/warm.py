@@ -1,0 +1,80 @@
+"""anyshot warm: a body that already sees, for any method to start from."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyshot.cli.options import Json, Workers, options
+from anyshot.cli.running import Folder, Preset, Show, Tensorboard, carried_out
+from anyshot.settings import MethodSettings, Settings, TrainSettings, WarmSettings
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from anyshot.runs import Run
+
+OPTIONS = ("images", "ood", "task", "method.body", "method.channels", "train.seed", "warm")
+
+
+@options(*OPTIONS)
+def warm(
+    folder: Folder = None,
+    preset: Preset = None,
+    show: Show = False,
+    tensorboard: Tensorboard = None,
+    workers: Workers = None,
+    json: Json = None,
+    **chosen: Any,
+) -> None:
+    """Train a body to tell all training classes apart, or go on with a warm start that was interrupted.
+
+    Images, tasks and body come from the preset, then from the options below. Every few epochs class means alone are
+    tested on the validation classes. Any method starts from what this leaves: anyshot train NEW --from RUN.
+
+    Example: anyshot warm runs/warm --preset cifar-fs --epochs 60
+    """
+
+    def start(*arguments: Any, **named: Any) -> Run:
+        from anyshot.warm import warm_start
+
+        return warm_start(*arguments, **named, workers=workers, tensorboard=tensorboard)
+
+    if run := carried_out("warm", start, folder, preset, chosen, json, show, OPTIONS, _prepared):
+        _show(run, json)
+
+
+def _prepared(settings: Settings) -> Settings:
+    """A preset's images, tasks and body; the method is what a body alone can do."""
+    method = MethodSettings(name="protonet", body=settings.method.body, channels=settings.method.channels)
+    return dataclasses.replace(settings, method=method, train=TrainSettings(), warm=WarmSettings())
+
+
+def _show(run: Run, json: Path | None) -> None:
+    """The checks, and what can be done next."""
+    from anyshot.report.tables import print_tables, write_results
+
+    checks = list(run.records("check"))
+    if len(checks[-1]) > 2:
+        print_tables(_table(checks))
+    place = shlex.quote(str(run.folder))
+    print(f"The run is in {place}. Next: anyshot train NEW --from {place}")
+    if json:
+        seeds = [run.settings.train.seed]
+        write_results(json, {"checks": checks}, run=run.folder, settings=run.settings.as_dict(), seeds=seeds)
+
+
+def _table(checks: list[dict[str, Any]]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    columns = [name for name in checks[-1] if name not in {"kind", "epoch"}]
+    table = Table(title="Class means alone on the validation classes: accuracy, %", box=box.SIMPLE_HEAD)
+    for column in ("epoch", *columns):
+        table.add_column(Text(column), justify="right")  # not markup: a folder may be called [/b]
+    for record in checks:
+        table.add_row(str(record["epoch"]), *(f"{100 * record[name]:.1f}" for name in columns))
+    return table
