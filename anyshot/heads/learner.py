@@ -1,0 +1,68 @@
+"""The learner on features: heads of different assumptions, and the mixture that weighs them for each class of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from anyshot.heads.discriminant import Discriminant
+from anyshot.heads.logistic import fit_logistic
+from anyshot.heads.means import fit_cosine
+from anyshot.heads.mixture import Mixture, Weights
+from anyshot.heads.support import Frame, Points, Support, support_of
+
+Head = Callable[[Points], Tensor]  # images to log-probabilities [m, C]
+FIXED = {"cosine": fit_cosine, "logistic": fit_logistic}  #: heads without meta-learned numbers
+LEARNED = ("discriminant", "shrunk discriminant")  #: closed forms of different beliefs; they differ by what they start from
+HEADS = (*FIXED, *LEARNED)
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """A task that was learned; ready for any number of images, one at a time or together."""
+
+    frame: Frame
+    support: Support
+    heads: tuple[Head, ...]
+    weights: Weights
+    held_out: Tensor  # [N, C], log-probabilities of the support images by heads that had not seen them
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """Log-probabilities [m, C] of features [m, d]."""
+        points = self.frame(features)
+        return self.weights(torch.stack([head(points) for head in self.heads]))
+
+
+class Learner(nn.Module):
+    """What meta-training leaves behind: the beliefs of the closed forms and the mixture's net.
+
+    >>> features, labels = torch.rand(20, 64), torch.arange(20) % 4
+    >>> Learner().adapt(features, labels)(torch.rand(3, 64)).exp().sum(1)
+    tensor([1.0000, 1.0000, 1.0000])
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.discriminants = nn.ModuleList([Discriminant(), Discriminant(log_nu=6.0)])
+        self.mixture = Mixture(len(HEADS))
+
+    def fit(self, support: Support, fixed: list[tuple[Head, Tensor]] | None = None) -> tuple[list[Head], Tensor, Weights]:
+        """Heads, their log-probabilities of unseen support images [K, N, C], and the weights; differentiable."""
+        fitted = [*(fixed or fit_fixed(support)), *(d(support) for d in self.discriminants)]
+        held_out = torch.stack([seen for _, seen in fitted])
+        return [head for head, _ in fitted], held_out, self.mixture(support, held_out)
+
+    @torch.no_grad()
+    def adapt(self, features: Tensor, labels: Tensor) -> Adapted:
+        """Learn a task: features [N, d], labels [N] in 0..C−1, no class empty."""
+        frame, support = support_of(features, labels)
+        heads, held_out, weights = self.fit(support)
+        return Adapted(frame, support, tuple(heads), weights, weights(held_out))
+
+
+def fit_fixed(support: Support) -> list[tuple[Head, Tensor]]:
+    """The heads that meta-training does not touch, each with its log-probabilities of unseen support images."""
+    return [fit(support) for fit in FIXED.values()]
