@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from anyshot.errors import AnyshotError
 from anyshot.features.backbones import Backbone
 from anyshot.features.pictures import Picture, as_pixels, content
 from anyshot.files import cache_folder
@@ -26,16 +27,14 @@ SHOWN = 200  # fewer images than this need no progress bar
 Features = NDArray[np.float32]
 
 
-def features_of(pictures: Sequence[Picture], backbone: Backbone, *, cache: bool = True) -> Features:
+def features_of(pictures: Sequence[Picture], backbone: Backbone) -> Features:
     """Features of pictures (arrays, PIL images, paths), float32 [n, width]; those met before are read, not computed."""
-    found: dict[bytes, Features] = {}
+    if not len(pictures):
+        raise AnyshotError("There are no pictures to compute features of; give at least one.")
     keys = [hashlib.sha256(content(picture)).digest() for picture in pictures]
-    if not pictures:
-        return np.zeros((0, backbone.width), np.float32)
-    with _opened(backbone) if cache else _nowhere() as (read, write):
-        found.update(read(keys))
-        missing = list(dict.fromkeys(i for i, key in enumerate(keys) if key not in found))
-        missing = list({keys[i]: i for i in reversed(missing)}.values())  # each content once
+    with _opened(backbone) if backbone.fingerprint else _nowhere() as (read, write):
+        found = read(keys)
+        missing = [i for key, i in {key: i for i, key in enumerate(keys)}.items() if key not in found]  # each once
         with _bar(backbone, len(missing)) as advance:
             for begin in range(0, len(missing), BATCH):
                 batch = missing[begin : begin + BATCH]

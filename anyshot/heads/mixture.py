@@ -2,9 +2,9 @@
 
     p(c | x) ∝ ω_c Σ_k a_kc p_k(c | x)^{t_kc}
 
-The trust a (a softmax over heads), the sharpness t and the class weight ω of each class come from one small net that looks at class
-sizes, at the number of classes, and at how well each head predicted the support images that it had not seen. It starts as the
-plain mean of the heads.
+The trust a (a softmax over heads), the sharpness t and the weight ω of each class come from one small net that looks at
+class sizes, at the number of classes, and at how well each head predicted the support images that it had not seen. It
+starts as the plain mean of the heads.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Mixture(nn.Module):
 
 
 def evidence(support: Support, held_out: Tensor) -> Tensor:
-    """What the net sees, [C, 5 + 3 K]: sizes; how well each head does in the task, in the class, and how often it cries wolf."""
+    """What the net sees, [C, 5 + 3 K]: sizes, and how each head does in the task, in the class, and in false alarms."""
     n, labels, way = support.n, support.labels, support.way
     several = n > 1
     size = n.log()

@@ -1,7 +1,7 @@
 """A task on vectors, as every head sees it: in the few coordinates that its own images span.
 
-All heads depend on inner products alone, and m images span at most m dimensions: of d numbers an image keeps r = min(N, d), and
-of a new image what lies outside the span counts only by its length.
+All heads depend on inner products alone, and N images span at most N dimensions: of its d numbers an image keeps
+r = min(N, d), and of a new image what lies outside the span counts only by its length.
 """
 
 from __future__ import annotations

@@ -1,0 +1,31 @@
+"""The meta-trained body of a run as a backbone; it borrows the statistics of the images that a task is learned from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from anyshot.features.backbones import Backbone, Features, Pixels
+from anyshot.runs import Run
+
+
+def open_body(folder: Path, device: str = "cpu") -> Backbone:
+    """The body of the run in `folder`. It must be bound to the images that a task is learned from before it is used."""
+    run = Run(folder)
+    method = run.load_method().to(device)
+
+    def bind(reference: Pixels) -> Backbone:
+        lent = method.images(reference)
+
+        def compute(pixels: Pixels) -> Features:
+            with torch.inference_mode():
+                return method.embed(method.images(pixels), reference=lent).cpu().numpy()
+
+        return Backbone(folder.name, run.image_size[0], "", compute)
+
+    return Backbone(folder.name, run.image_size[0], "", _unbound, bind)
+
+
+def _unbound(pixels: Pixels) -> Features:
+    raise AssertionError("a body needs images to borrow statistics from")

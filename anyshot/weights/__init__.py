@@ -1,0 +1,75 @@
+"""What meta-training left behind, by name: shipped in this package, or in a folder of your own.
+
+NAME/config.json            what it is for, what it was trained on, by which command
+NAME/learner.safetensors    its numbers
+NAME/README.md              the model card
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from anyshot.errors import AnyshotError
+from anyshot.files import read_json, write_json, write_tensors
+from anyshot.heads.learner import Learner
+from anyshot.heads.outlook import Outlook
+from anyshot.settings import suggestion
+
+HOME = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A learner on features, how sure to be of it, and where both come from."""
+
+    learner: Learner
+    outlook: Outlook
+    config: dict[str, Any]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All numbers, by name."""
+        parts = {"learner": self.learner, "outlook": self.outlook}
+        return {f"{part}.{name}": t for part, module in parts.items() for name, t in module.state_dict().items()}
+
+    def save(self, folder: str | Path) -> None:
+        """Write to a folder, from which :func:`open_weights` reads."""
+        write_tensors(Path(folder) / "learner.safetensors", self.tensors())
+        write_json(Path(folder) / "config.json", self.config)
+
+
+def names() -> list[str]:
+    """The weights that come with the package."""
+    return sorted(path.parent.name for path in HOME.glob("*/config.json"))
+
+
+def open_weights(name: str | Path) -> Learned:
+    """Weights by name, or from a folder.
+
+    >>> open_weights("photos-lite0").config["backbone"]
+    'efficientnet-lite0'
+    """
+    folder = HOME / str(name) if str(name) in names() else Path(name)
+    if not (folder / "config.json").is_file():
+        raise AnyshotError(
+            f"There are no weights {str(name)!r}{suggestion(str(name), [*names(), 'a folder of weights'])}"
+        )
+    try:
+        return learned_from(load_file(folder / "learner.safetensors"), read_json(folder / "config.json"))
+    except (SafetensorError, OSError, RuntimeError) as error:
+        raise AnyshotError(f"The weights in '{folder}' are damaged ({error}); make or install them again.") from error
+
+
+def learned_from(tensors: Mapping[str, Tensor], config: dict[str, Any]) -> Learned:
+    """The learner whose :meth:`Learned.tensors` these are."""
+    learner, outlook = Learner(), Outlook()
+    for part, module in (("learner.", learner), ("outlook.", outlook)):
+        module.load_state_dict({key[len(part) :]: t for key, t in tensors.items() if key.startswith(part)})
+        module.requires_grad_(False)
+    return Learned(learner, outlook, config)

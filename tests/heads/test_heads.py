@@ -1,0 +1,174 @@
+"""Each head against a second way of computing it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+import torch
+
+from anyshot.heads.discriminant import Discriminant
+from anyshot.heads.learner import HEADS, Learner
+from anyshot.heads.logistic import fit_logistic, minimise
+from anyshot.heads.means import SCALE, fit_cosine
+from anyshot.heads.mixture import Mixture, Weights
+from anyshot.heads.support import Points, root, support_of
+
+
+def task(sizes=(1, 12, 5, 3), width=40, query=6, seed=0):
+    """Support features, labels, query features: one Gaussian blob a class."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(0.5, 0.4, (len(sizes), width))
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+
+    def draw(c):
+        return np.maximum(centres[c] + rng.normal(0, 0.5, (len(c), width)), 0).astype(np.float32)
+
+    return (
+        torch.from_numpy(draw(labels)),
+        torch.from_numpy(labels),
+        torch.from_numpy(draw(np.arange(query) % len(sizes))),
+    )
+
+
+def without(support, i):
+    kept = torch.arange(len(support.labels)) != i
+    labels = support.labels[kept]
+    return dataclasses.replace(
+        support, z=support.z[kept], labels=labels, n=torch.bincount(labels).float(), folds=support.folds[kept]
+    )
+
+
+def one(support, i):
+    return Points(support.z[i : i + 1], torch.zeros(1))
+
+
+@pytest.mark.parametrize("width", [40, 10])  # fewer images than dimensions, and more
+def test_a_tasks_coordinates_keep_all_distances(width):
+    features, labels, query = task(width=width)
+    frame, support = support_of(features, labels)
+    points = frame(query)
+    direct = torch.cdist(root(query), root(features)).square() / frame.unit**2
+    inside = torch.cdist(points.z, support.z).square() + points.rest[:, None]
+    torch.testing.assert_close(inside, direct, rtol=1e-4, atol=1e-4)
+
+
+def test_folds_leave_no_class_without_images_and_are_even():
+    _, labels, _ = task(sizes=(1, 12, 5, 30))
+    support = support_of(*task(sizes=(1, 12, 5, 30))[:2])[1]
+    assert (support.folds[labels == 0] == -1).all()
+    for c in (1, 2, 3):
+        counts = torch.bincount(support.folds[labels == c], minlength=10)
+        assert counts.max() - counts.min() <= 1
+
+
+def test_cosine_is_the_angle_to_centred_class_means():
+    features, labels, query = task()
+    frame, support = support_of(features, labels)
+    x, q = root(features), root(query)
+    origin = torch.stack([x[labels == c].mean(0) for c in range(4)]).mean(0)
+    unit = functools.partial(torch.nn.functional.normalize, dim=1)
+    prototypes = unit(torch.stack([unit(x[labels == c] - origin).mean(0) for c in range(4)]))
+    expected = (SCALE * unit(q - origin) @ prototypes.t()).log_softmax(1)
+    torch.testing.assert_close(fit_cosine(support)[0](frame(query)), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_cosine_leaves_each_image_out_of_its_own_mean():
+    support = support_of(*task()[:2])[1]
+    held_out = fit_cosine(support)[1]
+    for i in (3, 14, 20):
+        torch.testing.assert_close(held_out[i], fit_cosine(without(support, i))[0](one(support, i))[0])
+
+
+@pytest.mark.parametrize("strength", [1.0, 10.0])
+def test_logistic_regression_is_scikit_learns(strength):
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    features, labels, query = task(sizes=(2, 30, 5, 13), width=60, query=40)
+    frame, support = support_of(features, labels)
+    points = frame(query)
+    sklearn = linear_model.LogisticRegression(C=strength, class_weight="balanced", max_iter=2000, tol=1e-8)
+    expected = sklearn.fit(support.z.numpy(), labels.numpy()).predict_proba(points.z.numpy())
+    ours = fit_logistic(support, strength)[0](points).exp()
+    np.testing.assert_allclose(ours, expected, atol=1e-3)
+
+
+def test_logistic_folds_are_fits_without_the_fold():
+    support = support_of(*task()[:2])[1]
+    held_out = fit_logistic(support)[1]
+    for fold in (0, 4):
+        weights = support.balanced() * (support.folds != fold)
+        alone = minimise(support.z, support.labels, weights, support.way)(support.points)
+        chosen = support.folds == fold
+        assert chosen.any()
+        torch.testing.assert_close(held_out[chosen], alone[chosen], rtol=1e-3, atol=1e-3)
+
+
+def test_discriminant_is_the_closed_form_in_all_dimensions():
+    features, labels, query = task()
+    frame, support = support_of(features, labels)
+    head = Discriminant().requires_grad_(False)
+    x, q = ((root(f) - frame.origin) / frame.unit for f in (features, query))
+    n, width, free = support.n, x.shape[1], len(x) - 4
+    kappa, nu, nu_zero, tau, rho = (head.value(v) for v in ("kappa", "nu", "nu_zero", "tau", "rho"))
+    own = torch.stack([x[labels == c].mean(0) for c in range(4)])
+    means = torch.stack([(kappa * own.mean(0) + n[c] * own[c]) / (kappa + n[c]) for c in range(4)])
+    rest = x - own[labels]
+    tau = (nu_zero * tau + rest.square().sum()) / (nu_zero + free)
+    sigma = (nu * tau / width * torch.eye(width) + rest.t() @ rest) / (nu + free)
+    v = 1 + rho / (kappa + n)
+    away = q[:, None] - means
+    squares = (away @ torch.linalg.inv(sigma) * away).sum(2)
+    expected = ((-squares / 2 / v - head.lam * v.log()) * head.value("temperature")).log_softmax(1)
+    torch.testing.assert_close(head(support)[0](frame(query)), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_discriminant_leaves_each_image_out_without_a_second_fit():
+    support = support_of(*task()[:2])[1]
+    head = Discriminant(log_nu_zero=20.0).requires_grad_(False)  # τ stays where it is, as the closed form has it
+    held_out = head(support)[1]
+    for i in (2, 14, 20):
+        torch.testing.assert_close(held_out[i], head(without(support, i))[0](one(support, i))[0], rtol=1e-3, atol=1e-3)
+
+
+def test_the_mixture_starts_as_the_plain_mean():
+    support = support_of(*task()[:2])[1]
+    heads = torch.randn(3, len(support.z), 4).log_softmax(2)
+    weights = Mixture(3)(support, heads)
+    torch.testing.assert_close(weights(heads).exp(), heads.exp().mean(0))
+
+
+def test_the_mixture_weighs_powers_of_the_heads_class_by_class():
+    heads = torch.randn(2, 5, 3).log_softmax(2)
+    trust, sharpness, omega = torch.rand(2, 3) + 0.1, torch.rand(2, 3) + 0.5, torch.rand(3) + 0.1
+    p = omega * (trust[:, None] * heads.exp() ** sharpness[:, None]).sum(0)
+    torch.testing.assert_close(Weights(trust, sharpness, omega)(heads).exp(), p / p.sum(1, keepdim=True))
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (1,) * 20, (30, 1), (200, 3, 50), (2,) * 50])
+def test_the_learner_answers_for_any_number_and_size_of_classes(sizes):
+    features, labels, query = task(sizes=sizes, width=32)
+    adapted = Learner().requires_grad_(False).adapt(features, labels)
+    p = adapted(query).exp()
+    assert p.shape == (len(query), len(sizes))
+    torch.testing.assert_close(p.sum(1), torch.ones(len(query)))
+
+
+def test_an_answer_does_not_depend_on_the_images_asked_with_it():
+    features, labels, query = task()
+    adapted = Learner().requires_grad_(False).adapt(features, labels)
+    together = adapted(query)
+    torch.testing.assert_close(torch.cat([adapted(q[None]) for q in query]), together, rtol=1e-5, atol=1e-5)
+
+
+def test_equal_images_in_a_class_do_no_harm():
+    features, labels, query = task(sizes=(4, 4))
+    features[:] = features[labels * 4]
+    p = Learner().requires_grad_(False).adapt(features, labels)(query).exp()
+    assert torch.isfinite(p).all()
+
+
+def test_every_head_has_a_name():
+    features, labels, _ = task()
+    assert len(Learner().requires_grad_(False).adapt(features, labels).heads) == len(HEADS)
