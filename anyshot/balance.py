@@ -25,7 +25,7 @@ class Posterior:
 
     def sample(self, noise: torch.Generator) -> dict[str, Tensor]:
         """φ̂ = μ + σ ∘ ε, reparametrised; the variables draw from ``noise`` in a fixed order."""
-        draw = {k: torch.randn(m.shape, generator=noise).to(m) for k, m in self.mean.items()}
+        draw = {k: torch.randn(m.shape, generator=noise, dtype=torch.float32).to(m) for k, m in self.mean.items()}
         return {k: m + self.deviation[k] * draw[k] for k, m in self.mean.items()}
 
     def kl(self) -> Tensor:

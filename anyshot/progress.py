@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Column
+_state = random.getstate()  # Rich draws numbers when it is imported: not from a generator that a program has seeded
+
+from rich.console import Console  # noqa: E402
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: E402
+from rich.table import Column  # noqa: E402
+
+random.setstate(_state)
 
 INTERVAL = 15.0  # seconds between lines when there is no terminal
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -104,3 +106,14 @@ def test_what_was_done_before_does_not_count_as_speed(monkeypatch):
     with module.progress("Resuming", 50_000, done=40_000, console=Console(file=text)) as advance:
         advance(10)  # 2 s each, 9,990 to go
     assert "40010/50000, 5:33:00 left" in text.getvalue()
+
+
+def test_nothing_that_is_imported_touches_the_programs_generators():
+    code = """
+import random
+random.seed(1)
+state = random.getstate()
+import anyshot.report.tables, anyshot.training
+assert random.getstate() == state
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

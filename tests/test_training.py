@@ -17,6 +17,7 @@ from anyshot.errors import AnyshotError
 from anyshot.methods import METHODS
 from anyshot.runs import Run
 from anyshot.settings import MethodSettings, Settings, TaskSettings, TrainSettings
+from anyshot.tasks import TaskStream
 from anyshot.training import MetaTraining, train
 
 
@@ -288,6 +289,23 @@ def test_the_callers_gradient_mode_changes_nothing(tmp_path, mode):
     with mode():
         run(tiny(iterations=2), tmp_path / "within")
     assert_equal(parameters(tmp_path / "within"), parameters(tmp_path / "plain"))
+
+
+def test_the_programs_default_type_changes_no_number(tmp_path, restore_default_type):
+    found = {}
+    for name in ("maml", "mt-net", "abml", "taml"):
+        for dtype in (torch.float32, torch.float64):
+            torch.set_default_dtype(dtype)
+            made = run(tiny(name, iterations=2), tmp_path / f"{name} {dtype}")
+            task = TaskStream(make_imageset(), "test", made.settings.task).task(0)
+            found[dtype] = {**parameters(made.folder), "prediction": made.load_method().predict(task)}
+        assert_equal(found[torch.float32], found[torch.float64])
+
+
+@pytest.fixture
+def restore_default_type():
+    yield
+    torch.set_default_dtype(torch.float32)
 
 
 def test_a_checkpoint_of_another_method_is_an_error_in_one_sentence(tmp_path):

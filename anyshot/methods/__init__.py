@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
 from anyshot.bodies import create_body
 from anyshot.errors import AnyshotError
 from anyshot.lists import METHODS
@@ -29,8 +34,20 @@ def create_method(settings: MethodSettings, image_size: tuple[int, int] = (32, 3
     >>> create_method(MethodSettings(name="maml")).name
     'maml'
     """
-    body = create_body(settings.body, image_size, settings.channels)
-    return method_class(settings)(settings, body, torch_rng(seed, "start"))
+    with _float32():
+        body = create_body(settings.body, image_size, settings.channels)
+        return method_class(settings)(settings, body, torch_rng(seed, "start"))
+
+
+@contextmanager
+def _float32() -> Iterator[None]:
+    """Parameters and the numbers drawn for them are float32, whatever a program has made torch's default."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def method_class(settings: MethodSettings) -> type[Method]:

@@ -86,7 +86,7 @@ def sample(q: Parameters, noise: torch.Generator) -> Parameters:
     for key, mean in q.items():
         kind, name = key.split()
         if kind == "mean":
-            epsilon = torch.randn(mean.shape, generator=noise).to(mean)
+            epsilon = torch.randn(mean.shape, generator=noise, dtype=torch.float32).to(mean)
             theta[name] = mean + F.softplus(q[f"rho {name}"]) * epsilon
     return theta
 

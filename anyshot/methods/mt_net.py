@@ -30,7 +30,8 @@ class MTNet(MAML):
         """Gumbel-softmax at temperature 1 between "moves" (logit ζ) and "stays" (logit 0)."""
         masks = {}
         for name, zeta in self.zeta.items():
-            u = torch.rand(way if name == "head_weight" else len(zeta), generator=noise).to(zeta)
+            size = way if name == "head_weight" else len(zeta)
+            u = torch.rand(size, generator=noise, dtype=torch.float32).to(zeta)
             masks[name] = torch.sigmoid(zeta + u.log() - (-u).log1p())  # logistic noise: the difference of two Gumbels
         return masks
 
