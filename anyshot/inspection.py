@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from anyshot.balance import Posterior
+from anyshot.bodies.conv4 import conv4
 from anyshot.errors import AnyshotError
 from anyshot.methods import TAML, Method
 from anyshot.progress import progress
@@ -25,10 +26,11 @@ class BalanceRecord:
     shots: tuple[int, ...]  #: support images of each class
     omega_mean: list[float] | None  #: ω_c, each class
     omega_std: list[float] | None
-    gamma_mean: list[float] | None  #: γ_l: four convolutions, then the head
+    gamma_mean: list[float] | None  #: γ_l of each layer
     gamma_std: list[float] | None
     z_norm: float | None  #: ‖E z̃‖, as it acts
     z_std: float | None  #: mean posterior deviation of z̃, as it acts
+    layers: tuple[str, ...] = tuple(conv4((32, 32)).layers)  #: what γ's layers are called
 
 
 @torch.no_grad()
@@ -49,6 +51,7 @@ def inspect_task(method: Method, task: Task) -> BalanceRecord:
     return BalanceRecord(
         task.imageset, int(task.seed[-1]), task.shots, omega_mean, omega_std, gamma_mean, gamma_std,
         None if z is None else z.norm().item(), None if spread is None else spread.mean().item(),
+        tuple(method.body.layers),
     )  # fmt: skip
 
 

@@ -59,7 +59,7 @@ class MethodSettings:
     """What is learned and how a task is adapted to."""
 
     name: str = option("taml", "The method.", choices=METHODS)
-    options: dict[str, Any] = field(default_factory=dict, metadata={"help": "The method's own settings."})
+    options: dict[str, Any] = field(default_factory=dict, hash=False, metadata={"help": "The method's own settings."})
     body: str = option("conv4", "What turns images into features.", choices=BODIES)
     channels: int | None = option(
         None, "Channels of the body's first layer; by default the body's own (32 for conv4, 64 for resnet12).", least=1

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from anyshot.bodies.conv4 import conv4
 from anyshot.images import ImageSet
-from anyshot.methods import METHODS, Method
+from anyshot.methods import Method, create_method
 from anyshot.settings import MethodSettings, TaskSettings
 from anyshot.tasks import Task, TaskStream, torch_rng
 
@@ -52,8 +51,8 @@ def make_task(
 
 def make_method(name: str, dtype: torch.dtype = torch.float64, seed: int = 0, **options: object) -> Method:
     """A small method (4 channels, 16×16) away from its start, so that everything matters."""
-    settings = MethodSettings(**{"name": name, "start": "he", "samples": 3, **options})  # type: ignore[arg-type]
-    method = METHODS[name](settings, conv4((16, 16), 4), torch_rng(seed, "start")).to(dtype)
+    settings = MethodSettings(**{"name": name, "start": "he", "samples": 3, "channels": 4, **options})  # type: ignore[arg-type]
+    method = create_method(settings, (16, 16), seed).to(dtype)
     generator = torch_rng(seed, "elsewhere")
     with torch.no_grad():
         for parameter_name, parameter in method.named_parameters():

@@ -35,3 +35,11 @@ def test_a_method_without_balancing_variables_says_so():
     with pytest.raises(AnyshotError, match="maml has no balancing variables"):
         inspect_stream(make_method("maml"), stream, 1)
     assert [r.index for r in inspect_stream(make_method("taml"), stream, 2)] == [0, 1]
+
+
+def test_the_layers_of_another_body_go_by_their_own_names():
+    from anyshot.report.balance import balance_summary
+
+    record = inspect_task(make_method("taml", body="resnet12", channels=2), make_task())
+    assert record.layers == ("block 1", "block 2", "block 3", "block 4", "head")
+    assert {f"γ {layer}" for layer in record.layers} <= set(balance_summary([record])["gamma"][0])

@@ -76,3 +76,8 @@ def test_every_option_explains_itself():
 
 def test_a_whole_number_will_do_for_a_real_one():
     assert Settings(train=TrainSettings(rate=1, clip=3)).train.rate == 1
+
+
+def test_settings_can_be_told_apart_and_grouped():
+    one, other = (Settings(method=MethodSettings(name="own.py:M", options={"factor": f})) for f in (1, 2))
+    assert len({Settings(), Settings(), one, other}) == 3

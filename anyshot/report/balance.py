@@ -42,7 +42,7 @@ def balance_summary(records: Sequence[BalanceRecord]) -> dict[str, list[dict[str
                 size = EQUAL if even else _span(n, CLASS_SIZES)
                 omega[r.imageset, size].append((r.index, {"C·ω": (way * mean, way * std)}))
         if r.gamma_mean is not None and r.gamma_std is not None:
-            names = [*(f"γ conv {n + 1}" for n in range(len(r.gamma_mean) - 1)), "γ head"]
+            names = [f"γ {layer}" for layer in r.layers]
             layers = dict(zip(names, zip(r.gamma_mean, r.gamma_std, strict=True), strict=True))
             gamma[r.imageset, _span(sum(r.shots), TASK_SIZES)].append((r.index, layers))
         if r.z_norm is not None and r.z_std is not None:

@@ -123,7 +123,7 @@ def gamma_figure(records: Sequence[BalanceRecord]) -> Figure:
             _dots(axes, size, mean, deviation, colour, marker, name)
         axes.axhline(1, color="#555555", linewidth=1, linestyle="--", zorder=1, label="step as learned")
         _log_sizes(axes)
-        axes.set_title("head" if layer == layers - 1 else f"conv {layer + 1}")
+        axes.set_title(on[0].layers[layer])
     _ratios(panels[0], [value for r in on for value in r.gamma_mean or ()])
     panels[0].set_ylabel(r"step size multiplier, $\gamma_l$")
     panels[layers // 2].set_xlabel("images in the task, $N$")

@@ -1,12 +1,14 @@
-"""ResNet-12 against torch's modules; every method and switch on it, by finite differences."""
+"""ResNet-12 against torch's modules, and every method on it; its meta-gradients are in methods/test_gradients.py."""
 
 import math
 
 import pytest
 import torch
+from support import make_method, make_task
 from torch import Tensor, nn
 
 from anyshot.bodies.resnet12 import resnet12
+from anyshot.lists import METHODS
 from anyshot.network import EPS, Norm
 from anyshot.tasks import torch_rng
 
@@ -58,3 +60,13 @@ def test_its_widths_are_the_fields_and_a_block_is_a_layer():
 @pytest.mark.parametrize("size", [(16, 16), (32, 20)])
 def test_any_image_size_from_sixteen_on_will_do(size):
     assert resnet12(size, 4).width == 32
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_learns_on_it_and_classifies_images_by_themselves(name):
+    method = make_method(name, body="resnet12", channels=2, alpha=0.01, transductive=False, prediction="naive")
+    task = make_task(way=2, shots="fixed:3", query=2)
+    classify = method.adapt(task.support, task.support_labels)
+    alone = torch.cat([classify(image[None]) for image in task.query])
+    torch.testing.assert_close(classify(task.query), alone)
+    assert method.objective(task).loss.isfinite()
