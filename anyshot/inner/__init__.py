@@ -1,4 +1,4 @@
-"""What happens inside a task: the update rule (:mod:`.update`) and its fast, hand-derived twin (:mod:`.engine`).
+"""What happens inside a task: the update rule (:mod:`.update`), and its gradient by autograd or by the fast engine.
 
 Everybody calls the functions of this file. ``engine="auto"`` takes the engine where it can and autograd where it
 cannot, with one line in the log for each reason; ``"engine"`` and ``"autograd"`` insist.
@@ -7,54 +7,89 @@ cannot, with one line in the log for each reason; ``"engine"`` and ``"autograd"`
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Sequence
-from types import ModuleType
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from anyshot.bodies import conv4
 from anyshot.errors import AnyshotError
 from anyshot.inner import attach, update
-from anyshot.inner import engine as _engine
-from anyshot.inner.blocks import Pictures
-from anyshot.inner.update import Inner, weighted_loss
-from anyshot.network import Features, Norm, Parameters, embed
-from anyshot.parallel import alone, map_tasks
+from anyshot.inner.update import Inner
+from anyshot.network import HEAD, Features, Norm, Parameters, embed, logits
+from anyshot.parallel import map_tasks
 
 __all__ = [
-    "Inner", "adapt", "adapt_many", "features", "logits_many", "query_loss", "step_aside", "uses_engine",
-    "weighted_loss",
+    "Inner", "adapt", "adapt_many", "cross_entropy", "features", "gradient", "logits_many", "query_cross_entropy",
+    "query_loss", "support_gradient",
 ]  # fmt: skip
 
 log = logging.getLogger(__name__)
 _said: set[str] = set()
 
 
-def uses_engine(inner: Inner, images: Tensor | None = None, engine: str = "auto") -> bool:
-    """Whether the engine does this problem (``images``: the query's, if any). Falling back is said once a reason."""
-    return _chosen(engine, attach.obstacle(inner, images))
+def gradient(
+    theta: Parameters,
+    images: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    norm: Norm,
+    *,
+    centre: bool = False,
+    body: Features = conv4.features,
+    engine: str = "auto",
+) -> tuple[Parameters, Tensor]:
+    """g = ∇_θ Σ_n w_n CE_n for images [N, channels, height, width] and labels [N], and the sum itself.
+
+    Both are differentiable once more, in θ, w, β and s, so that any update rule written in plain torch around g has
+    exact second-order meta-gradients at the engine's speed. Without gradients (``torch.no_grad()``) there is no graph.
+    What depends on the images alone is kept with their tensor: give the same one at each step.
+
+    Two steps of MAML, the query loss after them, and its exact gradient for the start:
+
+    >>> from anyshot.network import zero_head
+    >>> rng, body = torch.Generator().manual_seed(0), conv4.conv4((32, 32))
+    >>> start, norm = {n: t.requires_grad_() for n, t in body.start(rng, "he").items()}, body.norm()
+    >>> theta = start | zero_head(2, body.width, torch.zeros(()))
+    >>> images, labels = torch.rand(6, 3, 32, 32, generator=rng), torch.tensor([0, 0, 0, 1, 1, 1])
+    >>> for step in range(2):
+    ...     g, loss = gradient(theta, images[::2], labels[::2], torch.full((3,), 1 / 3), norm)
+    ...     theta = {name: value - 0.1 * g[name] for name, value in theta.items()}
+    >>> losses, scores = cross_entropy(theta, images[1::2], labels[1::2], norm)
+    >>> losses.mean().backward()
+    >>> start["conv1_weight"].grad.shape
+    torch.Size([32, 3, 3, 3])
+    """
+    labels = _checked(body, theta, images, labels)
+    if weights.shape != labels.shape:
+        raise AnyshotError(f"Weights are {list(weights.shape)}, but should be one for each of {len(labels)} images.")
+    if _uses_engine(engine, attach.obstacle(body, theta, norm, [images], weights)):
+        return attach.gradient(theta, images, labels, weights, norm, centre)
+    return update.gradient(theta, images, labels, weights, norm, centre, body)
 
 
-def _chosen(engine: str, obstacle: str | None) -> bool:
-    if engine not in ("auto", "engine", "autograd"):
-        raise AnyshotError(f"engine={engine!r} is not known; expected 'auto', 'engine' or 'autograd'.")
-    if engine == "autograd":
-        return False
-    if obstacle is None:
-        return True
-    if engine == "engine":
-        raise AnyshotError(f"The engine cannot do this: {obstacle}. Use engine='auto' or 'autograd'.")
-    step_aside(obstacle)
-    return False
+def cross_entropy(
+    theta: Parameters,
+    images: Tensor,
+    labels: Tensor,
+    norm: Norm,
+    *,
+    centre: bool = False,
+    reference: Tensor | None = None,
+    body: Features = conv4.features,
+    engine: str = "auto",
+) -> tuple[Tensor, Tensor]:
+    """CE_n [N] of each image at θ, and the class scores [N, way] without a graph.
 
-
-def step_aside(reason: str) -> None:
-    """Say, once a reason, that autograd does what the engine cannot."""
-    if reason not in _said:
-        _said.add(reason)
-        log.warning("The engine steps aside for autograd (slower, same numbers): %s.", reason)
+    Statistics are those of ``reference`` images, or of the images themselves. CE_n is differentiable in θ, β and s,
+    twice in θ if the statistics are the images' own.
+    """
+    labels = _checked(body, theta, images, labels)
+    if _uses_engine(engine, attach.obstacle(body, theta, norm, _sets(images, reference))):
+        return attach.cross_entropy(theta, images, labels, norm, centre, reference)
+    scores = logits(body, theta, norm, images, centre, reference)
+    return F.cross_entropy(scores, labels, reduction="none"), scores.detach()
 
 
 def features(
@@ -63,10 +98,29 @@ def features(
 ) -> Tensor:  # fmt: skip
     """:func:`anyshot.network.embed`, differentiable once in θ, β and s; :func:`anyshot.network.embed` itself is
     differentiable as often as you like."""
-    set_in_hand = images if reference is None else reference
-    if _chosen(engine, attach.obstacle_in_body(body, theta, norm, set_in_hand, images)):
+    if _uses_engine(engine, attach.obstacle(body, theta, norm, _sets(images, reference))):
         return attach.features(theta, norm, images, centre, reference)
     return embed(body, theta, norm, images, centre, reference)
+
+
+# ---------------------------------------------------------------------------------------------- inner problems
+def support_gradient(inner: Inner, theta: Parameters, engine: str = "auto") -> Parameters:
+    """:func:`gradient` of the problem's support loss at θ."""
+    return gradient(
+        theta, inner.images, inner.labels, inner.weights, inner.norm, centre=inner.centre, body=inner.body,
+        engine=engine,
+    )[0]  # fmt: skip
+
+
+def query_cross_entropy(
+    inner: Inner, theta: Parameters, images: Tensor, labels: Tensor, engine: str = "auto"
+) -> tuple[Tensor, Tensor]:
+    """Mean :func:`cross_entropy` of the query set at θ and its class scores [M, way] (detached)."""
+    losses, scores = cross_entropy(
+        theta, images, labels, inner.norm, centre=inner.centre, reference=inner.reference(), body=inner.body,
+        engine=engine,
+    )  # fmt: skip
+    return losses.mean(), scores
 
 
 def query_loss(
@@ -77,14 +131,18 @@ def query_loss(
     The loss is differentiable in θ_0 (head included), A, w, β and s. ``order`` 2 is exact; 1 treats the inner gradients
     as constants, so that β and s count only through the query and w not at all; 0 leaves β and s alone.
     """
-    if uses_engine(inner, images, engine):
-        return attach.query_loss(inner, images, labels, order)
-    return update.query_loss(inner, images, labels, order)
+    return query_cross_entropy(inner, _moved(inner, order, engine), images, labels, engine)
+
+
+def _moved(inner: Inner, order: int, engine: str) -> Parameters:
+    """θ_K."""
+    step = update.update
+    return step(inner.theta, lambda t, _: support_gradient(inner, t, engine), inner.rates, inner.steps, order)
 
 
 def adapt(inner: Inner, engine: str = "auto") -> Parameters:
     """θ_K without a graph."""
-    return adapt_many([inner], engine)[0] if uses_engine(inner, None, engine) else update.adapt(inner)
+    return _moved(inner, 0, engine)
 
 
 def adapt_many(inners: Sequence[Inner], engine: str = "auto", workers: int | None = None) -> list[Parameters]:
@@ -92,19 +150,9 @@ def adapt_many(inners: Sequence[Inner], engine: str = "auto", workers: int | Non
 
     Problems whose ``images`` are the same tensor share what depends on the images alone (the patch moments).
     """
-    shared = _Shared()
-
-    def one(inner: Inner) -> Parameters:
-        if not uses_engine(inner, None, engine):
-            return update.adapt(inner)
-        with alone(), torch.no_grad():
-            problem = attach.problem(inner)
-            problem.pictures = shared.pictures(problem.ops, inner.images)
-            return attach.parameters(inner, _engine.inner_loop(problem))
-
     if len(inners) == 1 and workers is None:  # nothing to share out: all threads for the one there is
-        return [one(inners[0])]
-    return map_tasks(one, inners, workers, size=lambda inner: len(inner.labels) * inner.steps)
+        return [adapt(inners[0], engine)]
+    return map_tasks(lambda i: adapt(i, engine), inners, workers, size=lambda inner: len(inner.labels) * inner.steps)
 
 
 def logits_many(
@@ -118,32 +166,50 @@ def logits_many(
 
     Normalisation (β, s), centring and whose statistics (the query's, or the support's at θ) are those of each problem.
     """
-    shared = _Shared()
 
+    @torch.no_grad()
     def one(pair: tuple[Inner, Parameters]) -> Tensor:
         inner, theta = pair
-        if not uses_engine(inner, images, engine):
-            with torch.no_grad():
-                return inner.query_logits(theta, images)
-        with alone(), torch.no_grad():
-            problem = attach.problem(attach.at(inner, theta))
-            if not inner.transductive:
-                problem.pictures = shared.pictures(problem.ops, inner.images)
-            return _engine.query(problem, problem.theta, shared.pictures(problem.ops, images)).logits
+        reference = inner.reference()
+        if _uses_engine(engine, attach.obstacle(inner.body, theta, inner.norm, _sets(images, reference))):
+            return attach.logits(theta, images, inner.norm, inner.centre, reference)
+        return inner.query_logits(theta, images)
 
     pairs = list(zip(inners, thetas, strict=True))
     return torch.stack([one(pairs[0])] if len(pairs) == 1 and workers is None else map_tasks(one, pairs, workers))
 
 
-class _Shared:
-    """What depends on images alone, made once for each tensor by whichever worker comes first."""
+# ---------------------------------------------------------------------------------------------- which way, and checks
+def _uses_engine(engine: str, obstacle: str | None) -> bool:
+    if engine not in ("auto", "engine", "autograd"):
+        raise AnyshotError(f"engine={engine!r} is not known; expected 'auto', 'engine' or 'autograd'.")
+    if engine == "autograd" or obstacle is None:
+        return engine != "autograd"
+    if engine == "engine":
+        raise AnyshotError(f"The engine cannot do this: {obstacle}. Use engine='auto' or 'autograd'.")
+    if obstacle not in _said:
+        _said.add(obstacle)
+        log.warning("The engine steps aside for autograd (slower, same numbers): %s.", obstacle)
+    return False
 
-    def __init__(self) -> None:
-        self.lock, self.made = threading.Lock(), dict[tuple[ModuleType, int], Pictures]()
 
-    def pictures(self, ops: ModuleType, images: Tensor) -> Pictures:
-        with self.lock:
-            key = (ops, id(images))
-            if key not in self.made:
-                self.made[key] = Pictures(ops, images.detach())
-            return self.made[key]
+def _sets(images: Tensor, reference: Tensor | None) -> list[Tensor]:
+    return [images] if reference is None else [images, reference]
+
+
+def _checked(body: Features, theta: Parameters, images: Tensor, labels: Tensor) -> Tensor:
+    """The labels as int64; a sentence for what cannot be."""
+    missing = [n for n in (conv4.CONV_WEIGHTS if body is conv4.features else ()) + HEAD if n not in theta]
+    if missing:
+        raise AnyshotError(f"θ has no {', '.join(missing)}; a body's start() and zero_head() make all parameters.")
+    if labels.is_floating_point() or labels.shape != images.shape[:1]:
+        kind = str(labels.dtype).removeprefix("torch.")
+        raise AnyshotError(
+            f"Labels are {kind} {list(labels.shape)}, but should be class numbers (int64), one for each of "
+            f"{len(images)} images."
+        )
+    way = len(theta["head_bias"])
+    low, high = (int(t) for t in labels.aminmax())
+    if not 0 <= low <= high < way:
+        raise AnyshotError(f"Labels are from {low} to {high}, but the head's {way} classes are 0 to {way - 1}.")
+    return labels.long()

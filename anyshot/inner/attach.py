@@ -1,71 +1,108 @@
-"""Between the autograd world and the engine: detach an :class:`Inner`, run, and hang the gradients on its tensors.
+"""Between the autograd world and the engine: functions of θ, β, s and weights c_n whose derivatives are its passes.
 
-The engine computes loss and gradients together; :class:`_Attach` then gives the loss its gradients, and autograd
-carries them on to whatever made θ_0, A, w, β and s: α, γ, ω, z, the encoder.
+    f        the features f(θ, β, s)         backward: the engine's
+    CE_n     cross-entropies CE_n(θ, β, s)   backward: ∇ Σ_n c_n CE_n, which is the next line
+    ℓ, g     Σ_n c_n CE_n and its ∇_θ        backward, for cotangents δ of ℓ and v of g:
+             θ: δ g + H v,   c_n: δ CE_n + ∂_v CE_n,   β: δ ∇_β ℓ + ∂_v ∇_β ℓ,   s: δ ∇_s ℓ + ∂_v ∇_s ℓ
+
+So an update rule written in plain torch around g has exact second-order meta-gradients, and autograd sees small tensors
+alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from anyshot.bodies import conv4
-from anyshot.bodies.conv4 import CONV_BIASES, CONV_WEIGHTS, LAYERS
+from anyshot.bodies.conv4 import CONV_WEIGHTS, LAYERS
+from anyshot.errors import AnyshotError
 from anyshot.inner import engine
 from anyshot.inner.blocks import Pictures
 from anyshot.inner.ops import CL, fused
-from anyshot.inner.update import Inner
 from anyshot.network import HEAD, Features, Norm, Parameters
 from anyshot.parallel import alone
 
 NAMES = CONV_WEIGHTS + HEAD  #: what the engine moves, in its order; the conv biases cancel and stay as they are
 
 
-def obstacle(inner: Inner, images: Tensor | None = None) -> str | None:
-    """Why the engine cannot do this problem, as part of a sentence; None if it can."""
-    if inner.body is conv4.features and not set(HEAD) <= set(inner.theta):
-        return f"the parameters {sorted(inner.theta)} are not those of Conv4"
-    reason = obstacle_in_body(inner.body, inner.theta, inner.norm, inner.images, images)
-    if reason is None and inner.weights.dtype != inner.images.dtype:
-        return "images and weights have different types"
-    return reason
-
-
-def obstacle_in_body(
-    features: Features, theta: Parameters, norm: Norm, x: Tensor, images: Tensor | None = None
+def obstacle(
+    body: Features, theta: Parameters, norm: Norm, images: Sequence[Tensor], *others: Tensor
 ) -> str | None:  # fmt: skip
-    """The same for the body alone, on the images x and, with the statistics of those, on others."""
-    if features is not conv4.features:
+    """Why the engine cannot do this with these sets of images, as part of a sentence; None if it can."""
+    x = images[0]
+    if body is not conv4.features:
         return "the body is not Conv4"
-    if set(theta) - set(CONV_BIASES) - set(HEAD) != set(CONV_WEIGHTS):
-        return f"the parameters {sorted(theta)} are not those of Conv4"
     if any(theta[name].shape[2:] != (3, 3) for name in CONV_WEIGHTS):
         return "a convolution is not 3×3"
     if x.dtype not in (torch.float32, torch.float64):
         return f"the images are {x.dtype}"
-    if any(t.dtype != x.dtype for t in (*theta.values(), *norm.shift)):
-        return "images and parameters have different types"
-    if x.requires_grad or (images is not None and images.requires_grad):
+    if any(t.dtype != x.dtype for t in (*images, *theta.values(), *norm.shift, *others)):
+        return "images, parameters and weights have different types"
+    if any(t.requires_grad for t in images):
         return "a gradient with respect to images is asked for"
     if min(x.shape[2:]) < 2**LAYERS:
         return f"images of {x.shape[2]}×{x.shape[3]} vanish in {LAYERS} poolings"
     return None
 
 
-def signs(norm: Norm) -> list[Tensor] | None:
-    """±1 per channel and block: the sign of a scale.
+# ---------------------------------------------------------------------------------------------- inwards
+@dataclass
+class View:
+    """The engine's view of θ, β and s: detached, ordered, channels-last, scales positive.
 
     Pooling commutes with positive slopes only, so a negative scale is made positive by turning the weights round:
-    s x̂(W) = |s| x̂(−W). The update rule is element-wise and keeps the turn.
+    s x̂(W) = |s| x̂(−W).
     """
-    if norm.scale is None:
-        return None
-    return [torch.where(s.detach() < 0, -1.0, 1.0).to(s.dtype).view(-1, 1, 1, 1) for s in norm.scale]
+
+    theta: list[Tensor]  #: W1..W4 and, if there is one, the head
+    shift: list[Tensor]
+    scale: list[Tensor]
+    sign: list[Tensor] | None  #: ±1 per channel, shaped like a weight; None without scales
+    ops: ModuleType  #: what does the work: :mod:`.ops` or :mod:`.loops`
+
+    @staticmethod
+    def of(theta: Parameters, norm: Norm) -> View:
+        """The view of these."""
+        shift, sign = [t.detach() for t in norm.shift], None
+        scale = [t.detach() for t in norm.scale] if norm.scale else [torch.ones_like(t) for t in shift]
+        if norm.scale:
+            sign = [torch.where(t < 0, -1.0, 1.0).to(t.dtype).view(-1, 1, 1, 1) for t in scale]
+        values = turn([theta[name].detach() for name in NAMES if name in theta], sign)
+        body = [t.contiguous(memory_format=CL) for t in values[:LAYERS]]
+        return View(body + values[LAYERS:], shift, [t.abs() for t in scale], sign, fused(body))
+
+    @alone()
+    def body(self, x: Tensor, centre: bool, reference: Tensor | None = None) -> engine.Body:
+        """The blocks' forward pass, up to the features."""
+        return engine.Body(*self._inputs(x, centre, reference))
+
+    @alone()
+    def net(self, x: Tensor, centre: bool, reference: Tensor | None = None) -> engine.Net:
+        """The forward pass, up to the logits."""
+        return engine.Net(self.theta[LAYERS:], *self._inputs(x, centre, reference))
+
+    def _inputs(self, x: Tensor, centre: bool, reference: Tensor | None) -> tuple[Any, ...]:
+        lender = None if reference is None else self.body(reference, centre)
+        return self.ops, self.theta[:LAYERS], self.shift, self.scale, centre, pictures(self.ops, x), lender
+
+    def outwards(self, dtheta: list[Tensor], dshift: list[Tensor], dscale: list[Tensor]) -> list[Tensor]:
+        """Gradients of what was given, in the order of :func:`leaves`."""
+        if self.sign is None:
+            return [*dtheta, *dshift]
+        turned = [d * s.flatten() for d, s in zip(dscale, self.sign, strict=True)]
+        return [*turn(dtheta, self.sign), *dshift, *turned]
+
+
+def leaves(theta: Parameters, norm: Norm, names: Sequence[str] = NAMES) -> list[Tensor]:
+    """What the engine's functions depend on: θ, β and s."""
+    return [*(theta[name] for name in names), *norm.shift, *(norm.scale or ())]
 
 
 def turn(tensors: list[Tensor], sign: list[Tensor] | None) -> list[Tensor]:
@@ -73,127 +110,146 @@ def turn(tensors: list[Tensor], sign: list[Tensor] | None) -> list[Tensor]:
     return tensors if sign is None else [t * s for t, s in zip(tensors, sign, strict=False)] + tensors[LAYERS:]
 
 
-def body(theta: Parameters, norm: Norm) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """The engine's view of the body: weights, shift, scale; detached, ordered, channels-last, scales positive."""
-    weights = turn([theta[name].detach() for name in CONV_WEIGHTS], signs(norm))
-    shift = [t.detach() for t in norm.shift]
-    scale = [t.detach().abs() for t in norm.scale] if norm.scale else [torch.ones_like(t) for t in shift]
-    return [t.contiguous(memory_format=CL) for t in weights], shift, scale
+def pictures(ops: ModuleType, images: Tensor) -> Pictures:
+    """What depends on the images alone, kept with their tensor for the next step as long as it is not changed."""
+    if images.is_inference():  # these do not tell whether they were changed
+        return Pictures(ops, images)
+    kept = getattr(images, "_pictures", None)
+    if kept is None or kept[0] != (ops, images._version):
+        kept = ((ops, images._version), Pictures(ops, images.detach()))
+        images._pictures = kept  # type: ignore[attr-defined]
+    return kept[1]
 
 
-def problem(inner: Inner) -> engine.Problem:
-    """The engine's view of an inner problem: as :func:`body` says."""
-    like, (weights, shift, scale) = inner.images, body(inner.theta, inner.norm)
-    head = [inner.theta[name] for name in HEAD]
-    rates = [torch.as_tensor(inner.rates[name], dtype=like.dtype, device=like.device).detach() for name in NAMES]
-    rates = [t.contiguous(memory_format=CL) if t.dim() == 4 else t for t in rates]
-    return engine.Problem(
-        images=like.detach().contiguous(memory_format=CL),
-        labels=inner.labels,
-        weights=inner.weights.detach(),
-        theta=weights + [t.detach() for t in head],
-        rates=rates,
-        shift=shift,
-        scale=scale,
-        steps=inner.steps,
-        centre=inner.centre,
-        transductive=inner.transductive,
-        zero_head=not any(t.requires_grad or bool(t.count_nonzero()) for t in head),
-        ops=fused(weights),
-    )
+# ---------------------------------------------------------------------------------------------- the passes of a net
+@dataclass
+class Passes:
+    """A net on a labelled set, after its forward pass."""
+
+    view: View
+    net: engine.Net
+    labels: Tensor
+    zero_head: bool = False  #: the head is zero and nobody asks for its gradient
+    token: object = None  #: whose c the net went back with last
+
+    @alone()
+    def gradients(self, c: Tensor, token: object) -> tuple[Tensor, list[Tensor]]:
+        """CE_n, and the gradients of Σ_n c_n CE_n."""
+        ce, self.token = self.net.loss(self.labels, c), token
+        if not self.zero_head:
+            return ce, self.view.outwards(*self.net.backward())
+        still = [[torch.zeros_like(t) for t in part] for part in (self.view.theta, self.view.shift, self.view.scale)]
+        still[0][LAYERS:] = self.net.head_gradient()  # a zero head sends nothing down
+        return ce, self.view.outwards(*still)
+
+    @alone()
+    def products(self, v: Sequence[Tensor | None]) -> tuple[Tensor, list[Tensor]]:
+        """∂_v CE_n, and the derivatives of the gradients along v, a direction of θ."""
+        filled = [torch.zeros_like(t) if d is None else d for d, t in zip(v, self.view.theta, strict=True)]
+        times = self.net.hessian_times_at_zero_head if self.zero_head else self.net.hessian_times
+        *found, ced = times(turn(filled, self.view.sign))
+        return ced, self.view.outwards(*found)
 
 
-def parameters(inner: Inner, theta: list[Tensor]) -> Parameters:
-    """θ as a dict again, in the order of ``inner.theta``, with its unchanged conv biases."""
-    moved = dict(zip(NAMES, turn(theta, signs(inner.norm)), strict=True))
-    return {name: moved.get(name, value.detach()) for name, value in inner.theta.items()}
+def _keep(what: Any) -> Tensor:
+    """An empty tensor that carries something: what is saved as a tensor, autograd drops when it has passed by."""
+    handle = torch.empty(0)
+    handle.carried = what  # type: ignore[attr-defined]
+    return handle
 
 
-def at(inner: Inner, theta: Parameters) -> Inner:
-    """The same problem at another θ."""
-    return replace(inner, theta=theta)
-
-
-class _Attach(torch.autograd.Function):
-    """Gives an already computed loss its already computed gradients."""
+class _Gradient(torch.autograd.Function):
+    """c, θ, β, s → ℓ, ∇_θ ℓ, ∇_β ℓ, ∇_s ℓ."""
 
     @staticmethod
-    def forward(ctx: Any, loss: Tensor, gradients: list[Tensor], *inputs: Tensor) -> Tensor:
-        ctx.gradients = gradients
-        return loss.clone()
+    def forward(ctx: Any, passes: Passes, c: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.token = object()
+        ce, gradients = passes.gradients(c, ctx.token)
+        ctx.save_for_backward(_keep(passes), c, ce, *gradients)
+        return (c @ ce, *gradients)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, dloss: Tensor) -> tuple[Tensor | None, ...]:
-        return (None, None, *[dloss * g for g in ctx.gradients])
+    def backward(ctx: Any, dloss: Tensor | None, *v: Tensor | None) -> tuple[Tensor | None, ...]:
+        handle, c, ce, *gradients = ctx.saved_tensors
+        passes, total = handle.carried, [None] * (1 + len(gradients))
+        if any(d is not None for d in v):
+            if passes.net.lender is not None or any(d is not None for d in v[len(NAMES) :]):
+                what = "β and scales" if passes.net.lender is None else "θ with another set's statistics"
+                raise AnyshotError(f"The engine has no second derivative for steps on {what}; use engine='autograd'.")
+            if passes.token is not ctx.token:  # the net went back with another c since
+                passes.gradients(c, ctx.token)
+            dc, products = passes.products(v[: len(NAMES)])
+            total = [dc, *products]
+        if dloss is not None:
+            total = [dloss * g if t is None else t + dloss * g for t, g in zip(total, (ce, *gradients), strict=True)]
+        return (None, *total)
 
 
-@alone()
-def query_loss(inner: Inner, images: Tensor, labels: Tensor, order: int = 2) -> tuple[Tensor, Tensor]:
-    """:func:`anyshot.inner.update.query_loss` by the engine."""
-    task, x = problem(inner), images.detach().contiguous(memory_format=CL)
-    leaves = _leaves(inner, order) if torch.is_grad_enabled() else []
-    wanted = [i for i, t in enumerate(leaves) if isinstance(t, Tensor) and t.requires_grad]
-    with torch.no_grad():
-        if not wanted:
-            net = engine.query(task, engine.inner_loop(task), x)
-            return F.cross_entropy(net.logits, labels), net.logits
-        loss, logits, found = engine.meta_gradient(task, x, labels, order)
-        gradients = _in_order(found, signs(inner.norm))
-    return _Attach.apply(loss, [gradients[i] for i in wanted], *[leaves[i] for i in wanted]), logits
+class _CrossEntropy(torch.autograd.Function):
+    """θ, β, s → CE_n."""
 
+    @staticmethod
+    def forward(ctx: Any, passes: Passes, *inputs: Tensor) -> Tensor:
+        ctx.save_for_backward(_keep(passes), *inputs)
+        return passes.net.loss(passes.labels, inputs[0].new_ones(len(passes.labels)))
 
-def _leaves(inner: Inner, order: int) -> list[Tensor]:
-    """What the loss depends on: β and s; from order 1 on θ_0 and, if there are steps, A; at order 2 w as well."""
-    leaves = [*inner.norm.shift, *(inner.norm.scale or ())]
-    if order > 0:
-        leaves += [inner.theta[name] for name in NAMES]
-    if order > 0 and inner.steps:
-        leaves += [inner.rates[name] for name in NAMES]
-    if order == 2 and inner.steps:
-        leaves.append(inner.weights)
-    return leaves
-
-
-def _in_order(found: engine.Gradients, sign: list[Tensor] | None) -> list[Tensor]:
-    """The gradients in the order of :func:`_leaves`, which may end earlier."""
-    scale = [] if sign is None else [d * s.flatten() for d, s in zip(found.scale, sign, strict=True)]
-    # A's do not turn, as λ and g_k both do
-    return [*found.shift, *scale, *turn(found.theta, sign), *found.rates, found.weights]
-
-
-@alone()
-def features(theta: Parameters, norm: Norm, x: Tensor, centre: bool, reference: Tensor | None) -> Tensor:
-    """:func:`anyshot.network.embed` by the engine, differentiable once in θ, β and s."""
-    with torch.no_grad():
-        weights, shift, scale = body(theta, norm)
-        ops = fused(weights)
-
-        def passed(images: Tensor, lender: engine.Body | None) -> engine.Body:
-            pictures = Pictures(ops, images.detach().contiguous(memory_format=CL))
-            return engine.Body(ops, weights, shift, scale, centre, pictures, lender)
-
-        made = passed(x, None if reference is None else passed(reference, None))
-    leaves = [*(theta[name] for name in CONV_WEIGHTS), *norm.shift, *(norm.scale or ())]
-    if torch.is_grad_enabled() and any(t.requires_grad for t in leaves):
-        return _Features.apply(made, signs(norm), *leaves)
-    return made.f
+    @staticmethod
+    def backward(ctx: Any, c: Tensor) -> tuple[Tensor | None, ...]:
+        handle, *inputs = ctx.saved_tensors
+        return (None, *_Gradient.apply(handle.carried, c, *inputs)[1:])
 
 
 class _Features(torch.autograd.Function):
-    """Gives features that were computed their way back."""
+    """W, β, s → f."""
 
     @staticmethod
-    def forward(ctx: Any, body: engine.Body, sign: list[Tensor] | None, *leaves: Tensor) -> Tensor:
-        ctx.body, ctx.sign = body, sign
+    def forward(ctx: Any, view: View, body: engine.Body, *inputs: Tensor) -> Tensor:
+        ctx.save_for_backward(_keep((view, body)))
         return body.f.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, df: Tensor) -> tuple[Tensor | None, ...]:
+        view, body = ctx.saved_tensors[0].carried
         with alone():
-            weights, shift, scale = ctx.body.body_backward(df.clone())
-        if ctx.sign is None:
-            return None, None, *weights, *shift
-        turned = [d * s.flatten() for d, s in zip(scale, ctx.sign, strict=True)]
-        return None, None, *turn(weights, ctx.sign), *shift, *turned
+            return (None, None, *view.outwards(*body.body_backward(df.clone())))
+
+
+# ---------------------------------------------------------------------------------------------- the functions
+def gradient(
+    theta: Parameters, images: Tensor, labels: Tensor, weights: Tensor, norm: Norm, centre: bool
+) -> tuple[Parameters, Tensor]:
+    """:func:`anyshot.inner.gradient` by the engine."""
+    with torch.no_grad():
+        view = View.of(theta, norm)
+        zero_head = not any(theta[name].requires_grad or bool(theta[name].count_nonzero()) for name in HEAD)
+        passes = Passes(view, view.net(images, centre), labels, zero_head)
+    loss, *found = _Gradient.apply(passes, weights, *leaves(theta, norm))
+    g = dict(zip(NAMES, found, strict=False))
+    return {name: g[name] if name in g else torch.zeros_like(value) for name, value in theta.items()}, loss
+
+
+def cross_entropy(
+    theta: Parameters, images: Tensor, labels: Tensor, norm: Norm, centre: bool, reference: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """:func:`anyshot.inner.cross_entropy` by the engine."""
+    with torch.no_grad():
+        view = View.of(theta, norm)
+        passes = Passes(view, view.net(images, centre, reference), labels)
+    return _CrossEntropy.apply(passes, *leaves(theta, norm)), passes.net.logits
+
+
+def logits(theta: Parameters, images: Tensor, norm: Norm, centre: bool, reference: Tensor | None) -> Tensor:
+    """Class scores, without a graph."""
+    with torch.no_grad():
+        return View.of(theta, norm).net(images, centre, reference).logits
+
+
+def features(theta: Parameters, norm: Norm, images: Tensor, centre: bool, reference: Tensor | None) -> Tensor:
+    """:func:`anyshot.inner.features` by the engine."""
+    with torch.no_grad():
+        view = View.of(theta, norm)
+        body = view.body(images, centre, reference)
+    return _Features.apply(view, body, *leaves(theta, norm, CONV_WEIGHTS))

@@ -1,8 +1,8 @@
-"""The one update rule, written with autograd: the definition of what every gradient method does inside a task.
+"""The one update rule, and its gradient written with autograd: the definition of what every gradient method does.
 
-    θ_k = θ_{k−1} − A ∘ ∇ L(θ_{k−1}),   k = 1..K,      A = γ ∘ α,      L = Σ_n w_n CE_n for most methods
+    θ_k = θ_{k−1} − A ∘ g_k,   g_k = ∇_θ L(θ_{k−1}),   k = 1..K,      A = γ ∘ α,      L = Σ_n w_n CE_n for most methods
 
-Any network and any loss will do; :mod:`anyshot.inner.engine` gives the same numbers for Conv4, several times faster.
+Any network will do; :mod:`anyshot.inner.attach` gives the same gradients for Conv4, several times faster.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from anyshot.bodies import conv4
+from anyshot.errors import AnyshotError
 from anyshot.network import Features, Norm, Parameters, logits
 
 
@@ -37,57 +38,56 @@ class Inner:
         """The images whose statistics the query takes, if not its own."""
         return None if self.transductive else self.images
 
-    def support_logits(self, theta: Parameters) -> Tensor:
-        """Class scores [N, way] of the support set."""
-        return logits(self.body, theta, self.norm, self.images, self.centre)
-
     def query_logits(self, theta: Parameters, images: Tensor) -> Tensor:
-        """Class scores [M, way] of other images, normalised with their own statistics or with the support's."""
+        """Class scores [M, way] of other images by torch's operators, with their own statistics or the support's."""
         return logits(self.body, theta, self.norm, images, self.centre, self.reference())
 
 
 def update(
-    theta: Parameters, loss: Callable[[Parameters, int], Tensor], rates: Parameters, steps: int, order: int = 2
+    theta: Parameters, gradient: Callable[[Parameters, int], Parameters], rates: Parameters, steps: int, order: int = 2
 ) -> Parameters:
-    """θ_K. ``loss(θ, k)`` is the loss of step k; ``order`` 2 keeps the graph through the gradients, 1 treats them as
-    constants, 0 keeps no graph at all (adaptation only; also whenever gradients are switched off)."""
-    if order == 0 or not torch.is_grad_enabled():
-        order = 0
-        theta = {name: value.detach() for name, value in theta.items()}
-    for k in range(steps):
-        with torch.enable_grad():
-            if order < 2:
-                theta_k = {name: value.detach().requires_grad_() for name, value in theta.items()}
-            else:  # a head made of the body must not lead back to it: views; a zero head still needs a gradient here
-                theta_k = {
-                    n: v.view_as(v) if v.requires_grad else v.detach().requires_grad_() for n, v in theta.items()
-                }
-            gradients = torch.autograd.grad(
-                loss(theta_k, k), list(theta_k.values()), create_graph=order == 2, materialize_grads=True
-            )
-        start = theta_k if order == 2 else theta
-        theta = {name: start[name] - rates[name] * g for name, g in zip(theta_k, gradients, strict=True)}
-        if order == 0:
-            theta = {name: value.detach() for name, value in theta.items()}
+    """θ_K. ``gradient(θ, k)`` is g of step k, made for instance with :func:`anyshot.gradient`.
+
+    ``order`` 2 keeps the graph through the gradients, 1 treats them as constants, 0 keeps no graph at all (adaptation
+    only; also whenever gradients are switched off).
+
+    >>> square = lambda theta, k: {"x": 2 * theta["x"]}  # the gradient of x²
+    >>> update({"x": torch.tensor(1.0)}, square, {"x": torch.tensor(0.25)}, steps=3)
+    {'x': tensor(0.1250)}
+    """
+    missing = [name for name in theta if name not in rates]
+    if missing:
+        raise AnyshotError(f"There is no step size for {', '.join(missing)}; rates has {', '.join(rates)}.")
+    graph = torch.is_grad_enabled() and order > 0
+    with torch.set_grad_enabled(graph):
+        theta = theta if graph else {name: value.detach() for name, value in theta.items()}
+        for k in range(steps):
+            with torch.set_grad_enabled(graph and order == 2):
+                g = gradient(theta, k)
+            theta = {name: value - rates[name] * g[name] for name, value in theta.items()}
     return theta
 
 
-def weighted_loss(inner: Inner) -> Callable[[Parameters, int], Tensor]:
-    """L(θ) = Σ_n w_n CE_n(θ) on the support set."""
+def gradient(
+    theta: Parameters, images: Tensor, labels: Tensor, weights: Tensor, norm: Norm, centre: bool, body: Features
+) -> tuple[Parameters, Tensor]:
+    """:func:`anyshot.inner.gradient` by autograd."""
+    graph = torch.is_grad_enabled()
+    with torch.inference_mode(False), torch.enable_grad():
+        # views, so that a head made of the body does not lead back to it; a zero head has a gradient, too
+        at = {n: v.view_as(v) if graph and v.requires_grad else _fresh(v).requires_grad_() for n, v in theta.items()}
+        images, labels, weights = (_usable(t) for t in (images, labels, weights))
+        norm = Norm([_usable(t) for t in norm.shift], None if norm.scale is None else [_usable(t) for t in norm.scale])
+        loss = weights @ F.cross_entropy(logits(body, at, norm, images, centre), labels, reduction="none")
+        found = torch.autograd.grad(loss, list(at.values()), create_graph=graph, materialize_grads=True)
+    return dict(zip(at, found, strict=True)), loss if graph else loss.detach()
 
-    def loss(theta: Parameters, _: int) -> Tensor:
-        return inner.weights @ F.cross_entropy(inner.support_logits(theta), inner.labels, reduction="none")
 
-    return loss
-
-
-def adapt(inner: Inner, order: int = 0) -> Parameters:
-    """θ_K of a task's inner problem."""
-    return update(inner.theta, weighted_loss(inner), inner.rates, inner.steps, order)
+def _usable(t: Tensor) -> Tensor:
+    """Autograd takes no tensors that inference mode made."""
+    return t.clone() if t.is_inference() else t
 
 
-def query_loss(inner: Inner, images: Tensor, labels: Tensor, order: int = 2) -> tuple[Tensor, Tensor]:
-    """Mean cross-entropy of the query set at θ_K, differentiable in θ_0, A, w, β and scale, and the query's logits
-    [M, way] (detached)."""
-    scores = inner.query_logits(adapt(inner, order), images)
-    return F.cross_entropy(scores, labels), scores.detach()
+def _fresh(t: Tensor) -> Tensor:
+    """A leaf of its own."""
+    return _usable(t).detach()

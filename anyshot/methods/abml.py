@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anyshot.inner import step_aside
-from anyshot.inner.update import Inner, update
+from anyshot.inner import Inner, query_cross_entropy, support_gradient
+from anyshot.inner.update import update
 from anyshot.methods.base import Objective, Probabilities, accuracy, ensemble
 from anyshot.methods.maml import MAML
 from anyshot.network import HEAD, Body, Parameters
@@ -41,21 +41,25 @@ class ABML(MAML):
         self, images: Tensor, labels: Tensor, noise: torch.Generator, steps: int, order: int
     ) -> tuple[Inner, Parameters, Parameters]:
         """The inner problem, the prior and q_K; both hold "mean name" and "rho name" for each parameter."""
-        step_aside("ABML adapts a distribution over the weights")
-        inner = self.inner(images, labels, int(labels.max()) + 1, {}, steps)
+        inner, n = self.inner(images, labels, int(labels.max()) + 1, {}, steps), len(labels)
         prior = {f"mean {name}": mean for name, mean in inner.theta.items()}
         prior |= {f"rho {name}": self.rho[name].expand_as(mean) for name, mean in inner.theta.items()}
 
-        def loss(q: Parameters, _: int) -> Tensor:
-            scores = inner.support_logits(sample(q, noise))
-            fit = inner.weights @ F.cross_entropy(scores, labels, reduction="none")
-            return fit + gaussian_kl(q, prior) / len(labels)
+        def gradient(q: Parameters, _: int) -> Parameters:
+            """Of CE(μ + σ ∘ ε) + KL / N: the chain rule by hand, since only g is large."""
+            epsilon, kl = draw(q, noise), kl_gradient(q, prior)
+            found = {}
+            for name, g in support_gradient(inner, sample(q, epsilon), self.engine).items():
+                mean, rho = f"mean {name}", f"rho {name}"
+                found[mean] = g + kl[mean] / n
+                found[rho] = g * epsilon[name] * torch.sigmoid(q[rho]) + kl[rho] / n
+            return found
 
         rates = {key: inner.rates[key.split()[1]] for key in prior}
         for key in [key for key in prior if key.startswith("mean")]:
             sigma = F.softplus(prior[key.replace("mean", "rho")])
-            rates[key] = rates[key] / (1 + rates[key] / (len(labels) * sigma**2))
-        return inner, prior, update(prior, loss, rates, steps, order)
+            rates[key] = rates[key] / (1 + rates[key] / (n * sigma**2))
+        return inner, prior, update(prior, gradient, rates, steps, order)
 
     def hyperprior(self) -> Tensor:
         """−log N(μ; 0, 1) − log Gamma(1/σ²; 1, 0.01) of the meta-parameters, up to a constant."""
@@ -67,8 +71,8 @@ class ABML(MAML):
         support, labels, query, query_labels = self.tensors(task)
         noise, s = noise or task.noise(), self.settings
         inner, prior, q = self.adapted(support, labels, noise, s.steps, s.order)
-        scores = inner.query_logits(sample(q, noise), query)
-        loss, kl = F.cross_entropy(scores, query_labels), gaussian_kl(q, prior)
+        theta, kl = sample(q, draw(q, noise)), gaussian_kl(q, prior)
+        loss, scores = query_cross_entropy(inner, theta, query, query_labels, self.engine)
         penalty = (kl + self.hyperprior()) / (len(labels) + len(query_labels))
         return Objective(loss, penalty, accuracy(scores, query_labels), kl.item())
 
@@ -76,28 +80,45 @@ class ABML(MAML):
         s = self.settings
         inner, _, q = self.adapted(images, labels, noise, s.test_steps, order=0)
         if prediction == "naive":
-            return ensemble([inner], [{name: q[f"mean {name}"] for name in inner.theta}])
-        return ensemble([inner] * s.samples, [sample(q, noise) for _ in range(s.samples)])
+            return ensemble([inner], [{name: q[f"mean {name}"] for name in inner.theta}], self.engine)
+        samples = [sample(q, draw(q, noise)) for _ in range(s.samples)]
+        return ensemble([inner] * s.samples, samples, self.engine)
 
 
-def sample(q: Parameters, noise: torch.Generator) -> Parameters:
+def names(q: Parameters) -> list[str]:
+    """The network's parameters, of which q has "mean name" and "rho name"."""
+    return [key.removeprefix("mean ") for key in q if key.startswith("mean ")]
+
+
+def draw(q: Parameters, noise: torch.Generator) -> Parameters:
+    """ε ~ N(0, 1) for each parameter."""
+    means = {name: q[f"mean {name}"] for name in names(q)}
+    return {
+        name: torch.randn(mean.shape, generator=noise, dtype=torch.float32).to(mean) for name, mean in means.items()
+    }
+
+
+def sample(q: Parameters, epsilon: Parameters) -> Parameters:
     """θ̂ = μ + σ ∘ ε."""
-    theta = {}
-    for key, mean in q.items():
-        kind, name = key.split()
-        if kind == "mean":
-            epsilon = torch.randn(mean.shape, generator=noise, dtype=torch.float32).to(mean)
-            theta[name] = mean + F.softplus(q[f"rho {name}"]) * epsilon
-    return theta
+    return {name: q[f"mean {name}"] + F.softplus(q[f"rho {name}"]) * epsilon[name] for name in names(q)}
 
 
 def gaussian_kl(q: Parameters, p: Parameters) -> Tensor:
     """KL(q ‖ p) = Σ log σ_p/σ_q + (σ_q² + (μ_q − μ_p)²) / (2 σ_p²) − ½ over all parameters."""
-    total = torch.zeros(())
-    for key, mean in q.items():
-        kind, name = key.split()
-        if kind == "mean":
-            sigma_q, sigma_p = F.softplus(q[f"rho {name}"]), F.softplus(p[f"rho {name}"])
-            square = (sigma_q**2 + (mean - p[key]) ** 2) / (2 * sigma_p**2)
-            total = total.to(mean) + ((sigma_p / sigma_q).log() + square - 0.5).sum()
-    return total
+    terms = []
+    for name in names(q):
+        sigma_q, sigma_p = F.softplus(q[f"rho {name}"]), F.softplus(p[f"rho {name}"])
+        square = (sigma_q**2 + (q[f"mean {name}"] - p[f"mean {name}"]) ** 2) / (2 * sigma_p**2)
+        terms.append(((sigma_p / sigma_q).log() + square - 0.5).sum())
+    return torch.stack(terms).sum()
+
+
+def kl_gradient(q: Parameters, p: Parameters) -> Parameters:
+    """∇ KL(q ‖ p): (μ_q − μ_p) / σ_p² for μ_q, and for ρ_q (σ_q / σ_p² − 1 / σ_q) · sigmoid(ρ_q)."""
+    found = {}
+    for name in names(q):
+        mean, rho = f"mean {name}", f"rho {name}"
+        sigma, variance = F.softplus(q[rho]), F.softplus(p[rho]) ** 2
+        found[mean] = (q[mean] - p[mean]) / variance
+        found[rho] = (sigma / variance - 1 / sigma) * torch.sigmoid(q[rho])
+    return found

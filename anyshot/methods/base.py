@@ -40,9 +40,9 @@ def accuracy(scores: Tensor, labels: Tensor) -> float:
 Probabilities = Callable[[Tensor], Tensor]  #: images [M, channels, height, width] → probabilities [M, way]
 
 
-def ensemble(members: Sequence[Inner], thetas: Sequence[Parameters]) -> Probabilities:
+def ensemble(members: Sequence[Inner], thetas: Sequence[Parameters], engine: str = "auto") -> Probabilities:
     """The mean of the softmax over one or several adapted networks."""
-    return lambda images: logits_many(members, thetas, images).softmax(2).mean(0)
+    return lambda images: logits_many(members, thetas, images, engine).softmax(2).mean(0)
 
 
 class Method(nn.Module):
@@ -51,6 +51,8 @@ class Method(nn.Module):
     @dataclass(frozen=True)
     class Options:
         """A method's own settings: none, unless it says otherwise. Its fields become options of ``anyshot train``."""
+
+    engine = "auto"  #: what does the inner loop, as :mod:`anyshot.inner` says; "autograd" is slower, the same numbers
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__()
@@ -99,6 +101,7 @@ class Method(nn.Module):
         """The task's meta-training objective, differentiable in the meta-parameters."""
         raise NotImplementedError
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def adapt(
         self, images: Images, labels: Labels, noise: torch.Generator | None = None, prediction: str | None = None
@@ -162,7 +165,7 @@ class GradientMethod(Method):
         if q is not None:
             phi = q.sample(noise or task.noise()) if self.settings.bayesian else q.mean
         inner = self.inner(support, labels, task.way, phi, self.settings.steps)
-        loss, scores = query_loss(inner, query, query_labels, self.settings.order)
+        loss, scores = query_loss(inner, query, query_labels, self.settings.order, self.engine)
         hits = accuracy(scores, query_labels)
         if q is None:
             return Objective(loss, 0.0, hits)
@@ -179,7 +182,7 @@ class GradientMethod(Method):
         else:
             phis = [q.sample(noise) for _ in range(self.settings.samples)]
         members = [self.inner(images, labels, way, phi, self.settings.test_steps) for phi in phis]
-        return ensemble(members, adapt_many(members))
+        return ensemble(members, adapt_many(members, self.engine), self.engine)
 
 
 def constant_rates(method: GradientMethod) -> Parameters:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyshot.balance import per_output
-from anyshot.inner import step_aside
-from anyshot.inner.update import Inner, update, weighted_loss
+from anyshot.inner import Inner, query_cross_entropy, support_gradient
+from anyshot.inner.update import update
 from anyshot.methods.base import Objective, Probabilities, accuracy, ensemble
 from anyshot.methods.maml import MAML
 from anyshot.network import HEAD, Body, Parameters
@@ -39,11 +38,12 @@ class MTNet(MAML):
         """M, straight through: 0 or 1 forward, the soft mask's gradient backward."""
         return {name: (soft > 0.5).to(soft) + soft - soft.detach() for name, soft in self.soft_mask(noise, way).items()}
 
-    def mixed(self, theta: Parameters) -> Parameters:
-        """Convolving with W and then mixing by T is convolving with T W."""
+    def mixed(self, theta: Parameters, back: bool = False) -> Parameters:
+        """Convolving with W and then mixing by T is convolving with T W. ``back``: from the gradient for T W to that
+        for W, which is Tᵀ times it."""
         mixed = dict(theta)
         for unit in self.body.units:
-            mixing = self.mixing[unit.weight]
+            mixing = self.mixing[unit.weight].t() if back else self.mixing[unit.weight]
             mixed[unit.weight] = torch.einsum("oi,i...->o...", mixing, theta[unit.weight])
             if unit.bias:
                 mixed[unit.bias] = mixing @ theta[unit.bias]
@@ -64,20 +64,21 @@ class MTNet(MAML):
         self, images: Tensor, labels: Tensor, noise: torch.Generator, steps: int, order: int
     ) -> tuple[Inner, Parameters]:
         """The inner problem, and the mixed parameters after its last step."""
-        step_aside("MT-net mixes channels between the convolution and the normalisation")
         way = int(labels.max()) + 1
-        inner = self.inner(images, labels, way, {}, steps)
-        rates, support_loss = self.masked_rates(noise, way), weighted_loss(inner)
-        theta = update(inner.theta, lambda theta, k: support_loss(self.mixed(theta), k), rates, steps, order)
-        return inner, self.mixed(theta)
+        inner, rates = self.inner(images, labels, way, {}, steps), self.masked_rates(noise, way)
+
+        def gradient(theta: Parameters, _: int) -> Parameters:
+            return self.mixed(support_gradient(inner, self.mixed(theta), self.engine), back=True)
+
+        return inner, self.mixed(update(inner.theta, gradient, rates, steps, order))
 
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
         support, labels, query, query_labels = self.tensors(task)
         s = self.settings
         inner, theta = self.adapted(support, labels, noise or task.noise(), s.steps, s.order)
-        scores = inner.query_logits(theta, query)
-        return Objective(F.cross_entropy(scores, query_labels), 0.0, accuracy(scores, query_labels))
+        loss, scores = query_cross_entropy(inner, theta, query, query_labels, self.engine)
+        return Objective(loss, 0.0, accuracy(scores, query_labels))
 
     def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
         inner, theta = self.adapted(images, labels, noise, self.settings.test_steps, order=0)
-        return ensemble([inner], [theta])
+        return ensemble([inner], [theta], self.engine)

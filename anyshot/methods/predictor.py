@@ -32,6 +32,7 @@ class Predictor:
         self.probabilities, self.body, self.like, self.way = probabilities, body, like, way
         self.wants_company = transductive
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def __call__(self, images: Images) -> Tensor:
         """Probabilities [M, way] of images, given as to :meth:`anyshot.Method.adapt`."""
@@ -73,7 +74,7 @@ def as_images(images: Images, body: Body, like: Tensor) -> Tensor:
             f"Images are {kind} with values from {low:g} to {high:g}, but float images should have values from 0 to 1; "
             "divide by 255 or clip, or give uint8 images."
         )
-    return given.to(like)
+    return given.to(like, copy=given.is_inference())  # a tensor that inference mode made is of little use outside it
 
 
 def as_labels(labels: Labels, images: int, device: torch.device) -> Tensor:
