@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from anyshot.inner import attach, engine, query_loss
+from anyshot.inner import adapt, attach, query_loss
 from anyshot.network import Norm
 
 pytest.importorskip("numba")  # torch's maxima are counted in another way
@@ -28,10 +28,11 @@ def in_float32(case):
 
 def decisions(case):
     """Open ReLUs and places of maxima of every layer of every step, and of the query."""
-    problem, nets = attach.problem(case.inner), []
+    inner, nets = case.inner, []
     with torch.no_grad():
-        theta = engine.inner_loop(problem, None, nets)
-        nets.append(engine.query(problem, theta, case.images))
+        for images, steps in [*((inner.images, k) for k in range(inner.steps)), (case.images, inner.steps)]:
+            theta = adapt(replace(inner, steps=steps))
+            nets.append(attach.View.of(theta, inner.norm).net(images, inner.centre))
     for net in nets:
         for block in (net.first, *net.rest):
             height, width = block.a.height, block.a.width
