@@ -33,7 +33,7 @@ def evaluate(
     """
     if advance is None:
         for sentence in stream.shortfalls():
-            log.warning(sentence)
+            log.warning("%s", sentence)
         names = ", ".join(imageset.name for imageset in stream.imagesets)
         with progress(f"Testing {method.name} on {names}", tasks) as shown:
             return evaluate(method, stream, tasks, prediction=prediction, workers=workers, advance=shown)

@@ -86,6 +86,9 @@ def train(
         training = MetaTraining(run, sources.images, sources.ood, workers, callback)
         if origin:
             training.begin_from(origin)
+        for stream in (training.stream, *training.validation.values(), *training.ood.values()):
+            for sentence in stream.shortfalls():
+                log.warning("%s", sentence)
         return training.finish(tensorboard)
 
 

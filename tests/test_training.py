@@ -219,6 +219,15 @@ def test_the_average_is_validated_and_kept_and_is_that_of_the_iterations(tmp_pat
     assert not torch.equal(kept, made.method.theta[name])
 
 
+def test_what_the_classes_do_not_allow_is_said_before_training(tmp_path, caplog):
+    settings = tiny("maml", iterations=1, validate_every=0, validation_tasks=1)
+    run(settings, tmp_path / "fits")
+    assert "too small" not in caplog.text
+    run(replace(settings, task=TaskSettings(way=2, shots="fixed:28", query=3)), tmp_path / "greedy")
+    said = [message for message in caplog.messages if "too small for fixed:28" in message]
+    assert [message.split(" classes")[0] for message in said] == ["tiny: 4 of 4 train", "tiny: 4 of 4 validation"]
+
+
 def test_images_of_different_sizes_are_refused(tmp_path):
     with pytest.raises(AnyshotError, match="one image size"):
         train(tiny(), tmp_path, imagesets=[make_imageset(), make_imageset(32, name="large")], ood=[])

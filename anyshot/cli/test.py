@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,6 +15,8 @@ from anyshot.cli.options import Json, Workers, options, settings_with
 if TYPE_CHECKING:
     from anyshot.comparison import Row, Trial
     from anyshot.runs import Run
+
+log = logging.getLogger(__name__)
 
 Split = Literal["test", "validation", "train"]
 Images = Annotated[
@@ -108,7 +111,7 @@ def say_shortfalls(trials: Sequence[Trial]) -> list[str]:
 
     sentences = shortfalls(trials)
     for sentence in sentences:
-        typer.echo(sentence, err=True)
+        log.warning("%s", sentence)
     return sentences
 
 
@@ -118,7 +121,7 @@ def say_time(trials: Sequence[Trial], tasks: int, workers: int | None) -> None:
 
     if tasks >= MANY:
         time = duration(seconds(trials, tasks, workers))
-        typer.echo(f"{len(trials)} × {tasks:,} tasks will take about {time} (--tasks N for fewer).", err=True)
+        log.info("%d × %s tasks will take about %s (--tasks N for fewer).", len(trials), f"{tasks:,}", time)
 
 
 def duration(seconds: float) -> str:
@@ -136,7 +139,7 @@ def show(rows: Sequence[Row], title: str) -> None:
     differences = paired_table(rows)
     print_tables(summary_table(rows, title), *([differences] if differences else []))
     for sentence in unpaired(rows):
-        typer.echo(sentence, err=True)
+        log.warning("%s", sentence)
 
 
 def task_text(runs: Sequence[Run]) -> str:
