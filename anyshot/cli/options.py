@@ -23,7 +23,7 @@ Json = Annotated[
 Workers = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Tasks at once; changes no result. Default: one for each core.")
 ]
-METAVARS = {int: "N", float: "X", float | None: "X", str: "TEXT", str | None: "RUN"}
+METAVARS = {int: "N", int | None: "N", float: "X", float | None: "X", str: "TEXT", str | None: "RUN"}
 RENAMED = {("method", "name"): "method"}  # field -> option; all others keep their names
 FLAGS = {"body_from": "--from"}  # where a flag is a word that Python keeps for itself
 PANELS = {"": "images", "train": "schedule"}  # the part, where nothing else is said; --train names images
