@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from anyshot.inner.compiled import first, kernels, passes
-from anyshot.inner.compiled.jit import Array, kept
+from anyshot.inner.compiled.jit import Array, folder, forget_old, kept
+from anyshot.inner.compiled.pen import LANES
 from anyshot.inner.compiled.products import VECTORS
-from anyshot.inner.compiled.tiles import FREQUENCIES, NUMBERS, OUT
-from anyshot.inner.compiled.vectors import LANES
+from anyshot.inner.compiled.tiles import FREQUENCIES, NUMBERS, OUT, PLACE, ROWS
 from anyshot.inner.parts import in_parts, total
 from anyshot.network import EPS
 
@@ -31,8 +32,9 @@ POOLED = 16  #: multiplications in the time that a number at a pooled place take
 def announce() -> None:
     """Say so in the log if the loops will have to be compiled first."""
     if not kept(passes.forward):
-        folder = passes.forward.stats.cache_path
-        log.warning("Compiling the engine's loops on first use: some twenty seconds, once; kept in %s.", folder)
+        forget_old(passes.forward)
+        what = "some 3 seconds of an idle core for adaptation, 3 more for meta-gradients"
+        log.warning("Compiling the engine's loops on first use, once: %s; kept in %s.", what, folder(passes.forward))
 
 
 def fits(weights: list[Tensor]) -> bool:
@@ -103,6 +105,11 @@ class Images:
         """Multiplications of a direct convolution of one image to so many channels."""
         return 9 * channels * self.values[0].size
 
+    def padded(self, dtype: Any = None) -> Array:
+        """Room for one image with zeros round it, and for what is read beyond."""
+        _, height, numbers = self.values.shape
+        return np.zeros((height + 4) * (numbers + 2 * self.colours) + 2 * first.REACH, dtype or self.values.dtype)
+
 
 def pictures(x: Tensor) -> Images:
     """:func:`.ops.pictures`."""
@@ -110,18 +117,39 @@ def pictures(x: Tensor) -> Images:
     return Images(x.permute(0, 2, 3, 1).reshape(n, height, width * colours).numpy(), colours)
 
 
+#: what the first, the middle and the last row (or column) of a patch run over: all, less the first, less the last
+EDGES = np.array([[1.0, 0, -1], [1, 0, 0], [1, -1, 0]])
+
+
 def patch_moments(x: Images) -> tuple[Array, Array]:
-    """:func:`.ops.patch_moments`, in the order of weights here: rows, columns, colours."""
-    dtype, size, pixels = x.values.dtype, 9 * x.colours, x.values.size // x.colours
-    sums = in_parts(lambda part: first.patch_moments(x.values[part], x.colours), len(x.values), x.work(9 * x.colours))
-    m, M = (total(t) / pixels for t in zip(*sums, strict=True))
-    S = M.reshape(size, size) - np.outer(m, m)
+    """:func:`.ops.patch_moments`, in the order of weights here: rows, columns, colours.
+
+    The pixel (a, b) of a patch runs over the whole image but for its last row if a = 0 and its first if a = 2, and so
+    for columns. So all pairs of pixels that are equally far apart share one sum over the image, less its edges.
+    """
+
+    def loop(part: slice) -> tuple[Array, Array]:
+        T, single = np.zeros((3, 3, x.colours, 3, first.REACH)), np.zeros((3, 3, x.colours))
+        first.patch_sums(x.values[part], x.padded(np.float64), T, single)
+        return T, single
+
+    T, single = map(total, zip(*in_parts(loop, len(x.values), x.work(9 * x.colours)), strict=True))
+    dtype, c, pixels = x.values.dtype, x.colours, x.values.size // x.colours
+    m = np.einsum("ai,bj,ijc->abc", EDGES, EDGES, single) / pixels
+    T = np.einsum("ai,bj,ijcdk->abcdk", EDGES, EDGES, T) / pixels
+    M = np.zeros((3, 3, c, 3, 3, c))
+    for a, b, other in np.ndindex(3, 3, 3):
+        across = (other - b + 2) * c
+        for below in range(3 - a):
+            M[a, b, :, a + below, other] = T[a, b, :, below, across : across + c]
+            M[a + below, other, :, a, b] = M[a, b, :, a + below, other].T
+    S = M.reshape(9 * c, 9 * c) - np.outer(m, m)
     return m[None].astype(dtype), S.astype(dtype)
 
 
 def _turned(V: Array) -> Array:
-    """[3, 3, colours, channels]."""
-    return np.ascontiguousarray(V.transpose(1, 2, 3, 0))
+    """[3, 3 · colours, channels]."""
+    return np.ascontiguousarray(V.transpose(1, 2, 3, 0)).reshape(3, -1, len(V))
 
 
 def first_forward(x: Images, V: Array, offset: Array) -> tuple[Map, Array]:
@@ -131,8 +159,8 @@ def first_forward(x: Images, V: Array, offset: Array) -> tuple[Map, Array]:
     code = np.empty((n, len(V) // LANES, a.height, a.width, LANES), np.uint8)
     V = _turned(V)
 
-    def loop(part: slice) -> None:
-        first.forward(x.values[part], x.colours, V, offset, a.values[part], code[part])
+    def loop(i: slice) -> None:
+        first.forward(x.values[i], x.colours, V, offset, a.values[i], code[i], x.padded())
 
     in_parts(loop, n, x.work(len(offset)))
     return a, code
@@ -142,8 +170,8 @@ def first_tangent(x: Images, V: Array, offset: Array, a: Map, code: Array) -> Ma
     """:func:`.ops.first_tangent`."""
     ad, V = a.like(), _turned(V)
 
-    def loop(part: slice) -> None:
-        first.tangent(x.values[part], x.colours, V, offset, a.values[part], code[part], ad.values[part])
+    def loop(i: slice) -> None:
+        first.tangent(x.values[i], x.colours, V, offset, a.values[i], code[i], ad.values[i], x.padded())
 
     in_parts(loop, len(a), x.work(len(offset)))
     return ad
@@ -151,12 +179,19 @@ def first_tangent(x: Images, V: Array, offset: Array, a: Map, code: Array) -> Ma
 
 def gated_correlation(d: Map, a: Map, code: Array, x: Images, W: Array) -> tuple[Array, Array]:
     """:func:`.ops.gated_correlation`, from the maxima alone."""
+    dtype, channels, width = W.dtype, len(W), a.width
 
-    def loop(part: slice) -> tuple[Array, Array]:
-        return first.gated_patch_sums(d.values[part], a.values[part], code[part], x.values[part], x.colours)
+    def loop(i: slice) -> tuple[Array, Array]:
+        dz, patches = np.empty((width, LANES), dtype), np.empty((4 * width + 1, first.PATCH), dtype)
+        sums, part = np.zeros((channels, first.PATCH), dtype), np.zeros((1, channels), dtype)
+        G, Sb = np.zeros(sums.shape), np.zeros(part.shape)
+        first.gated_patch_sums(
+            d.values[i], a.values[i], code[i], x.values[i], x.colours, x.padded(), dz, patches, sums, part, G, Sb
+        )
+        return G, Sb
 
-    G, Sb = (total(t) for t in zip(*in_parts(loop, len(a), x.work(len(W)) // 4), strict=True))
-    return Sb.astype(W.dtype), G[:, : W[0].size].astype(W.dtype).reshape(W.shape)
+    G, Sb = map(total, zip(*in_parts(loop, len(a), x.work(channels) // 4), strict=True))
+    return Sb[0].astype(dtype), G[:, : W[0].size].astype(dtype).reshape(W.shape)
 
 
 # ---------------------------------------------------------------------------------------------- layers 2–4
@@ -166,17 +201,45 @@ def _work(x: Map, W: Array, products: int) -> int:
     return products * tiles * FREQUENCIES * len(W) * W.shape[3]
 
 
+def _flight(W: Array, memories: int) -> tuple[Array, Array]:
+    """Memory for the tiles in flight, as many in fours as fit, and the table of where they are."""
+    tiles = NUMBERS // (ROWS * max(len(W), W.shape[3])) * ROWS
+    return np.empty((memories, FREQUENCIES, PLACE), W.dtype), np.empty((2 * tiles, 3), np.int64)
+
+
+def _filters(W: Array) -> Array:
+    """G W Gᵀ as [36, outputs, inputs], for the way back."""
+    U = np.empty((FREQUENCIES, len(W), W.shape[3]), W.dtype)
+    passes.filters(W, U)
+    return U
+
+
+def _turned_filters(W: Array) -> Array:
+    """The same as [36, inputs, outputs]."""
+    return _filters(np.ascontiguousarray(W.transpose(3, 1, 2, 0)))
+
+
+def _weights(dU: Array) -> Array:
+    """The transpose of :func:`_filters`."""
+    dW = np.empty((dU.shape[1], 3, 3, dU.shape[2]), dU.dtype)
+    passes.weights(dU, dW)
+    return dW
+
+
 def forward(x: Map, W: Array) -> tuple[Array, Array, Array, Array, Array, int]:
     """:func:`.ops.forward`."""
     n, _, height, width, _ = x.values.shape
     shape = (n, len(W) // LANES, height // OUT * OUT, width // OUT * OUT, LANES)
     pooled = (*shape[:2], shape[2] // 2, shape[3] // 2, LANES)
-    y, p, code = np.empty(shape, x.values.dtype), np.empty(pooled, x.values.dtype), np.empty(pooled, np.uint8)
-    U = passes.turned_filters(W)
+    y, p, code = np.empty(shape, W.dtype), np.empty(pooled, W.dtype), np.empty(pooled, np.uint8)
+    U = _turned_filters(W)
 
-    def loop(part: slice) -> tuple[int, Array, Array]:
-        pivot, sums = passes.forward(x.values[part], U, x.height, x.width, y[part], p[part], code[part])
-        return (part.stop - part.start) * x.height * x.width, pivot, sums
+    def loop(i: slice) -> tuple[int, Array, Array]:
+        pivot, sums, total = np.empty(len(W), W.dtype), np.zeros((2, len(W)), W.dtype), np.zeros((2, len(W)))
+        passes.forward(
+            x.values[i], U, x.height, x.width, y[i], p[i], code[i], pivot, sums, total, *_flight(W, 2)
+        )  # fmt: skip
+        return (i.stop - i.start) * x.height * x.width, pivot, total
 
     mean, variance = _mean_and_variance(in_parts(loop, n, _work(x, W, 1)))
     return y, mean.astype(W.dtype), variance.astype(W.dtype), p, code, n * x.height * x.width
@@ -197,8 +260,8 @@ def affine_relu(p: Array, slope: Array, offset: Array, x: Map) -> Map:
     """:func:`.ops.affine_relu`."""
     a = _map(len(p), p.shape[1], x.height // 2, x.width // 2, p.dtype)
 
-    def loop(part: slice) -> None:
-        kernels.affine_relu(p[part], slope, offset, a.height, a.width, a.values[part])
+    def loop(i: slice) -> None:
+        kernels.affine_relu(p[i], slope, offset, a.height, a.width, a.values[i])
 
     in_parts(loop, len(p), POOLED * p[0].size)
     return a
@@ -206,10 +269,14 @@ def affine_relu(p: Array, slope: Array, offset: Array, x: Map) -> Map:
 
 def gated_sums(d: Map, a: Map, p: Array, mean: Array) -> tuple[Array, Array, Array]:
     """:func:`.ops.gated_sums`."""
-    dz = np.empty_like(p)
+    dz, shape = np.empty_like(p), (2, len(mean))
 
-    def loop(part: slice) -> Array:
-        return kernels.gated_sums(d.values[part], a.values[part], p[part], mean, a.height, a.width, dz[part])
+    def loop(i: slice) -> Array:
+        total = np.zeros(shape)
+        kernels.gated_sums(
+            d.values[i], a.values[i], p[i], mean, a.height, a.width, dz[i], np.empty(shape, p.dtype), total
+        )
+        return total
 
     s1, s0 = total(in_parts(loop, len(p), POOLED * p[0].size)).astype(p.dtype)
     return dz, s1, s0
@@ -217,11 +284,14 @@ def gated_sums(d: Map, a: Map, p: Array, mean: Array) -> tuple[Array, Array, Arr
 
 def backward(x: Map, W: Array, y: Array, c1: Array, c0: Array, dz: Array, code: Array) -> tuple[Array, Map]:
     """:func:`.ops.backward`."""
-    dx, U = x.like(), passes.filters(W)
+    dx, U = x.like(), _filters(W)
 
     def loop(i: slice) -> Array:
-        dU = passes.backward(x.values[i], U, x.height, x.width, y[i], c1, c0, dz[i], code[i], dx.values[i])
-        return passes.weights(dU)
+        dU = np.zeros_like(U)
+        passes.backward(
+            x.values[i], U, x.height, x.width, y[i], c1, c0, dz[i], code[i], dx.values[i], dU, *_flight(W, 2)
+        )
+        return _weights(dU)
 
     return total(in_parts(loop, len(x), _work(x, W, 2))), dx
 
@@ -230,13 +300,16 @@ def tangent(
     x: Map, xd: Map, W: Array, Wd: Array, y: Array, mean: Array, p: Array, code: Array
 ) -> tuple[Array, Array, Array, Array]:
     """:func:`.ops.tangent`."""
-    yd, pd = np.empty_like(y), np.empty_like(p)
-    U, Ud = passes.turned_filters(W), passes.turned_filters(Wd)
+    yd, pd, shape = np.empty_like(y), np.empty_like(p), (2, len(W))
+    U, Ud = _turned_filters(W), _turned_filters(Wd)
 
     def loop(i: slice) -> Array:
-        return passes.tangent(
-            x.values[i], xd.values[i], U, Ud, x.height, x.width, y[i], mean, code[i], yd[i], pd[i]
+        total = np.zeros(shape)
+        passes.tangent(
+            x.values[i], xd.values[i], U, Ud, x.height, x.width, y[i], mean, code[i], yd[i], pd[i],
+            np.zeros(shape, W.dtype), total, *_flight(W, 2),
         )  # fmt: skip
+        return total
 
     s0, s1 = total(in_parts(loop, len(x), _work(x, W, 2))).astype(W.dtype)
     return yd, pd, s1, s0
@@ -246,28 +319,31 @@ def gated_affine(
     pd: Array, a: Map, slope: Array, p: Array, slope_p: Array, offset: Array, dz: Array, scale: Array
 ) -> tuple[Map, Array]:
     """:func:`.ops.gated_affine`."""
-    xd = a.like()
+    xd, shape = a.like(), (1, len(slope))
 
     def loop(i: slice) -> Array:
-        return kernels.gated_affine(
-            pd[i], a.values[i], slope, p[i], slope_p, offset, dz[i], scale, a.height, a.width, xd.values[i]
+        total = np.zeros(shape)
+        kernels.gated_affine(
+            pd[i], a.values[i], slope, p[i], slope_p, offset, dz[i], scale, a.height, a.width, xd.values[i],
+            np.empty(shape, p.dtype), total,
         )  # fmt: skip
+        return total
 
-    return xd, total(in_parts(loop, len(p), POOLED * p[0].size)).astype(p.dtype)
+    return xd, total(in_parts(loop, len(p), POOLED * p[0].size))[0].astype(p.dtype)
 
 
 def tangent_backward(
     x: Map, xd: Map, W: Array, Wd: Array, y: Array, yd: Array, c: tuple[Array, ...], dz: Array, dzd: Array, code: Array
 ) -> tuple[Array, Map]:
     """:func:`.ops.tangent_backward`."""
-    dxd, (c1, c0, c1d, c0d) = x.like(), c
-    U, Ud = passes.filters(W), passes.filters(Wd)
+    dxd, U, Ud = x.like(), _filters(W), _filters(Wd)
 
     def loop(i: slice) -> Array:
-        dU = passes.tangent_backward(
-            x.values[i], xd.values[i], U, Ud, x.height, x.width, y[i], yd[i], c1, c0, c1d, c0d, dz[i], dzd[i], code[i],
-            dxd.values[i],
+        dU = np.zeros_like(U)
+        passes.tangent_backward(
+            x.values[i], xd.values[i], U, Ud, x.height, x.width, y[i], yd[i], *c, dz[i], dzd[i], code[i],
+            dxd.values[i], dU, *_flight(W, 3),
         )  # fmt: skip
-        return passes.weights(dU)
+        return _weights(dU)
 
     return total(in_parts(loop, len(x), _work(x, W, 4))), dxd

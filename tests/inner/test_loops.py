@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import sys
 import time
@@ -15,7 +14,6 @@ from anyshot.inner import attach, ops, query_loss
 from anyshot.parallel import map_tasks
 
 loops = pytest.importorskip("anyshot.inner.loops")
-jit = pytest.importorskip("anyshot.inner.compiled.jit")
 
 # images, channels in and out, height, width: whole tiles, cut tiles, less than a tile, one window, many at once
 SHAPES = [(3, 16, 32, 8, 8), (5, 32, 16, 7, 11), (2, 16, 16, 2, 3), (1, 16, 16, 2, 2), (30, 16, 48, 12, 9)]
@@ -276,22 +274,6 @@ def test_workers_that_ask_at_once_hear_of_compiling_once(monkeypatch):
     ops._loops.cache_clear()
     map_tasks(lambda _: ops.loops(), range(2), workers=2)
     assert said == [1]
-
-
-def test_machine_code_is_forgotten_when_any_file_of_the_loops_changes(tmp_path, monkeypatch):
-    """Numba would keep it as long as the file of the loop itself stays."""
-    source = tmp_path / "loop.py"
-    source.write_text("from anyshot.inner.compiled.jit import compiled\n\n@compiled\ndef loop(x):\n    return x + 1\n")
-    compiled = []
-    for stamp in ("one state", "one state", "another"):
-        monkeypatch.setattr(jit, "_stamp", stamp)
-        spec = importlib.util.spec_from_file_location("loop", source)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        assert module.loop(1) == 2
-        compiled.append(not module.loop.stats.cache_hits)
-        assert jit.kept(module.loop)
-    assert compiled == [True, False, True]
 
 
 def test_compiling_is_announced(monkeypatch, caplog):

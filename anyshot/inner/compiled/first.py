@@ -1,4 +1,4 @@
-"""Layer 1, compiled: convolution and pooling together, window by window, and the weight gradient at the maxima alone.
+"""Layer 1: convolution and pooling together, window by window, and the weight gradient at the maxima alone.
 
 Images are [n, height, width · colours]; what layer 1 gives is laid out as :mod:`.passes` wants it. The four places of a
 pooling window are four rows of a small product, so that their maximum is found in registers and nothing dense is
@@ -13,232 +13,179 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from anyshot.inner.compiled.jit import Array, compiled
-from anyshot.inner.compiled.kernels import clear_border
+from anyshot.inner.compiled.jit import compiled
+from anyshot.inner.compiled.kernels import clear_border, flush
+from anyshot.inner.compiled.pen import LANES, Pen, Variable, Vector, View, Whole
 from anyshot.inner.compiled.products import VECTORS, multiply_add
-from anyshot.inner.compiled.vectors import LANES, Pen, written_out
 
 REACH = 2 * LANES  #: numbers read of each of a patch's three rows, of which up to nine (3 pixels of 3 colours) count
-#: what the first, the middle and the last row (or column) of a patch run over: all, less the first, less the last
-EDGES = np.array([[1, 0, -1], [1, 0, 0], [1, -1, 0]])
 PATCH = 4 * LANES  #: room for a patch, 27 numbers
 
+IMAGES, PADDED = "image height numbers", "padded"  #: pictures, and one of them with zeros round it and a REACH after it
+MAP, CODES = "image channel/8 tall wide 8", "image channel/8 row column 8"  #: layer 1's output; of its maxima
+FILTER, CHANNELS = "3 patch channel", "channel"  #: [rows, columns · colours, channels]
 
-@compiled
-def _pad(x: Array, colours: int, padded: Array) -> int:
-    """An image [height, width · colours] into a flat array, zeros round it; how far apart rows are."""
-    height, numbers = x.shape
-    pitch = numbers + 2 * colours
-    for r in range(height):
-        start = (r + 1) * pitch + colours
-        for k in range(numbers):
-            padded[start + k] = x[r, k]
+
+def _pad(pen: Pen, image: View, colours: Whole, padded: View) -> Whole:
+    """An image into the middle of the padded one; how far apart rows are there."""
+    numbers = image.length("numbers")
+    pitch = numbers + colours * 2
+    with pen.loop(image.length("height")) as r, pen.loop(numbers) as k:
+        padded.put(image.get(r, k), (r + 1) * pitch + colours + k)
     return pitch
 
 
-@compiled
-def _padded(x: Array, colours: int) -> Array:
-    return np.zeros((x.shape[1] + 2) * (x.shape[2] + 2 * colours) + REACH, x.dtype)
+# ---------------------------------------------------------------------------------------------- patch moments
+@compiled(x=IMAGES, padded=PADDED, T=f"3 3 colours 3 {REACH}", single="3 3 colours")
+def patch_sums(pen: Pen, x: View, padded: View, T: View, single: View) -> None:
+    """Adds Σ pixel · (pixels 0..2 below, −2..2 across) and Σ pixel, in float64: over all rows (the first axis 0), the
+    first or the last, and all columns (the second axis 0), the first or the last."""
+    colours, height = T.length("colours"), x.length("height")
+    width = x.length("numbers") // colours
+    with pen.loop(x.length("image")) as image:
+        pitch = _pad(pen, x[image], colours, padded)
+        with pen.loop(3) as i, pen.loop(3) as j:
+            (first, rows), (start, count) = _run(pen, i, height), _run(pen, j, width)
+            with pen.loop(rows) as r, pen.loop(colours) as c:
+                pixel = (first + r) * pitch + start * colours
+                _add_neighbours(pen, padded, pixel + c, pixel - colours * 2, pitch, colours, count, T[i, j, c])
+                _add_pixels(pen, padded, pixel + c, colours, count, single, (i, j, c))
 
 
-@written_out
+def _run(pen: Pen, which: Whole, length: Whole) -> tuple[Whole, Whole]:
+    """The first place in the padded image and the number of all rows (or columns), the first one, or the last one."""
+    return pen.choose(which.compare("==", 2), length, 1), pen.choose(which.compare("==", 0), length, 1)
+
+
 def _add_neighbours(
-    pen: Pen, sums: Any, to: Any, x: Any, pixel: Any, below: Any, pitch: Any, step: Any, n: Any
+    pen: Pen, x: View, pixel: Whole, below: Whole, pitch: Whole, step: Whole, count: Whole, sums: View
 ) -> None:
-    """sums[3, 16] += Σ over n pixels of a value times 16 numbers in its row and the two rows below."""
-    places = [[pen.place(to, (dy, REACH), (v, LANES)) for v in range(2)] for dy in range(3)]
-    totals = [[pen.variable(pen.load(sums, place)) for place in row] for row in places]
-    with pen.loop(n) as k:
-        left, right = pen.broadcast(x, pen.place(pixel, (k, step))), pen.place(below, (k, step))
+    """sums[3, 16] += Σ over some pixels of a value times 16 numbers in its row and the two rows below."""
+    totals = [[Variable(sums.load(dy, v * LANES)) for v in range(2)] for dy in range(3)]
+    with pen.loop(count) as k:
+        value = x.broadcast(pixel + k * step)
         for dy, row in enumerate(totals):
             for v, total in enumerate(row):
-                total.add(left * pen.load(x, pen.place(right, (dy, pitch), (v, LANES))))
-    for row, values in zip(places, totals, strict=True):
-        for place, total in zip(row, values, strict=True):
-            pen.store(total.now, sums, place)
+                total.add(value * x.load(below + k * step + pitch * dy + v * LANES))
+    for dy, row in enumerate(totals):
+        for v, total in enumerate(row):
+            sums.store(total.now, dy, v * LANES)
 
 
-@compiled
-def patch_moments(x: Array, colours: int) -> tuple[Array, Array]:
-    """Σ patch [9 · colours] and Σ patch patchᵀ over the zero-padded 3×3 patches (rows, columns, colours), in float64.
-
-    The pixel (a, b) of a patch runs over the whole image but for its last row if a = 0 and its first if a = 2, and so
-    for columns. So all pairs of pixels that are equally far apart share one sum over the image, less its edges: T[i, j]
-    are the sums of pixel · (pixels 0..2 below, −2..2 across) over all rows (i = 0), the first or the last; j: columns.
-    """
-    n, height, numbers = x.shape
-    width, pitch = numbers // colours, numbers + 2 * colours
-    padded = np.zeros((height + 4) * pitch + 2 * REACH)
-    T, single = np.zeros((3, 3, colours, 3, REACH)), np.zeros((3, 3, colours))
-    for image in range(n):
-        _pad(x[image], colours, padded)
-        for i, first, rows in ((0, 1, height), (1, 1, 1), (2, height, 1)):
-            for j, start, count in ((0, 1, width), (1, 1, 1), (2, width, 1)):
-                for r in range(first, first + rows):
-                    for c in range(colours):
-                        pixel = r * pitch + start * colours
-                        to = ((i * 3 + j) * colours + c) * 3 * REACH
-                        _add_neighbours(T, to, padded, pixel + c, pixel - 2 * colours, pitch, colours, count)
-                        for k in range(count):
-                            single[i, j, c] += padded[pixel + c + k * colours]
-    mean, second = np.zeros((3, 3, colours)), np.zeros((3, 3, colours, 3, 3, colours))
-    for a in range(3):
-        for b in range(3):
-            for i in range(3):
-                for j in range(3):
-                    part = EDGES[a, i] * EDGES[b, j]
-                    for c in range(colours):
-                        mean[a, b, c] += part * single[i, j, c]
-                        for dy in range(3 - a):
-                            for other in range(3):
-                                for d in range(colours):
-                                    product = part * T[i, j, c, dy, (other - b + 2) * colours + d]
-                                    second[a, b, c, a + dy, other, d] += product
-                                    if dy:
-                                        second[a + dy, other, d, a, b, c] += product
-    return mean, second
+def _add_pixels(pen: Pen, x: View, pixel: Whole, step: Whole, count: Whole, to: View, places: tuple[Any, ...]) -> None:
+    with pen.loop(count) as k:
+        to.put(pen.build.fadd(to.get(*places), x.get(pixel + k * step)), *places)
 
 
-def _window_values(pen: Pen, x: Any, start: Any, pitch: Any, colours: Any, V: Any, channel: Any, channels: Any) -> Any:
+# ---------------------------------------------------------------------------------------------- forward and tangent
+def _window_values(
+    pen: Pen, x: View, start: Whole, pitch: Whole, colours: Whole, V: View, channel: Whole
+) -> list[list[Vector]]:
     """V * x at the four places of a window, for two vectors of channels: [vector][place]."""
-    sums = [[pen.variable(pen.constant(0)) for _ in range(VECTORS)] for _ in range(4)]
-    rows = [pen.place(start, (k // 2, pitch), (k % 2, colours)) for k in range(4)]
-    across = pen.build.mul(colours, pen.index(3))
-    depth, row = (across, 1, channels), (3, pitch, pen.build.mul(across, channels))
-    multiply_add(pen, sums, rows, x, V, channel, LANES, depth, row, unroll=3)
-    return [[places[v].now for places in sums] for v in range(VECTORS)]
+    sums = [[Variable(x.zero()) for _ in range(VECTORS)] for _ in range(4)]
+    places = [start + pitch * (k // 2) + colours * (k % 2) for k in range(4)]
+
+    def pixel(k: int, row: Whole, across: Whole) -> Vector:
+        return x.broadcast(places[k] + row * pitch + across)
+
+    def weight(v: int, row: Whole, across: Whole) -> Vector:
+        return V.load(row, across, channel + v * LANES)
+
+    multiply_add(pen, sums, pixel, weight, 3, V.length("patch"), unroll=3)
+    return [[place[v].now for place in sums] for v in range(VECTORS)]
 
 
-@written_out
-def _pool_window(
-    pen: Pen, x: Any, start: Any, pitch: Any, colours: Any, V: Any, offset: Any, channel: Any, channels: Any,
-    a: Any, i: Any, plane: Any, code: Any, j: Any, code_plane: Any,
-) -> None:  # fmt: skip
-    """a = relu(max + offset) of a window and the place of its maximum, in sixteen channels."""
-    for v, window in enumerate(_window_values(pen, x, start, pitch, colours, V, channel, channels)):
-        best, codes = pen.maximum(window)
-        best = best + pen.load(offset, pen.place(channel, (v, LANES)))
-        pen.store(best.where(best.above(0)), a, pen.place(i, (v, plane)))
-        pen.store_codes(codes, code, pen.place(j, (v, code_plane)))
+@compiled(x=IMAGES, V=FILTER, offset=CHANNELS, a=MAP, code=CODES, padded=PADDED)
+def forward(pen: Pen, x: View, colours: Whole, V: View, offset: View, a: View, code: View, padded: View) -> None:
+    """a = relu(pool(V * x) + offset) with its border, and the codes."""
+    height, width = code.length("row"), code.length("column")
+    with pen.loop(x.length("image")) as i:
+        pitch = _pad(pen, x[i], colours, padded)
+        with pen.loop(code.length("channel/8"), VECTORS) as g, pen.loop(height) as r, pen.loop(width) as s:
+            start = r * 2 * pitch + s * 2 * colours
+            for v, window in enumerate(_window_values(pen, padded, start, pitch, colours, V, g * LANES)):
+                best, places = pen.maximum(window)
+                best = best + offset.load((g + v) * LANES)
+                a.store(best.where(best.above(0)), i, g + v, r + 1, s + 1)
+                code.store_codes(places, i, g + v, r, s)
+        _clear_borders(pen, a[i], height, width)
 
 
-@written_out
-def _gather_window(
-    pen: Pen, x: Any, start: Any, pitch: Any, colours: Any, V: Any, offset: Any, channel: Any, channels: Any,
-    a: Any, ad: Any, i: Any, plane: Any, code: Any, j: Any, code_plane: Any,
-) -> None:  # fmt: skip
-    """a′ = [a > 0] (value at the maximum + offset) of a window, in sixteen channels."""
-    for v, window in enumerate(_window_values(pen, x, start, pitch, colours, V, channel, channels)):
-        value = pen.chosen(window, pen.load_codes(code, pen.place(j, (v, code_plane))))
-        value = value + pen.load(offset, pen.place(channel, (v, LANES)))
-        place = pen.place(i, (v, plane))
-        pen.store(value.where(pen.load(a, place).above(0)), ad, place)
-
-
-@compiled
-def forward(x: Array, colours: int, V: Array, offset: Array, a: Array, code: Array) -> None:
-    """a = relu(pool(V * x) + offset) with its border, and the codes; V is [3, 3, colours, channels]."""
-    padded = _padded(x, colours)
-    n, blocks, height, width, _ = code.shape
-    tall, wide = a.shape[2], a.shape[3]
-    for i in range(n):
-        pitch = _pad(x[i], colours, padded)
-        for g in range(0, blocks, VECTORS):
-            for r in range(height):
-                for s in range(width):
-                    _pool_window(
-                        padded, 2 * r * pitch + 2 * s * colours, pitch, colours, V, offset, g * LANES, blocks * LANES,
-                        a, (((i * blocks + g) * tall + r + 1) * wide + s + 1) * LANES, tall * wide * LANES,
-                        code, (((i * blocks + g) * height + r) * width + s) * LANES, height * width * LANES,
-                    )  # fmt: skip
-        clear_border(a[i], height, width)
-
-
-@compiled
-def tangent(x: Array, colours: int, V: Array, offset: Array, a: Array, code: Array, ad: Array) -> None:
+@compiled(x=IMAGES, V=FILTER, offset=CHANNELS, a=MAP, code=CODES, ad=MAP, padded=PADDED)
+def tangent(
+    pen: Pen, x: View, colours: Whole, V: View, offset: View, a: View, code: View, ad: View, padded: View
+) -> None:
     """a′ = [a > 0] (V * x at the maxima + offset) with its border."""
-    padded = _padded(x, colours)
-    n, blocks, height, width, _ = code.shape
-    tall, wide = a.shape[2], a.shape[3]
-    for i in range(n):
-        pitch = _pad(x[i], colours, padded)
-        for g in range(0, blocks, VECTORS):
-            for r in range(height):
-                for s in range(width):
-                    _gather_window(
-                        padded, 2 * r * pitch + 2 * s * colours, pitch, colours, V, offset, g * LANES, blocks * LANES,
-                        a, ad, (((i * blocks + g) * tall + r + 1) * wide + s + 1) * LANES, tall * wide * LANES,
-                        code, (((i * blocks + g) * height + r) * width + s) * LANES, height * width * LANES,
-                    )  # fmt: skip
-        clear_border(ad[i], height, width)
+    height, width = code.length("row"), code.length("column")
+    with pen.loop(x.length("image")) as i:
+        pitch = _pad(pen, x[i], colours, padded)
+        with pen.loop(code.length("channel/8"), VECTORS) as g, pen.loop(height) as r, pen.loop(width) as s:
+            start = r * 2 * pitch + s * 2 * colours
+            for v, window in enumerate(_window_values(pen, padded, start, pitch, colours, V, g * LANES)):
+                value = pen.chosen(window, code.load_codes(i, g + v, r, s)) + offset.load((g + v) * LANES)
+                open_ = a.load(i, g + v, r + 1, s + 1).above(0)
+                ad.store(value.where(open_), i, g + v, r + 1, s + 1)
+        _clear_borders(pen, ad[i], height, width)
 
 
-@written_out
-def _gate_row(pen: Pen, dz: Any, d: Any, a: Any, i: Any, sums: Any, channel: Any, n: Any) -> None:
-    """n pixels of dz = [a > 0] d; adds Σ dz to sums."""
-    total = pen.variable(pen.load(sums, channel))
-    with pen.loop(n) as s:
-        place = pen.place(i, (s, LANES))
-        value = pen.load(d, place).where(pen.load(a, place).above(0))
-        pen.store(value, dz, pen.place(pen.index(0), (s, LANES)))
+def _clear_borders(pen: Pen, image: View, height: Whole, width: Whole) -> None:
+    with pen.loop(image.length("channel/8")) as g:
+        clear_border(pen, image[g], height, width)
+
+
+# ---------------------------------------------------------------------------------------------- weight gradient
+@compiled(
+    d=MAP, a=MAP, code=CODES, x=IMAGES, padded=PADDED, dz="column 8", patches=f"patches {PATCH}",
+    sums=f"channel {PATCH}", part="1 channel", total=f"channel {PATCH}", total_dz="1 channel",
+)  # fmt: skip
+def gated_patch_sums(
+    pen: Pen, d: View, a: View, code: View, x: View, colours: Whole, padded: View, dz: View, patches: View, sums: View,
+    part: View, total: View, total_dz: View,
+) -> None:  # fmt: skip
+    """Adds Σ dz · patch [channels, 32], of which the first 9 · colours count, and Σ dz, with dz = [a > 0] d."""
+    height, width = code.length("row"), code.length("column")
+    with pen.loop(x.length("image")) as i:
+        pitch = _pad(pen, x[i], colours, padded)
+        with pen.loop(height) as r:
+            with pen.loop(width) as s:
+                for k in range(4):
+                    start = (r * 2 + k // 2) * pitch + (s * 2 + k % 2) * colours
+                    _copy_patch(padded, start, pitch, colours * 3, patches, s * 4 + k)
+            with pen.loop(code.length("channel/8")) as g:
+                _gate_row(pen, d[i, g, r + 1], a[i, g, r + 1], dz, part, g * LANES)
+                with pen.loop(LANES, 2) as lane:
+                    _add_patches(pen, dz, code[i, g, r], lane, patches, sums, g * LANES + lane)
+        flush(pen, part, total_dz)
+        flush(pen, sums, total)
+
+
+def _gate_row(pen: Pen, d: View, a: View, dz: View, sums: View, channel: Whole) -> None:
+    """A row of dz = [a > 0] d; adds Σ dz to sums."""
+    total = Variable(sums.load(0, channel))
+    with pen.loop(dz.length("column")) as s:
+        value = d.load(s + 1).where(a.load(s + 1).above(0))
+        dz.store(value, s)
         total.add(value)
-    pen.store(total.now, sums, channel)
+    sums.store(total.now, 0, channel)
 
 
-@written_out
-def _copy_patch(pen: Pen, x: Any, start: Any, pitch: Any, across: Any, to: Any, place: Any) -> None:
+def _copy_patch(x: View, start: Whole, pitch: Whole, across: Whole, to: View, place: Whole) -> None:
     """The 3×3 patch of an image as 3 · across numbers in a row; what is copied too much is written over or not read."""
+    flat = to.seen_as([("numbers", to.length("patches") * PATCH, 1)])
     for k in range(3):
         for v in range(2):
-            value = pen.load(x, pen.place(start, (k, pitch), (v, LANES)))
-            pen.store(value, to, pen.place(place, (k, across), (v, LANES)))
+            flat.store(x.load(start + pitch * k + v * LANES), place * PATCH + across * k + v * LANES)
 
 
-@written_out
-def _add_patches(pen: Pen, sums: Any, to: Any, dz: Any, code: Any, j: Any, lane: Any, x: Any, windows: Any) -> None:
+def _add_patches(pen: Pen, dz: View, code: View, lane: Whole, x: View, sums: View, channel: Whole) -> None:
     """For two channels, sums += Σ over a row of windows of dz · patch: of a window's four patches that of the code."""
     vectors, each = range(PATCH // LANES), range(2)
-    places = [[pen.place(to, (c, PATCH), (v, LANES)) for v in vectors] for c in each]
-    totals = [[pen.variable(pen.load(sums, place)) for place in row] for row in places]
-    with pen.loop(windows) as p:
+    totals = [[Variable(sums.load(channel + c, v * LANES)) for v in vectors] for c in each]
+    with pen.loop(dz.length("column")) as s:
         for c in each:
-            here = pen.place(lane, (p, LANES), (c, 1))
-            patch = pen.place(pen.index(0), (p, 4 * PATCH), (pen.whole(code, pen.build.add(j, here)), PATCH))
-            factor = pen.broadcast(dz, here)
+            patch, factor = s * 4 + code.whole(s, lane + c), dz.broadcast(s, lane + c)
             for v, total in zip(vectors, totals[c], strict=True):
-                total.add(factor * pen.load(x, pen.place(patch, (v, LANES))))
-    for row, values in zip(places, totals, strict=True):
-        for place, total in zip(row, values, strict=True):
-            pen.store(total.now, sums, place)
-
-
-@compiled
-def gated_patch_sums(d: Array, a: Array, code: Array, x: Array, colours: int) -> tuple[Array, Array]:
-    """Σ dz · patch [channels, 32], of which the first 9 · colours count, and Σ dz, with dz = [a > 0] d."""
-    n, blocks, height, width, _ = code.shape
-    tall, wide, padded = a.shape[2], a.shape[3], _padded(x, colours)
-    dz, patches = np.empty(width * LANES, d.dtype), np.zeros(width * 4 * PATCH + LANES, d.dtype)
-    sums, part = np.zeros((blocks * LANES, PATCH), d.dtype), np.zeros(blocks * LANES, d.dtype)
-    total, total_dz = np.zeros(sums.shape), np.zeros(blocks * LANES)
-    for i in range(n):
-        pitch = _pad(x[i], colours, padded)
-        for r in range(height):
-            for s in range(width):
-                for k in range(4):
-                    start = (2 * r + k // 2) * pitch + (2 * s + k % 2) * colours
-                    _copy_patch(padded, start, pitch, 3 * colours, patches, (4 * s + k) * PATCH)
-            for g in range(blocks):
-                large = (((i * blocks + g) * tall + r + 1) * wide + 1) * LANES
-                small = ((i * blocks + g) * height + r) * width * LANES
-                _gate_row(dz, d, a, large, part, g * LANES, width)
-                for lane in range(0, LANES, 2):
-                    _add_patches(sums, (g * LANES + lane) * PATCH, dz, code, small, lane, patches, width)
-        for c in range(blocks * LANES):
-            total_dz[c] += part[c]
-            part[c] = 0
-            for e in range(PATCH):
-                total[c, e] += sums[c, e]
-                sums[c, e] = 0
-    return total, total_dz
+                total.add(factor * x.load(patch, v * LANES))
+    for c, row in zip(each, totals, strict=True):
+        for v, total in zip(vectors, row, strict=True):
+            sums.store(total.now, channel + c, v * LANES)

@@ -1,127 +1,98 @@
-"""What happens at the pooled places of a block of layers 2–4, compiled: normalisation, ReLU, and their other passes.
+"""What happens at the pooled places of a block of layers 2–4: normalisation, ReLU, and their other passes.
 
-The memory is that of :mod:`.passes`. Sums run in the arrays' own type within an image and in float64 over images.
+``height`` and ``width`` say how many of the pooled places count. Sums run in the arrays' own type within an image and
+in float64 over images.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from anyshot.inner.compiled.jit import compiled
+from anyshot.inner.compiled.pen import LANES, Pen, Variable, View, Whole
 
-import numpy as np
-
-from anyshot.inner.compiled.jit import Array, compiled
-from anyshot.inner.compiled.vectors import LANES, Pen, written_out
-
-
-@written_out
-def _affine_relu_row(pen: Pen, a: Any, i: Any, p: Any, j: Any, slope: Any, offset: Any, channel: Any, n: Any) -> None:
-    """n pixels of a = relu(slope p + offset)."""
-    times, plus = pen.load(slope, channel), pen.load(offset, channel)
-    with pen.loop(n) as s:
-        z = plus + times * pen.load(p, pen.place(j, (s, LANES)))
-        pen.store(z.where(z.above(0)), a, pen.place(i, (s, LANES)))
+MAP = "image channel/8 tall wide 8"  #: a block's output and what is like it, with its border
+POOLED = "image channel/8 high broad 8"  #: p and what is like it
+CHANNELS = "channel"
 
 
-@written_out
-def _gated_sums_row(
-    pen: Pen, dz: Any, j: Any, d: Any, a: Any, i: Any, p: Any, mean: Any, sums: Any, channel: Any, channels: Any, n: Any
-) -> None:
-    """n pixels of dz = [a > 0] d; adds Σ dz (p − mean) and Σ dz to sums [2, channels]."""
-    centre, second = pen.load(mean, channel), pen.place(channel, (1, channels))
-    s1, s0 = pen.variable(pen.load(sums, channel)), pen.variable(pen.load(sums, second))
-    with pen.loop(n) as s:
-        large, small = pen.place(i, (s, LANES)), pen.place(j, (s, LANES))
-        value = pen.load(d, large).where(pen.load(a, large).above(0))
-        pen.store(value, dz, small)
-        s1.add(value * (pen.load(p, small) - centre))
-        s0.add(value)
-    pen.store(s1.now, sums, channel)
-    pen.store(s0.now, sums, second)
+def clear_border(pen: Pen, plane: View, height: Whole, width: Whole) -> None:
+    """Zeros round the height × width places in the middle of [tall, wide, 8]."""
+    tall, wide, zero = plane.length("tall"), plane.length("wide"), plane.zero()
+    with pen.loop(wide) as s:
+        plane.store(zero, 0, s)
+    with pen.loop(tall - height - 1) as r, pen.loop(wide) as s:
+        plane.store(zero, r + height + 1, s)
+    with pen.loop(height) as r:
+        plane.store(zero, r + 1, 0)
+        with pen.loop(wide - width - 1) as s:
+            plane.store(zero, r + 1, s + width + 1)
 
 
-@written_out
-def _gated_affine_row(
-    pen: Pen, xd: Any, a: Any, i: Any, pd: Any, p: Any, dz: Any, j: Any, slope: Any, slope_p: Any, offset: Any,
-    scale: Any, sums: Any, channel: Any, n: Any,
-) -> None:  # fmt: skip
-    """n pixels of x̂′ = [a > 0] (slope p′ + slope_p p + offset), as x′ = scale x̂′; adds Σ dz x̂′ to sums."""
-    first, second, plus = pen.load(slope, channel), pen.load(slope_p, channel), pen.load(offset, channel)
-    factor, total = pen.load(scale, channel), pen.variable(pen.load(sums, channel))
-    with pen.loop(n) as s:
-        large, small = pen.place(i, (s, LANES)), pen.place(j, (s, LANES))
-        z = plus + first * pen.load(pd, small) + second * pen.load(p, small)
-        z = z.where(pen.load(a, large).above(0))
-        pen.store(factor * z, xd, large)
-        total.add(z * pen.load(dz, small))
-    pen.store(total.now, sums, channel)
+def flush(pen: Pen, sums: View, total: View) -> None:
+    """total += sums, in float64; sums = 0."""
+    rows, channels = sums.axes[0][1], sums.axes[1][1]
+    with pen.loop(rows) as k, pen.loop(channels, LANES) as c:
+        total.store(total.load(k, c) + sums.load(k, c).wide(), k, c)
+        sums.store(sums.zero(), k, c)
 
 
-@compiled
-def clear_border(image: Array, height: int, width: int) -> None:
-    """Zeros round the height × width places in the middle of an image [channels / 8, rows, columns, 8]."""
-    blocks, _, wide, _ = image.shape
-    for g in range(blocks):
-        image[g, 0] = 0
-        image[g, height + 1 :] = 0
-        for r in range(1, height + 1):
-            for lane in range(LANES):
-                image[g, r, 0, lane] = 0
-            for s in range(width + 1, wide):
-                for lane in range(LANES):
-                    image[g, r, s, lane] = 0
-
-
-@compiled
-def affine_relu(p: Array, slope: Array, offset: Array, height: int, width: int, a: Array) -> None:
+@compiled(p=POOLED, slope=CHANNELS, offset=CHANNELS, a=MAP)
+def affine_relu(pen: Pen, p: View, slope: View, offset: View, height: Whole, width: Whole, a: View) -> None:
     """a = relu(slope p + offset), with its border."""
-    n, blocks, tall, wide, _ = a.shape
-    for i in range(n):
-        for g in range(blocks):
-            for r in range(height):
-                large = (((i * blocks + g) * tall + r + 1) * wide + 1) * LANES
-                small = ((i * blocks + g) * p.shape[2] + r) * p.shape[3] * LANES
-                _affine_relu_row(a, large, p, small, slope, offset, g * LANES, width)
-        clear_border(a[i], height, width)
+    with pen.loop(a.length("image")) as i, pen.loop(a.length("channel/8")) as g:
+        times, plus = slope.load(g * LANES), offset.load(g * LANES)
+        with pen.loop(height) as r:
+            large, small = a[i, g, r + 1], p[i, g, r]
+            with pen.loop(width) as s:
+                z = plus + times * small.load(s)
+                large.store(z.where(z.above(0)), s + 1)
+        clear_border(pen, a[i, g], height, width)
 
 
-@compiled
-def gated_sums(d: Array, a: Array, p: Array, mean: Array, height: int, width: int, dz: Array) -> Array:
-    """dz = [a > 0] d, zero beyond height × width; Σ dz (p − mean) and Σ dz [2, channels]."""
-    n, blocks, tall, wide, _ = a.shape
-    rows, columns, channels = dz.shape[2], dz.shape[3], blocks * LANES
-    total, sums = np.zeros((2, channels)), np.zeros((2, channels), d.dtype)
-    for i in range(n):
-        for g in range(blocks):
-            for r in range(height):
-                large = (((i * blocks + g) * tall + r + 1) * wide + 1) * LANES
-                small = ((i * blocks + g) * rows + r) * columns * LANES
-                _gated_sums_row(dz, small, d, a, large, p, mean, sums, g * LANES, channels, width)
-                for s in range(width, columns):
-                    dz[i, g, r, s] = 0
-            dz[i, g, height:] = 0
-        for k in range(2):
-            for c in range(channels):
-                total[k, c] += sums[k, c]
-                sums[k, c] = 0
-    return total
+@compiled(d=MAP, a=MAP, p=POOLED, mean=CHANNELS, dz=POOLED, sums=f"2 {CHANNELS}", total=f"2 {CHANNELS}")
+def gated_sums(
+    pen: Pen, d: View, a: View, p: View, mean: View, height: Whole, width: Whole, dz: View, sums: View, total: View
+) -> None:
+    """dz = [a > 0] d, zero beyond height × width; adds Σ dz (p − mean) and Σ dz to total [2, channels]."""
+    with pen.loop(a.length("image")) as i:
+        with pen.loop(a.length("channel/8")) as g:
+            c, plane = g * LANES, dz[i, g]
+            centre, s1, s0 = mean.load(c), Variable(sums.zero()), Variable(sums.zero())
+            with pen.loop(height) as r:
+                upstream, gate, value, to = d[i, g, r + 1], a[i, g, r + 1], p[i, g, r], plane[r]
+                with pen.loop(width) as s:
+                    passed = upstream.load(s + 1).where(gate.load(s + 1).above(0))
+                    to.store(passed, s)
+                    s1.add(passed * (value.load(s) - centre))
+                    s0.add(passed)
+                with pen.loop(to.length("broad") - width) as s:
+                    to.store(to.zero(), s + width)
+            with pen.loop(plane.length("high") - height) as r, pen.loop(plane.length("broad")) as s:
+                plane.store(plane.zero(), r + height, s)
+            sums.store(s1.now, 0, c)
+            sums.store(s0.now, 1, c)
+        flush(pen, sums, total)
 
 
-@compiled
+@compiled(
+    pd=POOLED, a=MAP, slope=CHANNELS, p=POOLED, slope_p=CHANNELS, offset=CHANNELS, dz=POOLED, scale=CHANNELS, xd=MAP,
+    sums=f"1 {CHANNELS}", total=f"1 {CHANNELS}",
+)  # fmt: skip
 def gated_affine(
-    pd: Array, a: Array, slope: Array, p: Array, slope_p: Array, offset: Array, dz: Array, scale: Array, height: int,
-    width: int, xd: Array,
-) -> Array:  # fmt: skip
-    """x′ = scale x̂′ with its border, x̂′ = [a > 0] (slope p′ + slope_p p + offset); Σ dz x̂′ [channels]."""
-    n, blocks, tall, wide, _ = a.shape
-    total, sums = np.zeros(blocks * LANES), np.zeros(blocks * LANES, pd.dtype)
-    for i in range(n):
-        for g in range(blocks):
-            for r in range(height):
-                large = (((i * blocks + g) * tall + r + 1) * wide + 1) * LANES
-                small = ((i * blocks + g) * p.shape[2] + r) * p.shape[3] * LANES
-                _gated_affine_row(xd, a, large, pd, p, dz, small, slope, slope_p, offset, scale, sums, g * LANES, width)
-        for c in range(blocks * LANES):
-            total[c] += sums[c]
-            sums[c] = 0
-        clear_border(xd[i], height, width)
-    return total
+    pen: Pen, pd: View, a: View, slope: View, p: View, slope_p: View, offset: View, dz: View, scale: View,
+    height: Whole, width: Whole, xd: View, sums: View, total: View,
+) -> None:  # fmt: skip
+    """x′ = scale x̂′ with its border, x̂′ = [a > 0] (slope p′ + slope_p p + offset); adds Σ dz x̂′ to total."""
+    with pen.loop(a.length("image")) as i:
+        with pen.loop(a.length("channel/8")) as g:
+            c, found = g * LANES, Variable(sums.zero())
+            first, second, plus, factor = slope.load(c), slope_p.load(c), offset.load(c), scale.load(c)
+            with pen.loop(height) as r:
+                to, gate, tangent, value, weight = xd[i, g, r + 1], a[i, g, r + 1], pd[i, g, r], p[i, g, r], dz[i, g, r]
+                with pen.loop(width) as s:
+                    z = plus + first * tangent.load(s) + second * value.load(s)
+                    z = z.where(gate.load(s + 1).above(0))
+                    to.store(factor * z, s + 1)
+                    found.add(z * weight.load(s))
+            sums.store(found.now, 0, c)
+            clear_border(pen, xd[i, g], height, width)
+        flush(pen, sums, total)

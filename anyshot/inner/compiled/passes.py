@@ -1,281 +1,280 @@
-"""The four passes of a block of layers 2–4, compiled, a few dozen tiles at a time, so that all in between stays cached.
+"""The four passes of a block of layers 2–4, a few dozen tiles at a time, so that all in between stays cached.
 
-Memory: an activation x (or its tangent or cotangent) is [n, channels / 8, 4 rows + 2, 4 columns + 2, 8] for rows ×
-columns tiles, with the border of zeros that the convolution wants (and more where the last tiles stand over); y and y′
-are [n, channels / 8, 4 rows, 4 columns, 8], pooled arrays [n, channels / 8, 2 rows, 2 columns, 8]. ``height`` and
-``width`` say how much of y counts. Filters are [36, inputs, outputs], or transposed for the way back.
+An activation x (or its tangent or cotangent) has the border of zeros that the convolution wants, and more where the
+last tiles stand over; y and p = pool(y) have whole tiles too. ``height`` and ``width`` say how much of y counts.
+Filters are [36, inputs, outputs], or transposed for the way back. docs/engine.md draws it.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
-from anyshot.inner.compiled import tiles
-from anyshot.inner.compiled.jit import Array, compiled
+from anyshot.inner.compiled.jit import compiled
+from anyshot.inner.compiled.kernels import flush
+from anyshot.inner.compiled.pen import LANES, Pen, View, Whole
 from anyshot.inner.compiled.products import tile_correlations, tile_products
-from anyshot.inner.compiled.tiles import FOUR, FREQUENCIES, NUMBERS, OUT, PLACE
-from anyshot.inner.compiled.vectors import LANES
+from anyshot.inner.compiled.tiles import (
+    AT,
+    BT,
+    FREQUENCIES,
+    OUT,
+    PLACE,
+    ROWS,
+    SIDE,
+    Flight,
+    G,
+    add,
+    add_sums,
+    both_sides,
+    inside,
+    read,
+    windows,
+    write,
+)  # fmt: skip
 
-_input, _cotangent = tiles.tile_map(tiles.BT), tiles.tile_map(tiles.BT.T, overlap=2)  # Bᵀ · B and, adding up, B · Bᵀ
-_filter, _filter_cotangent = tiles.tile_map(tiles.G), tiles.tile_map(tiles.G.T)  # G · Gᵀ and Gᵀ · G
-_output = tiles.tile_map(tiles.AT)  # Aᵀ · A
-_pool, _gather, _fetch = tiles.output_and_pool, tiles.output_and_gather, tiles.fetch
-_spread, _spread_tangent = tiles.spread, tiles.spread_tangent
+MAP = "image input/8 tall wide 8"  #: x and what is like it: tall = 4 rows of tiles + 2
+DENSE = "image output/8 high broad 8"  #: y and what is like it: high = 4 rows of tiles
+POOLED = "image output/8 high/2 broad/2 8"  #: p, its tangent and cotangent, and the codes of the maxima
+CHANNELS, SUMS = "output", "2 output"
+FORTH, BACK = "36 input output", "36 output input"  #: filters
+TILES = f"memories {FREQUENCIES} {PLACE}"  #: for the tiles in flight
+TABLE = "tile 3"  #: of the tiles in flight, and as many after them: image, row, column
 
 
 # ---------------------------------------------------------------------------------------------- filters
-@compiled
-def filters(W: Array) -> Array:
-    """U = G W Gᵀ of W [outputs, 3, 3, inputs], as [36, outputs, inputs] for the way back."""
-    outputs, inputs = W.shape[0], W.shape[3]
-    U, size = np.empty((FREQUENCIES, outputs, inputs), W.dtype), inputs * outputs
-    for o in range(outputs):
-        for i in range(0, inputs, LANES):
-            _filter(U, o * inputs + i, 6 * size, size, W, 9 * o * inputs + i, 3 * inputs, inputs)
-    return U
+@compiled(W="output 3 3 input", U=BACK)
+def filters(pen: Pen, W: View, U: View) -> None:
+    """U = G W Gᵀ; given W [inputs, 3, 3, outputs], that for the way forth."""
+    with pen.loop(W.length("output")) as o, pen.loop(W.length("input"), LANES) as i:
+        write(both_sides(G, read(W[o].window(0, 0, i, size=(3, 3, LANES)))), _frequencies(U, o, i))
 
 
-@compiled
-def turned_filters(W: Array) -> Array:
-    """The same as [36, inputs, outputs]."""
-    outputs, inputs = W.shape[0], W.shape[3]
-    turned = np.empty((inputs, 3, 3, outputs), W.dtype)
-    for o in range(outputs):
-        for r in range(3):
-            for s in range(3):
-                for i in range(inputs):
-                    turned[i, r, s, o] = W[o, r, s, i]
-    return filters(turned)
+@compiled(dU=BACK, dW="output 3 3 input")
+def weights(pen: Pen, dU: View, dW: View) -> None:
+    """The transpose of :func:`filters`: dW = Gᵀ dU G."""
+    with pen.loop(dW.length("output")) as o, pen.loop(dW.length("input"), LANES) as i:
+        write(both_sides(G.T, read(_frequencies(dU, o, i))), dW[o].window(0, 0, i, size=(3, 3, LANES)))
 
 
-@compiled
-def weights(dU: Array) -> Array:
-    """The transpose of :func:`filters`: Gᵀ dU G [outputs, 3, 3, inputs] of dU [36, outputs, inputs]."""
-    _, outputs, inputs = dU.shape
-    dW, size = np.empty((outputs, 3, 3, inputs), dU.dtype), inputs * outputs
-    for o in range(outputs):
-        for i in range(0, inputs, LANES):
-            _filter_cotangent(dW, 9 * o * inputs + i, 3 * inputs, inputs, dU, o * inputs + i, 6 * size, size)
-    return dW
+def _frequencies(U: View, o: Whole, i: Whole) -> View:
+    """The 36 places of filters, in eight channels, as [6, 6, 8]."""
+    part = U.window(0, o, i, size=(FREQUENCIES, 1, LANES))
+    (_, _, stride), *_ = U.axes
+    return part.seen_as([("row", SIDE, SIDE * stride), ("column", SIDE, stride), ("lane", LANES, 1)])
 
 
 # ---------------------------------------------------------------------------------------------- tiles in flight
-@compiled
-def _memory(like: Array) -> Array:
-    """For the tiles in flight: [36, tiles / 4, channels / 8, 4, 8], and a few numbers more after each of the 36."""
-    return np.empty(FREQUENCIES * PLACE, like.dtype)
+class Batch:
+    """The tiles in flight: how many, and where each is."""
+
+    def __init__(self, pen: Pen, count: Whole, table: View, height: Whole, width: Whole) -> None:
+        self.pen, self.count, self.table, self.height, self.width = pen, count, table, height, width
+        self.most = table.length("tile") // 2
+
+    @contextmanager
+    def each(self, blocks: Any) -> Iterator[tuple[Whole, Whole]]:
+        """Block of channels and number of each tile."""
+        with self.pen.loop(blocks) as g, self.pen.loop(self.count) as t:
+            yield g, t
+
+    def where(self, t: Whole) -> list[Whole]:
+        """Image, row and column of a tile."""
+        return [self.table.whole(t, k) for k in range(3)]
+
+    def of(self, view: View, g: Whole, t: Whole, side: int, scale: int = OUT) -> View:
+        """A tile's side × side places of an array where tiles begin ``scale`` places apart."""
+        image, row, column = self.where(t)
+        return view[image, g].window(row * scale, column * scale, size=(side, side))
+
+    def fetch(self, view: View, g: Whole, t: Whole) -> None:
+        """Ask the cache for the 4×4 places of the tile that comes as many after this as there are in flight."""
+        image, row, column = self.where(t + self.most)
+        for r in range(OUT):
+            for s in (0, 2):  # two pixels fill a line of 64 bytes
+                view.fetch(image, g, row * OUT + r, column * OUT + s)
+
+    def counts(self, t: Whole) -> tuple[Whole, Whole]:
+        """How many rows and columns of y there are from this tile on."""
+        _, row, column = self.where(t)
+        return self.height - row * OUT, self.width - column * OUT
 
 
-@compiled
-def _slot(t: int, channels: int) -> int:
-    """Where tile t of those in flight begins."""
-    return t // 4 * 4 * channels + t % 4 * LANES
+@contextmanager
+def _batches(pen: Pen, y: View, table: View, height: Whole, width: Whole) -> Iterator[tuple[Whole, Batch]]:
+    """The first tile and the tiles in flight, for each of the batches that y has."""
+    columns = y.length("broad") // OUT
+    tiles = y.length("high") // OUT * columns
+    total, most = y.length("image") * tiles, table.length("tile") // 2
+    batches = (total + most - 1) // most
+    with pen.loop(batches) as batch:
+        first = batch * most
+        with pen.loop(most * 2) as t:
+            image, place = (first + t) // tiles, (first + t) % tiles
+            for k, value in enumerate((image, place // columns, place % columns)):
+                table.put(value, t, k)
+        yield first, Batch(pen, pen.least(most, total - first), table, height, width)
 
 
-@compiled
-def _places(x: Array, y: Array) -> Array:
-    """A table for as many tiles as may be in flight, in fours, and as many after them, to fetch these in time."""
-    most = NUMBERS // (4 * LANES * max(x.shape[1], y.shape[1])) * 4
-    return np.empty((2 * most, 5), np.int64)
-
-
-@compiled
-def _locate(first: int, x: Array, y: Array, height: int, width: int, places: Array) -> int:
-    """Fill the table: where each tile begins in x, y and pooled y, and how much of y there is from there on.
-
-    How many tiles are in flight.
-    """
-    rows, columns = y.shape[2] // OUT, y.shape[3] // OUT
-    for t in range(len(places)):
-        i, place = divmod(first + t, rows * columns)
-        r, s = divmod(place, columns)
-        places[t, 0] = ((i * x.shape[1] * x.shape[2] + OUT * r) * x.shape[3] + OUT * s) * LANES
-        places[t, 1] = ((i * y.shape[1] * y.shape[2] + OUT * r) * y.shape[3] + OUT * s) * LANES
-        places[t, 2] = ((i * y.shape[1] * y.shape[2] // 2 + 2 * r) * y.shape[3] // 2 + 2 * s) * LANES
-        places[t, 3], places[t, 4] = height - OUT * r, width - OUT * s
-    return min(len(places) // 2, len(y) * rows * columns - first)
-
-
-@compiled
-def _clear_rest(tiles: Array, count: int, channels: int) -> None:
+def _clear_rest(pen: Pen, batch: Batch, tiles: Flight) -> None:
     """Zeros for the tiles that the last four lack."""
-    for t in range(count, -(-count // 4) * 4):
-        for g in range(channels // LANES):
-            for f in range(FREQUENCIES):
-                for lane in range(LANES):
-                    tiles[_slot(t, channels) + g * FOUR + f * PLACE + lane] = 0
+    rest = (batch.count + (ROWS - 1)) // ROWS * ROWS - batch.count
+    with pen.loop(rest) as t, pen.loop(tiles.channels // LANES) as g:
+        to = tiles.tile(batch.count + t, g)
+        write([[to.zero()] * SIDE] * SIDE, to)
 
 
-@compiled
-def _read_tiles(x: Array, places: Array, count: int, V: Array) -> None:
+def _read_tiles(pen: Pen, batch: Batch, x: View, V: Flight) -> None:
     """V = Bᵀ d B of the tiles in flight."""
-    _, blocks, tall, wide, _ = x.shape
-    for g in range(blocks):
-        plane = g * tall * wide * LANES
-        for t in range(count):
-            to = _slot(t, blocks * LANES) + g * FOUR
-            _input(V, to, 6 * PLACE, PLACE, x, places[t, 0] + plane, wide * LANES, LANES)
-            _fetch(x, places[t + len(places) // 2, 0] + plane, wide * LANES)
-    _clear_rest(V, count, blocks * LANES)
+    with batch.each(x.length("input/8")) as (g, t):
+        write(both_sides(BT, read(batch.of(x, g, t, SIDE))), V.tile(t, g))
+        batch.fetch(x, g, t)
+    _clear_rest(pen, batch, V)
 
 
-@compiled
-def _add_tiles(dV: Array, places: Array, count: int, dx: Array) -> None:
+def _add_tiles(pen: Pen, batch: Batch, dV: Flight, dx: View) -> None:
     """dx = overlapping sum of B dV Bᵀ; an image's first rows and columns, with no neighbours before, start at zero."""
-    _, blocks, tall, wide, _ = dx.shape
-    for g in range(blocks):
-        plane = g * tall * wide * LANES
-        for t in range(count):
-            image, inside = divmod(places[t, 0], blocks * tall * wide * LANES)
-            if inside == 0:
-                for r in range(tall):
-                    for s in range(wide if r < 2 else 2):
-                        for lane in range(LANES):
-                            dx[image, g, r, s, lane] = 0
-            source = _slot(t, blocks * LANES) + g * FOUR
-            _cotangent(dx, places[t, 0] + plane, wide * LANES, LANES, dV, source, 6 * PLACE, PLACE)
+    with batch.each(dx.length("input/8")) as (g, t):
+        image, row, column = batch.where(t)
+        with pen.when((row + column).compare("==", 0)):
+            _clear_first(pen, dx[image, g])
+        add(both_sides(BT.T, read(dV.tile(t, g))), batch.of(dx, g, t, SIDE), overlap=SIDE - OUT)
 
 
-@compiled
-def _spread_tiles(places: Array, count: int, y: Array, c1: Array, c0: Array, dz: Array, code: Array, Z: Array) -> None:
-    """Z = A D Aᵀ of the tiles in flight of D = scatter(dz) + c0 + c1 y."""
-    _, blocks, tall, wide, _ = y.shape
-    for g in range(blocks):
-        plane = g * tall * wide * LANES
-        for t in range(count):
-            _spread(
-                Z, _slot(t, blocks * LANES) + g * FOUR, y, places[t, 1] + plane, wide * LANES,
-                dz, code, places[t, 2] + plane // 4, wide // 2 * LANES, c0, c1, g * LANES, places[t, 3], places[t, 4],
-            )  # fmt: skip
-            _fetch(y, places[t + len(places) // 2, 1] + plane, wide * LANES)
-    _clear_rest(Z, count, blocks * LANES)
+def _clear_first(pen: Pen, plane: View) -> None:
+    """Zeros in the first two rows and columns."""
+    for k in range(SIDE - OUT):
+        with pen.loop(plane.length("wide")) as s:
+            plane.store(plane.zero(), k, s)
+        with pen.loop(plane.length("tall")) as r:
+            plane.store(plane.zero(), r, k)
 
 
-@compiled
-def _spread_tangent_tiles(
-    places: Array, count: int, y: Array, yd: Array, c1: Array, c1d: Array, c0d: Array, dzd: Array, code: Array, Z: Array
+def _spread(
+    pen: Pen, batch: Batch, constant: View, terms: list[tuple[View, View]], dz: View, code: View, Z: Flight
 ) -> None:
-    """Z = A D′ Aᵀ of the tiles in flight of D′ = scatter(dz′) + c0′ + c1′ y + c1 y′."""
-    _, blocks, tall, wide, _ = y.shape
-    for g in range(blocks):
-        plane = g * tall * wide * LANES
-        for t in range(count):
-            _spread_tangent(
-                Z, _slot(t, blocks * LANES) + g * FOUR, y, yd, places[t, 1] + plane, wide * LANES,
-                dzd, code, places[t, 2] + plane // 4, wide // 2 * LANES, c0d, c1d, c1, g * LANES,
-                places[t, 3], places[t, 4],
-            )  # fmt: skip
-            _fetch(yd, places[t + len(places) // 2, 1] + plane, wide * LANES)
-    _clear_rest(Z, count, blocks * LANES)
+    """Z = A D Aᵀ of the tiles in flight of D = scatter(dz) + constant + Σ factor · array, zero beyond y."""
+    with batch.each(dz.length("output/8")) as (g, t):
+        D = [[constant.load(g * LANES)] * OUT for _ in range(OUT)]
+        for factor, array in terms:
+            times, tile = factor.load(g * LANES), read(batch.of(array, g, t, OUT))
+            D = [[D[r][s] + times * tile[r][s] for s in range(OUT)] for r in range(OUT)]
+        values, codes = batch.of(dz, g, t, 2, scale=2), batch.of(code, g, t, 2, scale=2)
+        for k in range(4):
+            value, places = values.load(k // 2, k % 2), codes.load_codes(k // 2, k % 2)
+            for j in range(4):
+                r, s = 2 * (k // 2) + j // 2, 2 * (k % 2) + j % 2
+                D[r][s] = D[r][s] + value.where(pen.equal(places, j))
+        write(both_sides(AT.T, inside(D, *batch.counts(t))), Z.tile(t, g))
+        batch.fetch(terms[-1][1], g, t)
+    _clear_rest(pen, batch, Z)
 
 
-@compiled
-def _near_mean(M: Array, height: int, width: int, channels: int) -> Array:
+def _near_mean(pen: Pen, batch: Batch, M: Flight, pivot: View) -> None:
     """The means of the first tile's outputs: near enough to the mean of all to keep the squares small."""
-    tile, pivot = np.empty((OUT, OUT, LANES), M.dtype), np.zeros(channels, M.dtype)
-    for g in range(channels // LANES):
-        _output(tile, 0, OUT * LANES, LANES, M, g * FOUR, 6 * PLACE, PLACE)
-        for r in range(min(height, OUT)):
-            for s in range(min(width, OUT)):
-                for lane in range(LANES):
-                    pivot[g * LANES + lane] += tile[r, s, lane] / (min(height, OUT) * min(width, OUT))
-    return pivot
-
-
-@compiled
-def _flush(sums: Array, total: Array) -> None:
-    """total += sums, in float64; sums = 0."""
-    for k in range(sums.shape[0]):
-        for c in range(sums.shape[1]):
-            total[k, c] += sums[k, c]
-            sums[k, c] = 0
+    count = pen.number(pen.least(batch.height, OUT) * pen.least(batch.width, OUT), pivot)
+    with pen.loop(pivot.length("output"), LANES) as c:
+        tile = inside(both_sides(AT, read(M.tile(0, c // LANES))), batch.height, batch.width)
+        total = pivot.zero()
+        for value in (value for row in tile for value in row):
+            total = total + value
+        pivot.store(total / count, c)
 
 
 # ---------------------------------------------------------------------------------------------- the passes
-@compiled
-def forward(x: Array, U: Array, height: int, width: int, y: Array, p: Array, code: Array) -> tuple[Array, Array]:
+@compiled(
+    x=MAP, U=FORTH, y=DENSE, p=POOLED, code=POOLED, pivot=CHANNELS, sums=SUMS, total=SUMS, memory=TILES, table=TABLE
+)
+def forward(
+    pen: Pen, x: View, U: View, height: Whole, width: Whole, y: View, p: View, code: View, pivot: View, sums: View,
+    total: View, memory: View, table: View,
+) -> None:  # fmt: skip
     """y = W * x, p = pool(y) and its codes; a pivot and Σ (y − pivot), Σ (y − pivot)² [2, channels]."""
-    n, blocks, tall, wide, _ = y.shape
-    channels, places, V, M = blocks * LANES, _places(x, y), _memory(x), _memory(x)
-    total, sums, pivot = np.zeros((2, channels)), np.zeros((2, channels), x.dtype), np.zeros(channels, x.dtype)
-    for first in range(0, n * (tall // OUT) * (wide // OUT), len(places) // 2):
-        count = _locate(first, x, y, height, width, places)
-        _read_tiles(x, places, count, V)
-        tile_products(V, U, M, count, False)
-        if first == 0:
-            pivot = _near_mean(M, height, width, channels)
-        for g in range(blocks):
-            plane = g * tall * wide * LANES
-            for t in range(count):
-                _pool(
-                    M, _slot(t, channels) + g * FOUR, y, places[t, 1] + plane, wide * LANES,
-                    p, code, places[t, 2] + plane // 4, wide // 2 * LANES, sums, pivot, g * LANES, channels,
-                    places[t, 3], places[t, 4],
-                )  # fmt: skip
-        _flush(sums, total)
-    return pivot, total
+    V, M = Flight(memory[0], U.length("input")), Flight(memory[1], U.length("output"))
+    with _batches(pen, y, table, height, width) as (first, batch):
+        _read_tiles(pen, batch, x, V)
+        tile_products(pen, V, U, M, batch.count)
+        with pen.when(first.compare("==", 0)):
+            _near_mean(pen, batch, M, pivot)
+        with batch.each(y.length("output/8")) as (g, t):
+            tile = both_sides(AT, read(M.tile(t, g)))
+            write(tile, batch.of(y, g, t, OUT))
+            maxima, codes = batch.of(p, g, t, 2, scale=2), batch.of(code, g, t, 2, scale=2)
+            for k, window in enumerate(windows(tile)):
+                best, places = pen.maximum(window)
+                maxima.store(best, k // 2, k % 2)
+                codes.store_codes(places, k // 2, k % 2)
+            centre = pivot.load(g * LANES)
+            apart = inside([[value - centre for value in row] for row in tile], *batch.counts(t))
+            add_sums(apart, apart, sums, g * LANES)
+        flush(pen, sums, total)
 
 
-@compiled
+@compiled(
+    x=MAP, U=BACK, y=DENSE, c1=CHANNELS, c0=CHANNELS, dz=POOLED, code=POOLED, dx=MAP, dU=BACK, memory=TILES, table=TABLE
+)
 def backward(
-    x: Array, Ut: Array, height: int, width: int, y: Array, c1: Array, c0: Array, dz: Array, code: Array, dx: Array
-) -> Array:
-    """dx = Wᵀ * D and, transformed [36, outputs, inputs], x ⋆ D; D = scatter(dz) + c0 + c1 y."""
-    places, V, Z, dU = _places(x, y), _memory(x), _memory(x), np.zeros_like(Ut)
-    for first in range(0, len(y) * (y.shape[2] // OUT) * (y.shape[3] // OUT), len(places) // 2):
-        count = _locate(first, x, y, height, width, places)
-        _read_tiles(x, places, count, V)
-        _spread_tiles(places, count, y, c1, c0, dz, code, Z)
-        tile_correlations(Z, V, dU, count)
-        tile_products(Z, Ut, V, count, False)  # V has done its work
-        _add_tiles(V, places, count, dx)
-    return dU
+    pen: Pen, x: View, U: View, height: Whole, width: Whole, y: View, c1: View, c0: View, dz: View, code: View,
+    dx: View, dU: View, memory: View, table: View,
+) -> None:  # fmt: skip
+    """dx = Wᵀ * D and, transformed and added to dU, x ⋆ D; D = scatter(dz) + c0 + c1 y."""
+    V, Z = Flight(memory[0], U.length("input")), Flight(memory[1], U.length("output"))
+    with _batches(pen, y, table, height, width) as (_, batch):
+        _read_tiles(pen, batch, x, V)
+        _spread(pen, batch, c0, [(c1, y)], dz, code, Z)
+        tile_correlations(pen, Z, V, dU, batch.count)
+        tile_products(pen, Z, U, V, batch.count)  # V has done its work
+        _add_tiles(pen, batch, V, dx)
 
 
-@compiled
+@compiled(
+    x=MAP, xd=MAP, U=FORTH, Ud=FORTH, y=DENSE, mean=CHANNELS, code=POOLED, yd=DENSE, pd=POOLED, sums=SUMS, total=SUMS,
+    memory=TILES, table=TABLE,
+)  # fmt: skip
 def tangent(
-    x: Array, xd: Array, U: Array, Ud: Array, height: int, width: int, y: Array, mean: Array, code: Array, yd: Array,
-    pd: Array,
-) -> Array:  # fmt: skip
+    pen: Pen, x: View, xd: View, U: View, Ud: View, height: Whole, width: Whole, y: View, mean: View, code: View,
+    yd: View, pd: View, sums: View, total: View, memory: View, table: View,
+) -> None:  # fmt: skip
     """y′ = W′ * x + W * x′, p′ at the maxima; Σ y′, Σ y′ (y − mean) [2, channels]."""
-    n, blocks, tall, wide, _ = y.shape
-    channels, places, V, M = blocks * LANES, _places(x, y), _memory(x), _memory(x)
-    total, sums = np.zeros((2, channels)), np.zeros((2, channels), x.dtype)
-    for first in range(0, n * (tall // OUT) * (wide // OUT), len(places) // 2):
-        count = _locate(first, x, y, height, width, places)
-        _read_tiles(x, places, count, V)
-        tile_products(V, Ud, M, count, False)
-        _read_tiles(xd, places, count, V)
-        tile_products(V, U, M, count, True)
-        for g in range(blocks):
-            plane = g * tall * wide * LANES
-            for t in range(count):
-                _gather(
-                    M, _slot(t, channels) + g * FOUR, yd, y, places[t, 1] + plane, wide * LANES,
-                    pd, code, places[t, 2] + plane // 4, wide // 2 * LANES, sums, mean, g * LANES, channels,
-                    places[t, 3], places[t, 4],
-                )  # fmt: skip
-                _fetch(y, places[t + len(places) // 2, 1] + plane, wide * LANES)
-        _flush(sums, total)
-    return total
+    V, M = Flight(memory[0], U.length("input")), Flight(memory[1], U.length("output"))
+    with _batches(pen, y, table, height, width) as (_, batch):
+        _read_tiles(pen, batch, x, V)
+        tile_products(pen, V, Ud, M, batch.count)
+        _read_tiles(pen, batch, xd, V)
+        tile_products(pen, V, U, M, batch.count, add=True)
+        with batch.each(y.length("output/8")) as (g, t):
+            tile = both_sides(AT, read(M.tile(t, g)))
+            write(tile, batch.of(yd, g, t, OUT))
+            maxima, codes = batch.of(pd, g, t, 2, scale=2), batch.of(code, g, t, 2, scale=2)
+            for k, window in enumerate(windows(tile)):
+                maxima.store(pen.chosen(window, codes.load_codes(k // 2, k % 2)), k // 2, k % 2)
+            centre = mean.load(g * LANES)
+            apart = [[value - centre for value in row] for row in read(batch.of(y, g, t, OUT))]
+            add_sums(inside(tile, *batch.counts(t)), apart, sums, g * LANES)
+            batch.fetch(y, g, t)
+        flush(pen, sums, total)
 
 
-@compiled
+@compiled(
+    x=MAP, xd=MAP, U=BACK, Ud=BACK, y=DENSE, yd=DENSE, c1=CHANNELS, c0=CHANNELS, c1d=CHANNELS, c0d=CHANNELS, dz=POOLED,
+    dzd=POOLED, code=POOLED, dxd=MAP, dU=BACK, memory=TILES, table=TABLE,
+)  # fmt: skip
 def tangent_backward(
-    x: Array, xd: Array, Ut: Array, Udt: Array, height: int, width: int, y: Array, yd: Array, c1: Array, c0: Array,
-    c1d: Array, c0d: Array, dz: Array, dzd: Array, code: Array, dxd: Array,
-) -> Array:  # fmt: skip
-    """dx′ = Wᵀ * D′ + W′ᵀ * D and, transformed, x ⋆ D′ + x′ ⋆ D."""
-    places, V, Z, Zd, dU = _places(x, y), _memory(x), _memory(x), _memory(x), np.zeros_like(Ut)
-    for first in range(0, len(y) * (y.shape[2] // OUT) * (y.shape[3] // OUT), len(places) // 2):
-        count = _locate(first, x, y, height, width, places)
-        _spread_tiles(places, count, y, c1, c0, dz, code, Z)
-        _spread_tangent_tiles(places, count, y, yd, c1, c1d, c0d, dzd, code, Zd)
-        _read_tiles(x, places, count, V)
-        tile_correlations(Zd, V, dU, count)
-        _read_tiles(xd, places, count, V)
-        tile_correlations(Z, V, dU, count)
-        tile_products(Zd, Ut, V, count, False)
-        tile_products(Z, Udt, V, count, True)
-        _add_tiles(V, places, count, dxd)
-    return dU
+    pen: Pen, x: View, xd: View, U: View, Ud: View, height: Whole, width: Whole, y: View, yd: View, c1: View, c0: View,
+    c1d: View, c0d: View, dz: View, dzd: View, code: View, dxd: View, dU: View, memory: View, table: View,
+) -> None:  # fmt: skip
+    """dx′ = Wᵀ * D′ + W′ᵀ * D and, transformed and added to dU, x ⋆ D′ + x′ ⋆ D; with the tangent of D,
+    D′ = scatter(dz′) + c0′ + c1′ y + c1 y′."""
+    V, outputs = Flight(memory[0], U.length("input")), U.length("output")
+    Z, Zd = Flight(memory[1], outputs), Flight(memory[2], outputs)
+    with _batches(pen, y, table, height, width) as (_, batch):
+        _spread(pen, batch, c0, [(c1, y)], dz, code, Z)
+        _spread(pen, batch, c0d, [(c1d, y), (c1, yd)], dzd, code, Zd)
+        _read_tiles(pen, batch, x, V)
+        tile_correlations(pen, Zd, V, dU, batch.count)
+        _read_tiles(pen, batch, xd, V)
+        tile_correlations(pen, Z, V, dU, batch.count)
+        tile_products(pen, Zd, U, V, batch.count)
+        tile_products(pen, Z, Ud, V, batch.count, add=True)
+        _add_tiles(pen, batch, V, dxd)

@@ -1,4 +1,4 @@
-"""Winograd's tiles, compiled: 3×3 convolutions with a quarter of the multiplications, F(4×4, 3×3).
+"""Winograd's tiles: 3×3 convolutions with a quarter of the multiplications, F(4×4, 3×3).
 
 With the Toom–Cook matrices A, B, G of six points, a 4×4 tile of the output Y comes from a 6×6 tile of the input d, the
 input's tiles overlapping by two, and everything in between is a product of matrices over the channels, one for each of
@@ -13,26 +13,28 @@ These are linear maps, so the halves of the backward pass are their transposes: 
 which is exact algebra: float64 agrees with a direct convolution to 1e-14. In float32 rounding is some four times that
 of a direct convolution (root mean square 5e-7 of the output's deviation) with the points 0, ±2/3, ±3/2, ∞; the
 textbook's 0, ±1, ±2, ∞ would be twice as bad. Pooling, statistics, gathering and scattering happen to a tile while
-it is in registers. :mod:`.passes` says how all this lies in memory.
+it is in registers. docs/engine.md draws how all this lies in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from anyshot.inner.compiled.jit import Array
-from anyshot.inner.compiled.vectors import LANES, Pen, Vector, written_out
+from anyshot.inner.compiled.pen import LANES, Vector, View, Whole
 
-OUT, FREQUENCIES = 4, 36  #: side of an output tile; places of an input tile
+OUT, SIDE = 4, 6  #: side of an output tile and of an input tile
+FREQUENCIES = SIDE * SIDE  #: places of an input tile
 NUMBERS = 512  #: of the tiles in flight at each of the 36 places: 16 tiles of 32 channels; more or fewer were slower
 PLACE = NUMBERS + 16  #: from one place to the next; powers of two would all fall on the same few lines of the cache
-FOUR = 4 * LANES  #: numbers of four tiles in eight channels
+ROWS = 4  #: tiles in a group: rows of the small products
+
+Tile = Sequence[Sequence[Vector]]
 
 
-def toom_cook(points: list[float], out: int = OUT) -> tuple[Array, Array, Array]:
+def toom_cook(points: list[float], out: int = OUT) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Aᵀ [out, n], G [n, 3] and Bᵀ [n, n] of F(out, 3) for n − 1 finite points and ∞.
 
     >>> At, G, Bt = toom_cook([0, 1, -1], out=2)
@@ -56,7 +58,7 @@ AT, G, BT = (np.where(np.abs(m) < 1e-12, 0, m) for m in toom_cook([0, 2 / 3, -2 
 
 
 # ---------------------------------------------------------------------------------------------- maps of one tile
-def weighted(weights: Array, values: Sequence[Vector]) -> Vector:
+def weighted(weights: np.ndarray, values: Sequence[Vector]) -> Vector:
     """Σ weight · value; a weight of one costs nothing."""
     terms = sorted(((w, v) for w, v in zip(weights, values, strict=True) if w), key=lambda term: abs(term[0]) != 1)
     (weight, value), *more = terms
@@ -66,7 +68,7 @@ def weighted(weights: Array, values: Sequence[Vector]) -> Vector:
     return total
 
 
-def mirrored(m: Array) -> tuple[list[tuple[int, int]], list[int]]:
+def mirrored(m: np.ndarray) -> tuple[list[tuple[int, int]], list[int]]:
     """Pairs of rows that differ by the sign of their odd columns, as those of a point and its negative do; the rest."""
     signs, pairs = (-1.0) ** np.arange(m.shape[1]), []
     for i in range(len(m) - 1):
@@ -75,7 +77,7 @@ def mirrored(m: Array) -> tuple[list[tuple[int, int]], list[int]]:
     return pairs, [i for i in range(len(m)) if not any(i in pair for pair in pairs)]
 
 
-def times(m: Array, x: Sequence[Vector]) -> list[Vector]:
+def times(m: np.ndarray, x: Sequence[Vector]) -> list[Vector]:
     """m x, with the even and odd halves of mirrored rows (or the sums and differences of mirrored columns) shared."""
     pairs, rest = mirrored(m)
     if pairs:
@@ -90,143 +92,76 @@ def times(m: Array, x: Sequence[Vector]) -> list[Vector]:
     return [weighted(row[columns], [half[r % 2] for half in halves] + [x[i] for i in rest]) for r, row in enumerate(m)]
 
 
-def both_sides(m: Array, tile: Sequence[Sequence[Vector]]) -> list[list[Vector]]:
+def both_sides(m: np.ndarray, tile: Tile) -> list[list[Vector]]:
     """m tile mᵀ."""
     columns = [times(m, column) for column in zip(*tile, strict=True)]
     return [times(m, row) for row in zip(*columns, strict=True)]
 
 
-def read(pen: Pen, side: int, array: Any, start: Any, row: Any, column: Any) -> list[list[Vector]]:
-    """A tile, from a place on; rows and columns are so many numbers apart."""
-    return [[pen.load(array, pen.place(start, (r, row), (s, column))) for s in range(side)] for r in range(side)]
+def read(view: View) -> list[list[Vector]]:
+    """All of a view [rows, columns, 8] whose size is known."""
+    (_, rows, _), (_, columns, _) = view.axes[:2]
+    return [[view.load(r, s) for s in range(columns)] for r in range(rows)]
 
 
-def write(pen: Pen, tile: Sequence[Sequence[Vector]], array: Any, start: Any, row: Any, column: Any) -> None:
+def write(tile: Tile, view: View) -> None:
     """The reverse of :func:`read`."""
     for r, values in enumerate(tile):
         for s, value in enumerate(values):
-            pen.store(value, array, pen.place(start, (r, row), (s, column)))
+            view.store(value, r, s)
 
 
-def tile_map(m: Array, overlap: int = 0) -> Callable[..., Any]:
-    """The function tile ↦ m tile mᵀ on eight channels, ``f(to, start, row, column, source, start, row, column)``.
-
-    The first ``overlap`` rows and columns are added to what is there: the neighbours above and to the left came first.
-    """
-
-    @written_out
-    def apply(pen: Pen, to: Any, a: Any, b: Any, c: Any, source: Any, d: Any, e: Any, f: Any) -> None:
-        tile = both_sides(m, read(pen, m.shape[1], source, d, e, f))
-        for r, values in enumerate(tile):
-            for s, value in enumerate(values):
-                if min(r, s) < overlap:
-                    values[s] = value + pen.load(to, pen.place(a, (r, b), (s, c)))
-        write(pen, tile, to, a, b, c)
-
-    return apply
+def add(tile: Tile, view: View, overlap: int) -> None:
+    """Write a tile, adding its first rows and columns to what is there: the neighbours above and to the left."""
+    sums = [
+        [value + view.load(r, s) if min(r, s) < overlap else value for s, value in enumerate(values)]
+        for r, values in enumerate(tile)
+    ]
+    write(sums, view)
 
 
-@written_out
-def fetch(pen: Pen, array: Any, start: Any, row: Any) -> None:
-    """Ask the cache for the 4×4 tile that begins here, to be read later."""
-    for r in range(OUT):
-        for s in (0, 2):  # two pixels fill a line of 64 bytes
-            pen.fetch(array, pen.place(start, (r, row), (s, LANES)))
-
-
-def _windows(tile: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def windows(tile: Sequence[Sequence[Any]]) -> list[list[Any]]:
     """The four 2×2 windows of a 4×4 tile."""
     return [[tile[r + i][s + j] for i in (0, 1) for j in (0, 1)] for r in (0, 2) for s in (0, 2)]
 
 
-def _inside(pen: Pen, tile: Sequence[Sequence[Vector]], height: Any, width: Any) -> list[list[Vector]]:
+def inside(tile: Tile, height: Whole, width: Whole) -> list[list[Vector]]:
     """The tile with zeros beyond its first rows and columns."""
-    rows, columns = [pen.below(r, height) for r in range(OUT)], [pen.below(s, width) for s in range(OUT)]
+    rows, columns = [height.compare(">", r) for r in range(OUT)], [width.compare(">", s) for s in range(OUT)]
     return [[tile[r][s].where(rows[r]).where(columns[s]) for s in range(OUT)] for r in range(OUT)]
 
 
-def _add_sums(pen: Pen, tile: Sequence[Sequence[Vector]], other: Any, sums: Any, channel: Any, channels: Any) -> None:
-    """sums[0] += Σ tile, sums[1] += Σ tile · other."""
-    pairs = [(a, b) for rows in zip(tile, other, strict=True) for a, b in zip(*rows, strict=True)]
-    second = pen.place(channel, (1, channels))
-    total, products = pen.load(sums, channel), pen.load(sums, second)
-    for a, b in pairs:
-        total, products = total + a, products + a * b
-    pen.store(total, sums, channel)
-    pen.store(products, sums, second)
+def add_sums(tile: Tile, other: Tile, sums: View, channel: Any) -> None:
+    """sums[0] += Σ tile, sums[1] += Σ tile · other, in eight channels."""
+    total, products = sums.load(0, channel), sums.load(1, channel)
+    for left, right in zip(tile, other, strict=True):
+        for a, b in zip(left, right, strict=True):
+            total, products = total + a, products + a * b
+    sums.store(total, 0, channel)
+    sums.store(products, 1, channel)
 
 
-@written_out
-def output_and_pool(
-    pen: Pen, M: Any, m: Any, y: Any, a: Any, b: Any, p: Any, code: Any, c: Any, d: Any, sums: Any, pivot: Any,
-    channel: Any, channels: Any, height: Any, width: Any,
-) -> None:  # fmt: skip
-    """Y = Aᵀ M A, the maxima of its four windows and their codes, and Σ (Y − pivot), Σ (Y − pivot)².
+# ---------------------------------------------------------------------------------------------- tiles in flight
+class Flight:
+    """Transformed tiles of some channels, in the cache: [36, tiles / 4, channels / 8, 4, 8], and after each of the 36
+    a few numbers that nobody uses."""
 
-    M from m on goes to y from a on, in rows of b, and to p and code from c on, in rows of d; the sums to [2, channels].
-    Of the tile ``height`` × ``width`` places count.
-    """
-    tile = both_sides(AT, read(pen, 6, M, m, 6 * PLACE, PLACE))
-    write(pen, tile, y, a, b, LANES)
-    for k, window in enumerate(_windows(tile)):
-        best, codes = pen.maximum(window)
-        place = pen.place(c, (k // 2, d), (k % 2, LANES))
-        pen.store(best, p, place)
-        pen.store_codes(codes, code, place)
-    centre = pen.load(pivot, channel)
-    apart = _inside(pen, [[value - centre for value in row] for row in tile], height, width)
-    _add_sums(pen, apart, apart, sums, channel, channels)
+    def __init__(self, memory: View, channels: Any) -> None:
+        self.memory, self.channels = memory, channels  # memory is [36, PLACE]
 
+    def tile(self, t: Any, g: Any) -> View:
+        """Tile t, in the channels from 8 g on: [6, 6, 8]."""
+        start = t // ROWS * (ROWS * self.channels) + t % ROWS * LANES + g * (ROWS * LANES)
+        axes = [("row", SIDE, SIDE * PLACE), ("column", SIDE, PLACE), ("lane", LANES, 1)]
+        return self.memory.window(0, start, size=(FREQUENCIES, LANES)).seen_as(axes)
 
-@written_out
-def output_and_gather(
-    pen: Pen, M: Any, m: Any, yd: Any, y: Any, a: Any, b: Any, pd: Any, code: Any, c: Any, d: Any, sums: Any,
-    mean: Any, channel: Any, channels: Any, height: Any, width: Any,
-) -> None:  # fmt: skip
-    """Y′ = Aᵀ M A, Y′ at the maxima, and Σ Y′, Σ Y′ (y − mean); the arguments as above."""
-    tile = both_sides(AT, read(pen, 6, M, m, 6 * PLACE, PLACE))
-    write(pen, tile, yd, a, b, LANES)
-    for k, window in enumerate(_windows(tile)):
-        place = pen.place(c, (k // 2, d), (k % 2, LANES))
-        pen.store(pen.chosen(window, pen.load_codes(code, place)), pd, place)
-    centre = pen.load(mean, channel)
-    apart = [[value - centre for value in row] for row in read(pen, OUT, y, a, b, LANES)]
-    _add_sums(pen, _inside(pen, tile, height, width), apart, sums, channel, channels)
+    def group(self, f: Whole, t: Whole) -> View:
+        """Four tiles from t on at the place f: [channels / 8, 4, 8]."""
+        axes = [("block", self.channels // LANES, ROWS * LANES), ("tile", ROWS, LANES), ("lane", LANES, 1)]
+        return self.memory[f].window(t * self.channels, size=(ROWS * self.channels,)).seen_as(axes)
 
-
-def _spread(
-    pen: Pen, Z: Any, z: Any, constant: Vector, terms: Sequence[tuple[Vector, Any]], a: Any, b: Any, dz: Any, code: Any,
-    c: Any, d: Any, height: Any, width: Any,
-) -> None:  # fmt: skip
-    """Z = A D Aᵀ of D = scatter(dz) + constant + Σ factor · array, zero beyond height × width."""
-    D = [[constant] * OUT for _ in range(OUT)]
-    for factor, array in terms:
-        tile = read(pen, OUT, array, a, b, LANES)
-        D = [[D[r][s] + factor * tile[r][s] for s in range(OUT)] for r in range(OUT)]
-    for k in range(4):
-        place = pen.place(c, (k // 2, d), (k % 2, LANES))
-        value, codes = pen.load(dz, place), pen.load_codes(code, place)
-        for j in range(4):
-            r, s = 2 * (k // 2) + j // 2, 2 * (k % 2) + j % 2
-            D[r][s] = D[r][s] + value.where(pen.equal(codes, j))
-    write(pen, both_sides(AT.T, _inside(pen, D, height, width)), Z, z, 6 * PLACE, PLACE)
-
-
-@written_out
-def spread(
-    pen: Pen, Z: Any, z: Any, y: Any, a: Any, b: Any, dz: Any, code: Any, c: Any, d: Any, c0: Any, c1: Any,
-    channel: Any, height: Any, width: Any,
-) -> None:  # fmt: skip
-    """Z = A D Aᵀ of D = scatter(dz) + c0 + c1 y; the arguments as above."""
-    terms = [(pen.load(c1, channel), y)]
-    _spread(pen, Z, z, pen.load(c0, channel), terms, a, b, dz, code, c, d, height, width)
-
-
-@written_out
-def spread_tangent(
-    pen: Pen, Z: Any, z: Any, y: Any, yd: Any, a: Any, b: Any, dzd: Any, code: Any, c: Any, d: Any, c0d: Any,
-    c1d: Any, c1: Any, channel: Any, height: Any, width: Any,
-) -> None:  # fmt: skip
-    """Z = A D′ Aᵀ of D′ = scatter(dz′) + c0′ + c1′ y + c1 y′."""
-    terms = [(pen.load(c1d, channel), y), (pen.load(c1, channel), yd)]
-    _spread(pen, Z, z, pen.load(c0d, channel), terms, a, b, dzd, code, c, d, height, width)
+    def block(self, f: Whole, g: Any) -> View:
+        """All tiles at the place f, in the channels from 8 g on: [tiles / 4, 4, 8]."""
+        group = ROWS * self.channels
+        axes = [("group", NUMBERS // group, group), ("tile", ROWS, LANES), ("lane", LANES, 1)]
+        return self.memory[f].window(g * (ROWS * LANES), size=(ROWS * LANES,)).seen_as(axes)
