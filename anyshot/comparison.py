@@ -56,7 +56,9 @@ class Row:
         return {"run": self.run, "method": short(self.settings[0].method.name), "seed": seeds, "images": self.images}
 
 
-def plan(runs: Sequence[Run], images: Sequence[str] | None = None, split: str = "test", seed: int = 0) -> list[Trial]:
+def plan(
+    runs: Sequence[Run], images: Sequence[str] | None = None, split: str = "test", seed: int = 0, device: str = "cpu"
+) -> list[Trial]:
     """Every run on every image set (by default the run's own), opened and checked, so that nothing fails halfway."""
     if len({run.settings.task for run in runs}) > 1:
         raise AnyshotError("These runs have different tasks; say by --way, --shots and --query which to test them on.")
@@ -66,7 +68,7 @@ def plan(runs: Sequence[Run], images: Sequence[str] | None = None, split: str = 
     trials = []
     for run in runs:
         name = run.folder.name if short.count(run.folder.name) == 1 else str(run.folder)
-        method, task = run.load_method(), run.settings.task
+        method, task = run.load_method(device), run.settings.task
         for source in [*run.settings.images, *run.settings.ood] if images is None else images:
             stream = TaskStream(run.imageset(source), split, task, seed)
             trials.append(Trial(name, run.settings, method, stream))

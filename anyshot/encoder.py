@@ -85,7 +85,8 @@ class Encoder(nn.Module):
         members = F.one_hot(labels, way).t().to(h)  # [C, N]
         shots = (members.sum(1) - 1) / (MOST_SHOTS - 1)  # [C]
         s = self.class_pooling(h, members, shots)  # s_c, [C, 256]
-        size = shots.mean() if self.settings.task_cardinality == "shots" else h.new_tensor((way - 1) / (MOST_SHOTS - 1))
+        by_shots = self.settings.task_cardinality == "shots"
+        size = shots.mean() if by_shots else h.new_full((), (way - 1) / (MOST_SHOTS - 1))
         of_task = self.class_features(s) if self.settings.hierarchical else h  # NN2, or all images at once
         v = self.task_pooling(of_task, of_task.new_ones(1, len(of_task)), size[None])[0]
         mean, deviation = {}, {}

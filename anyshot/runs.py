@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from anyshot.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
+from anyshot.device import choose_device
 from anyshot.errors import AnyshotError
 from anyshot.files import append_line, clear_leftovers, explained, held, plain, read_json, write_json
 from anyshot.images import ImageSet
@@ -194,14 +195,15 @@ class Run:
             )
         return read_checkpoint(self.best_path)
 
-    def new_method(self) -> Method:
+    def new_method(self, device: str = "cpu") -> Method:
         """The run's method at its start; code that is not anyshot's own must be what the run began with."""
         check_origins(self.code)
-        return create_method(self.settings.method, self.image_size, self.settings.train.seed)
+        method = create_method(self.settings.method, self.image_size, self.settings.train.seed)
+        return method.to(choose_device(device))
 
-    def load_method(self) -> Method:
-        """The trained method, ready to predict."""
-        method = self.new_method()
+    def load_method(self, device: str = "cpu") -> Method:
+        """The trained method, ready to predict on a device (``auto``: the best there is)."""
+        method = self.new_method(device)
         with self.fitting("best.safetensors"):
             method.load_state_dict(self.best().tensors)
         return method.requires_grad_(False)

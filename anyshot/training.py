@@ -61,6 +61,7 @@ def train(
     command: str = "",
     callback: Callback | None = None,
     tensorboard: bool | None = None,
+    device: str = "cpu",
 ) -> Run:
     """Train until the settings' last iteration, or go on with the run in ``folder`` from its newest checkpoint.
 
@@ -70,6 +71,7 @@ def train(
 
     ``callback(record)`` is told every line of the log as it is written (``{"kind": "iteration", "loss": …}``): for
     Weights & Biases and the like. ``tensorboard`` writes event files; None does so where TensorBoard is installed.
+    ``device`` is where to compute ("cpu", "cuda", "mps" or "auto"); a run may go on elsewhere.
     """
     if settings.warm is not None:
         raise AnyshotError(f"The settings of '{folder}' are those of a warm start; anyshot warm takes them.")
@@ -83,7 +85,7 @@ def train(
         )
         for sentence in sources.sentences():
             log.info("%s", sentence)
-        training = MetaTraining(run, sources.images, sources.ood, workers, callback)
+        training = MetaTraining(run, sources.images, sources.ood, workers, callback, device)
         if origin:
             training.begin_from(origin)
         for stream in (training.stream, *training.validation.values(), *training.ood.values()):
@@ -102,10 +104,11 @@ class MetaTraining:
         ood: Sequence[ImageSet] = (),
         workers: int | None = None,
         callback: Callback | None = None,
+        device: str = "cpu",
     ) -> None:
         self.run, self.settings, self.workers, self.state = run, run.settings, workers, State()
         self.journal, s, t = Journal(run, callback), self.settings, self.settings.train
-        self.method = run.new_method()
+        self.method = run.new_method(device)
         self.optimiser = Optimiser(self.method, t)
         self.stream = TaskStream(imagesets, "train", s.task, t.seed, s.mixing, t.meta_batch, t.augment)
         self.validation = {

@@ -48,6 +48,7 @@ def warm_start(
     command: str = "",
     callback: Callback | None = None,
     tensorboard: bool | None = None,
+    device: str = "cpu",
 ) -> Run:
     """Train the body until the settings' last epoch, or go on with the warm start in ``folder``; all else is as in
     :func:`anyshot.train`."""
@@ -57,7 +58,7 @@ def warm_start(
         begun = Run.find(folder)
         sources = open_sources(settings, begun.sets if begun else (), imagesets, ood)
         run = Run.create(folder, sources.named(settings), sources.size, command, sources.records)
-        return Warming(run, sources.images, sources.ood, workers, callback).finish(tensorboard)
+        return Warming(run, sources.images, sources.ood, workers, callback, device).finish(tensorboard)
 
 
 class Warming:
@@ -70,11 +71,12 @@ class Warming:
         ood: Sequence[ImageSet] = (),
         workers: int | None = None,
         callback: Callback | None = None,
+        device: str = "cpu",
     ) -> None:
         assert run.settings.warm is not None
         self.run, self.settings, self.seed, self.workers = run, run.settings.warm, run.settings.train.seed, workers
         self.journal, self.images = Journal(run, callback), Labelled(imagesets, self.settings)
-        self.method = run.new_method()
+        self.method = run.new_method(device)
         self.layer = linear_layer(self.images.outputs, self.method, self.seed)
         self.kept = copy.deepcopy(self.method) if self.settings.average else self.method
         self.parameters = [*self.method.parameters(), *self.layer]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anyshot.cli.options import Json, options
+from anyshot.cli.options import Device, Json, options
 from anyshot.cli.test import Images, OfSplit, Seed, Tasks, check_files, image_names, opened, say_shortfalls
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def inspect(
         Path | None, typer.Option(metavar="FOLDER", help="For the figures, PNG and SVG. Default: RUN/figures.")
     ] = None,
     json: Json = None,
+    device: Device = "auto",
     **chosen: Any,
 ) -> None:
     """Look inside Bayesian TAML: its balancing variables for a set of tasks, as tables and figures.
@@ -44,7 +45,7 @@ def inspect(
     (run,) = opened([folder], chosen)
     figures = figures or folder / "figures"
     check_files(json, figures / "training.png")
-    trials = plan([run], image_names(images), split, seed)
+    trials = plan([run], image_names(images), split, seed, device)
     notes = say_shortfalls(trials)
     records = look(trials, tasks)
     print_tables(*balance_tables(records))

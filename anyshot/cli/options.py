@@ -23,6 +23,10 @@ Json = Annotated[
 Workers = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Tasks at once; changes no result. Default: one for each core.")
 ]
+Device = Annotated[
+    Literal["auto", "cpu", "cuda", "mps"],
+    typer.Option(metavar="auto|cpu|cuda|mps", help="Where to compute; auto: on a GPU with CUDA, or else on the CPU."),
+]
 METAVARS = {int: "N", int | None: "N", float: "X", float | None: "X", str: "TEXT", str | None: "RUN"}
 RENAMED = {("method", "name"): "method"}  # field -> option; all others keep their names
 FLAGS = {"body_from": "--from"}  # where a flag is a word that Python keeps for itself

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from anyshot.cli.options import Json, Workers, options, settings_with
+from anyshot.cli.options import Device, Json, Workers, options, settings_with
 
 if TYPE_CHECKING:
     from anyshot.comparison import Row, Trial
@@ -45,6 +45,7 @@ def test(
     seed: Seed = 0,
     pool_seeds: PoolSeeds = False,
     workers: Workers = None,
+    device: Device = "auto",
     json: Json = None,
     csv: Csv = None,
     per_task: PerTask = None,
@@ -64,7 +65,7 @@ def test(
 
     check_files(json, csv, per_task)
     runs = opened(folders, chosen)
-    trials = plan(runs, image_names(images), split, seed)
+    trials = plan(runs, image_names(images), split, seed, device)
     if pool_seeds:
         check_seeds(trials)
     notes = say_shortfalls(trials)

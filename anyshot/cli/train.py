@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyshot.cli.options import EVERYTHING, Json, Workers, options
+from anyshot.cli.options import EVERYTHING, Device, Json, Workers, options
 from anyshot.cli.running import Folder, Preset, Show, Tensorboard, carried_out
 from anyshot.lists import short
 
@@ -23,6 +23,7 @@ def train(
     show: Show = False,
     tensorboard: Tensorboard = None,
     workers: Workers = None,
+    device: Device = "auto",
     json: Json = None,
     **chosen: Any,
 ) -> None:
@@ -38,7 +39,7 @@ def train(
     def start(*arguments: Any, **named: Any) -> Run:
         from anyshot.training import train
 
-        return train(*arguments, **named, workers=workers, tensorboard=tensorboard)
+        return train(*arguments, **named, workers=workers, tensorboard=tensorboard, device=device)
 
     if run := carried_out("train", start, folder, preset, chosen, json, show):
         _show(run, json)

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyshot.cli.options import Json, Workers, options
+from anyshot.cli.options import Device, Json, Workers, options
 from anyshot.cli.running import Folder, Preset, Show, Tensorboard, carried_out
 from anyshot.settings import MethodSettings, Settings, TrainSettings, WarmSettings
 
@@ -26,6 +26,7 @@ def warm(
     show: Show = False,
     tensorboard: Tensorboard = None,
     workers: Workers = None,
+    device: Device = "auto",
     json: Json = None,
     **chosen: Any,
 ) -> None:
@@ -40,7 +41,7 @@ def warm(
     def start(*arguments: Any, **named: Any) -> Run:
         from anyshot.warm import warm_start
 
-        return warm_start(*arguments, **named, workers=workers, tensorboard=tensorboard)
+        return warm_start(*arguments, **named, workers=workers, tensorboard=tensorboard, device=device)
 
     if run := carried_out("warm", start, folder, preset, chosen, json, show, OPTIONS, _prepared):
         _show(run, json)

@@ -13,7 +13,7 @@ from anyshot.runs import Run
 def open_body(folder: Path, device: str = "cpu") -> Backbone:
     """The body of the run in `folder`. It must be bound to the images that a task is learned from before it is used."""
     run = Run(folder)
-    method = run.load_method().to(device)
+    method = run.load_method(device)
 
     def bind(reference: Pixels) -> Backbone:
         lent = method.images(reference)

@@ -190,4 +190,4 @@ def constant_rates(method: GradientMethod) -> Parameters:
     s, like = method.settings, method.like
     body = method.alpha if s.alpha is None else s.alpha
     head = body if s.alpha_head is None else s.alpha_head
-    return {name: like.new_tensor(head if name in HEAD else body) for name in (*method.theta, *HEAD)}
+    return {name: like.new_full((), head if name in HEAD else body) for name in (*method.theta, *HEAD)}
