@@ -6,7 +6,7 @@ import time
 from statistics import median
 from typing import Any
 
-from anyshot.bench.cases import Case, Task, tasks_of
+from anyshot.bench.cases import Case, Task, inner_tasks
 from anyshot.bench.contestants import CONTESTANTS
 from anyshot.inner.ops import CL
 from anyshot.parallel import cores, map_tasks
@@ -19,7 +19,7 @@ def alone(case: Case, rounds: int = 7) -> dict[str, Any]:
 
     The results must be the same to the last bit, which ``same`` says.
     """
-    task = tasks_of(case)[0].laid_out(CL)
+    task = inner_tasks(case)[0].laid_out(CL)
     threads = (1, cores())
     seconds: dict[int, list[float]] = {count: [] for count in threads}
     found: dict[int, list[Any]] = {}

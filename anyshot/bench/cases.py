@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from anyshot import tasks
 from anyshot.bodies.conv4 import conv4
 from anyshot.inner import Inner
+from anyshot.methods import Method, create_method
 from anyshot.network import HEAD, zero_head
+from anyshot.settings import MethodSettings
 from anyshot.tasks import any_shot, numpy_rng, torch_rng
 
 WAY, QUERY, STEPS, RATE = 5, 75, 5, 0.01
@@ -25,6 +29,9 @@ class Case:
     supports: tuple[int, ...]  #: images of each task's support set
     order: int = 2
     steps: int = STEPS
+    channels: int = 32  #: of the body
+    method: str = ""  #: a method with a rule of its own, by name; none: θ − A ∘ g
+    contestants: tuple[str, ...] = ()  #: who takes part; none: everybody
 
     @property
     def adaptation(self) -> bool:
@@ -47,6 +54,9 @@ def standard_cases(quick: bool = False) -> list[Case]:
         Case("32×32 first-order", 32, meta_batch, order=1),
         Case("32×32 adaptation", 32, meta_batch, order=0, steps=10),
         Case("84×84", 84, (30,)),
+        Case("MT-net", 32, meta_batch[:2], method="mt-net", contestants=("engine", "autograd")),
+        Case("ABML", 32, meta_batch[:2], method="abml", contestants=("engine", "autograd")),
+        Case("Conv4-64", 32, (100,), channels=64, contestants=("engine", "autograd", "higher")),
     ]
 
 
@@ -59,6 +69,9 @@ class Task:
     labels: Tensor
     leaves: list[Tensor]
 
+    def __len__(self) -> int:
+        return len(self.inner.labels)
+
     def laid_out(self, memory_format: torch.memory_format) -> Task:
         """The same with images in another memory format."""
         images = self.inner.images.contiguous(memory_format=memory_format)
@@ -66,10 +79,29 @@ class Task:
         return replace(self, inner=inner, images=self.images.contiguous(memory_format=memory_format))
 
 
-def tasks_of(case: Case, seed: int = 0) -> list[Task]:
-    """The tasks of a case: noisy pictures of random prototypes, one network, one rate for each parameter element."""
-    rng = torch_rng(seed, "bench", case.size)
-    body = conv4((case.size, case.size))
+@dataclass(frozen=True)
+class MethodTask:
+    """A method and a task of its own kind; the method lays images out by itself."""
+
+    method: Method
+    task: tasks.Task
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+    def laid_out(self, memory_format: torch.memory_format) -> MethodTask:
+        """The same."""
+        return self
+
+
+def tasks_of(case: Case, seed: int = 0) -> list[Task] | list[MethodTask]:
+    """The tasks of a case."""
+    return _method_tasks(case, seed) if case.method else inner_tasks(case, seed)
+
+
+def inner_tasks(case: Case, seed: int = 0) -> list[Task]:
+    """One network, one rate for each parameter element."""
+    rng, body = torch_rng(seed, "bench", case.size), conv4((case.size, case.size), case.channels)
     theta, norm = body.start(rng, "he") | zero_head(WAY, body.width, torch.zeros(())), body.norm()
     rates = {name: torch.full_like(value, RATE) for name, value in theta.items()}
     rates |= {name: rates[name][:1].clone() for name in HEAD}  # shared by the classes
@@ -77,16 +109,35 @@ def tasks_of(case: Case, seed: int = 0) -> list[Task]:
     leaves += [t for name, t in rates.items() if "bias" not in name or name in HEAD] + list(norm.shift)
     for leaf in leaves:
         leaf.requires_grad_(not case.adaptation)
+    made = []
+    for images, labels, queries, query_labels in _sets(case, rng):
+        weights = torch.full((len(labels),), 1 / len(labels))
+        inner = Inner(images, labels, weights, theta, rates, norm, case.steps)
+        made.append(Task(inner, queries, query_labels, leaves))
+    return made
+
+
+def _method_tasks(case: Case, seed: int) -> list[MethodTask]:
+    """The method at its start, with He's weights, so that its steps do something."""
+    settings = MethodSettings(
+        name=case.method, channels=case.channels, steps=case.steps, order=case.order, start="he", alpha=0.05
+    )
+    method, made = create_method(settings, (case.size, case.size), seed), []
+    for i, (images, labels, queries, query_labels) in enumerate(_sets(case, torch_rng(seed, "bench", case.size))):
+        support, query = (x.mul(255).byte().permute(0, 2, 3, 1).contiguous() for x in (images, queries))
+        made.append(MethodTask(method, tasks.Task(support, labels, query, query_labels, seed=(seed, "bench", i))))
+    return made
+
+
+def _sets(case: Case, rng: torch.Generator) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Support and query sets of noisy pictures of random prototypes, with their labels."""
 
     def pictures(labels: Tensor, prototypes: Tensor) -> Tensor:
         noise = torch.randn(len(labels), 3, case.size, case.size, generator=rng)
         return (prototypes[labels] + 0.3 * noise).clamp(0, 1)
 
-    tasks = []
     for n in case.supports:
         coarse = torch.rand(WAY, 3, 8, 8, generator=rng)
         prototypes = F.interpolate(coarse, size=(case.size, case.size), mode="bilinear")
         labels, query = torch.arange(n) % WAY, torch.arange(QUERY) % WAY
-        inner = Inner(pictures(labels, prototypes), labels, torch.full((n,), 1 / n), theta, rates, norm, case.steps)
-        tasks.append(Task(inner, pictures(query, prototypes), query, leaves))
-    return tasks
+        yield pictures(labels, prototypes), labels, pictures(query, prototypes), query

@@ -6,35 +6,47 @@ order 0, adapts and gives the query loss alone.
 
 from __future__ import annotations
 
+import copy
 import importlib
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyshot import network
-from anyshot.bench.cases import RATE, Task
+from anyshot.bench.cases import RATE, MethodTask, Task
 from anyshot.bodies.conv4 import CONV_WEIGHTS
 from anyshot.inner import adapt, logits_many, query_loss
 from anyshot.network import HEAD
+from anyshot.training import task_gradients
 
 NAMES = CONV_WEIGHTS + HEAD
 
 Result = tuple[Tensor, list[Tensor]]
-Contestant = Callable[[Task, int], Result]
+AnyTask = Task | MethodTask
+Contestant = Callable[[Any, int], Result]
 
 
-def ours(task: Task, order: int, engine: str) -> Result:
+def ours(task: AnyTask, order: int, engine: str) -> Result:
     """anyshot, by the engine or by autograd."""
+    if isinstance(task, MethodTask):
+        method = copy.copy(task.method)  # the same parameters
+        method.engine = engine
+        gradients, told = task_gradients(method, task.task)
+        return torch.tensor(told["loss"]), gradients
+    # tensors of their own: what the engine keeps with images is part of the work
+    inner, images = replace(task.inner, images=task.inner.images.detach()), task.images.detach()
     if order == 0:
-        scores = logits_many([task.inner], [adapt(task.inner, engine)], task.images, engine)[0]
+        scores = logits_many([inner], [adapt(inner, engine)], images, engine)[0]
         return F.cross_entropy(scores, task.labels), []
-    loss, _ = query_loss(task.inner, task.images, task.labels, order, engine)
+    loss, _ = query_loss(inner, images, task.labels, order, engine)
     return loss.detach(), list(torch.autograd.grad(loss, task.leaves))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from anyshot.bench.cases import QUERY, Case, tasks_of
+from anyshot.bench.cases import QUERY, Case, inner_tasks
 from anyshot.bench.contestants import CONTESTANTS
 from anyshot.bodies.conv4 import CONV_WEIGHTS, conv4
 from anyshot.inner import ops
@@ -79,7 +79,7 @@ def shares(case: Case) -> dict[str, float]:
     """Parts of the engine's time, on one thread, in each pass that convolves, with all that is fused into it
     (transformations, pooling, statistics, scattering)."""
     spent: dict[str, float] = defaultdict(float)
-    task = tasks_of(Case(case.name, case.size, case.supports[:1], case.order, case.steps))[0].laid_out(CL)
+    task = inner_tasks(Case(case.name, case.size, case.supports[:1], case.order, case.steps))[0].laid_out(CL)
 
     def one(_: int) -> float:
         CONTESTANTS["engine"](task, case.order)

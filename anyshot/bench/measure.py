@@ -8,15 +8,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from anyshot.bench.cases import Case, Task, tasks_of
-from anyshot.bench.contestants import CONTESTANTS
+from anyshot.bench.cases import Case, tasks_of
+from anyshot.bench.contestants import CONTESTANTS, AnyTask
 from anyshot.errors import AnyshotError
 from anyshot.parallel import cores, map_tasks
 
@@ -59,14 +60,14 @@ class Timing:
         }
 
 
-def iteration(name: str, tasks: Sequence[Task], order: int, mode: Mode) -> tuple[float, list[Tensor]]:
+def iteration(name: str, tasks: Sequence[AnyTask], order: int, mode: Mode) -> tuple[float, list[Tensor]]:
     """One meta-iteration (or the adaptations of its tasks): mean loss and mean gradients."""
 
-    def one(task: Task) -> tuple[Tensor, list[Tensor]]:
+    def one(task: AnyTask) -> tuple[Tensor, list[Tensor]]:
         return CONTESTANTS[name](task, order)
 
     if mode.workers > 1:
-        results = map_tasks(one, tasks, mode.workers, size=lambda task: len(task.inner.labels))
+        results = map_tasks(one, tasks, mode.workers, size=len)
     else:
         results = [one(task) for task in tasks]
     gradients = [torch.stack(g).mean(0) for g in zip(*(g for _, g in results), strict=True)]
@@ -74,11 +75,11 @@ def iteration(name: str, tasks: Sequence[Task], order: int, mode: Mode) -> tuple
 
 
 def best_mode(name: str, case: Case) -> Mode:
-    """The fastest mode on small tasks of the case; the engine lays images out by itself."""
+    """The fastest mode on small tasks of the case; engine and methods lay images out by themselves."""
     many = len(case.supports) > 1 and cores() > 1
-    small = Case(case.name, case.size, tuple(max(5, n // 5) for n in case.supports[:2]), case.order, min(case.steps, 2))
+    small = replace(case, supports=tuple(max(5, n // 5) for n in case.supports[:2]), steps=min(case.steps, 2))
     tasks = tasks_of(small)
-    layouts = ["channels-last"] if name == "engine" else list(FORMATS)
+    layouts = ["channels-last"] if name == "engine" or case.method else list(FORMATS)
     modes = [Mode(layout, workers) for layout in layouts for workers in ([cores(), 1] if many else [1])]
     laid = {layout: [task.laid_out(FORMATS[layout]) for task in tasks] for layout in layouts}
     seconds = dict.fromkeys(modes, float("inf"))
@@ -122,7 +123,7 @@ def peak_memory(name: str, case: Case, mode: Mode) -> float:
 
 def added_memory(name: str, case: Case, mode: Mode) -> float:
     """MB that one iteration adds to this process; meant for a fresh one, after a small task has loaded all code."""
-    small = Case(case.name, case.size, (5,) * mode.workers, case.order, 1)
+    small = replace(case, supports=(5,) * mode.workers, steps=1)
     iteration(name, [task.laid_out(FORMATS[mode.layout]) for task in tasks_of(small)], case.order, mode)
     tasks = [task.laid_out(FORMATS[mode.layout]) for task in tasks_of(case)]
     before = _reset_peak()
@@ -150,7 +151,8 @@ def _peak() -> float:
 def main(request: str) -> None:
     """What :func:`peak_memory` starts."""
     wanted = json.loads(request)
-    case = Case(**{**wanted["case"], "supports": tuple(wanted["case"]["supports"])})
+    fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in wanted["case"].items()}
+    case = Case(**fields)
     print(added_memory(wanted["name"], case, Mode(**wanted["mode"])))
 
 

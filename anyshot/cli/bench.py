@@ -17,8 +17,9 @@ def bench(
     """Measure the engine beside autograd and other libraries, in one interleaved run of under five minutes.
 
     Time, CPU time and peak memory of one meta-iteration and of one adaptation for anyshot's engine, anyshot's autograd
-    path, `higher` and `torchopt` (where installed), each in the mode that suits it best here; then the ratios, and how
-    the engine's time compares with that of the convolutions alone. Quiet machines give the clearest numbers.
+    path, `higher` and `torchopt` (where installed), each in the mode that suits it best here; MT-net, ABML and a wider
+    body; then the ratios, one task on one core and on all, and how the engine's time compares with that of the
+    convolutions alone. Quiet machines give the clearest numbers.
 
     Example: anyshot bench --json bench.json
     """
@@ -54,6 +55,9 @@ def show(results: dict[str, Any]) -> None:
         memory = results["memory_ratio"].get(peer)
         share = "" if memory is None else f"; {memory:.2f} of its memory"
         console.print(f"The engine is {factor:.1f}× faster than {peer} ({ratios}){share}.")
+    for name, one in results["alone"].items():
+        same = "the same bits" if one["same"] else "other bits"
+        console.print(f"{name}: {one['speedup']:.2f}× as fast on {one['cores']} cores as on one ({same}).")
     console.print(
         f"The passes that convolve are {100 * account['share_of_engine']:.0f} % of the engine's time on one thread. "
         f"Done directly and timed hot, the convolutions of the mathematics take {account['seconds']:.2f} s here "
@@ -74,15 +78,17 @@ def _table(name: str, case: dict[str, Any]) -> Any:
 
     supports = " + ".join(map(str, case["supports"]))
     what = {2: "meta-iteration, second order", 1: "meta-iteration, first order", 0: "adaptation"}[case["order"]]
-    title = f"{name}: {what}, {supports} support images, {case['steps']} steps"
+    title = f"{name}: {what}, {supports} support images, {case['steps']} steps, {case['channels']} channels"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
     table.add_column("")
-    for header in ("median s", "min s", "CPU s", "peak MB", "loss"):
+    for header in ("median s", "min s", "CPU s", "× engine", "peak MB", "loss"):
         table.add_column(header, justify="right")
     table.add_column("mode")
     for contestant, figures in case["contestants"].items():
         peak = figures["peak_memory_mb"]
         mode = f"{figures['mode']['layout']}, {figures['mode']['workers']} at once"
         seconds = [f"{figures[key]:.2f}" for key in ("median_seconds", "minimum_seconds", "cpu_seconds")]
-        table.add_row(contestant, *seconds, "–" if peak is None else f"{peak:.0f}", f"{figures['loss']:.4f}", mode)
+        ratio = f"{case['speedup'].get(contestant, 1):.1f}"
+        memory = "–" if peak is None else f"{peak:.0f}"
+        table.add_row(contestant, *seconds, ratio, memory, f"{figures['loss']:.4f}", mode)
     return table

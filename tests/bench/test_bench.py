@@ -26,7 +26,9 @@ def test_tasks_are_seeded_and_of_the_real_distribution():
     assert 115 < sum(any_shot_supports(200)) / 200 < 140
     assert all(5 <= n <= 250 for n in any_shot_supports(200))
     assert torch.equal(tasks_of(SMALL)[0].images, tasks_of(SMALL)[0].images)
-    assert [case.order for case in standard_cases()] == [2, 1, 0, 2]
+    assert [case.order for case in standard_cases()] == [2, 1, 0, 2, 2, 2, 2]
+    assert {case.method for case in standard_cases()} == {"", "mt-net", "abml"}
+    assert {case.channels for case in standard_cases()} == {32, 64}
 
 
 @pytest.mark.parametrize("name", [name for name in CONTESTANTS if name != "engine"])
@@ -50,6 +52,16 @@ def test_all_contestants_reach_the_same_loss_at_lower_orders(name, order):
     case = Case("small", 16, (6, 5), order, steps=2)
     losses = [iteration(who, tasks_of(case), order, MODE)[0] for who in ("engine", name)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("case", [Case("m", 16, (6, 5), steps=2, method="mt-net"), Case("a", 16, (6,), method="abml"),
+                                  Case("wide", 16, (6,), channels=64)], ids=lambda case: case.name)  # fmt: skip
+def test_methods_and_other_widths_do_the_same_work_both_ways(case):
+    (loss, gradients), (other, others) = (iteration(who, tasks_of(case), 2, MODE) for who in ("engine", "autograd"))
+    assert other == pytest.approx(loss, rel=1e-5)
+    assert max(g.numel() for g in gradients) >= 9 * case.channels**2
+    left, right = (torch.cat([g.flatten() for g in found]) for found in (gradients, others))
+    assert (left - right).norm() < 0.02 * right.norm()  # float32: a ReLU may fall the other way
 
 
 def test_a_peer_that_is_not_installed_is_left_out_with_a_sentence(monkeypatch):
@@ -98,6 +110,7 @@ def test_the_account_of_convolutions():
 def test_the_command_prints_ratios_and_writes_all_figures(monkeypatch, tmp_path):
     monkeypatch.setattr(anyshot.bench, "standard_cases", lambda quick: [SMALL, Case("late", 16, (5,))])
     monkeypatch.setattr(anyshot.bench, "BUDGET_ALL", 0.0)
+    monkeypatch.setattr(anyshot.bench, "ALONE", [Case("by itself", 16, (5,), steps=1)])
     monkeypatch.setattr(anyshot.bench, "peak_memory", lambda name, case, mode: 10.0 if name == "engine" else 40.0)
     app = typer.Typer()
     app.command()(command)
@@ -105,9 +118,11 @@ def test_the_command_prints_ratios_and_writes_all_figures(monkeypatch, tmp_path)
     assert done.exit_code == 0, done.output
     assert "faster than autograd" in done.output
     assert "late was left out" in done.output
+    assert "as fast on" in done.output
     results = json.loads((tmp_path / "bench.json").read_text())
     assert results["memory_ratio"]["autograd"] == 0.25
     assert results["speedup"]["autograd"] > 0
     figures = results["cases"]["small"]["contestants"]["engine"]
     assert {"median_seconds", "minimum_seconds", "cpu_seconds", "peak_memory_mb", "mode"} <= set(figures)
     assert 0 < results["convolutions"]["share_of_engine"] < 1
+    assert results["alone"]["by itself"]["same"]
