@@ -101,6 +101,10 @@ class Warming:
         """Steps in an epoch; what does not fill a batch is left out, each time others."""
         return len(self.images) // self.batch
 
+    def rate(self, step: int) -> float:
+        """The rate of a step, counted from the start of the run."""
+        return self.settings.rate * rate_at(self.settings.schedule, step / (self.settings.epochs * self.steps))
+
     def finish(self, tensorboard: bool | None = False) -> Run:
         """All epochs that are left."""
         s, resumed = self.settings, self.restore()
@@ -128,25 +132,27 @@ class Warming:
             losses, hits = losses + loss, hits + right
             advance(1, f"loss {losses / (step + 1):.3f}  accuracy {hits / (step + 1):.1%}")
         self.epoch += 1
-        self.run.log({"kind": "epoch", "epoch": self.epoch, "loss": losses / self.steps, "accuracy": hits / self.steps})
+        if not math.isfinite(losses):
+            raise AnyshotError(
+                f"The loss is no longer finite in epoch {self.epoch}; start a new run with a lower rate (now "
+                f"{self.settings.rate})."
+            )
+        record = {"kind": "epoch", "epoch": self.epoch, "loss": losses / self.steps, "accuracy": hits / self.steps}
+        self.journal.add(record, self.epoch)
 
     def step(self, chosen: NDArray[np.int64], step: int) -> tuple[float, float]:
         """One step on the images of these numbers: their mean loss and accuracy."""
-        done = self.epoch * self.steps + step
-        parts = [
-            (rows, numpy_rng(self.seed, "warm", self.epoch, step, i)) for i, rows in enumerate(np.split(chosen, PARTS))
-        ]
+        s, done = self.settings, self.epoch * self.steps + step
+        rngs = [numpy_rng(self.seed, "warm", self.epoch, step, i) for i in range(PARTS)]
+        parts = list(zip(np.split(chosen, PARTS), rngs, strict=True))
         results = map_tasks(lambda part: self.part(*part), parts, self.workers)
         gradients, losses, hits = zip(*results, strict=True)
         for parameter, *of_parts in zip(self.parameters, *gradients, strict=True):
             parameter.grad = sum(of_parts[1:], of_parts[0])
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.settings.rate * rate_at(
-                self.settings.schedule, done / (self.settings.epochs * self.steps)
-            )
+        self.optimiser.param_groups[0]["lr"] = self.rate(done)
         self.optimiser.step()
         if self.kept is not self.method:
-            average_in(self.kept.parameters(), self.method.parameters(), self.settings.average, done)
+            average_in(self.kept.parameters(), self.method.parameters(), s.average, done)
         return sum(losses), sum(hits)
 
     def part(self, rows: NDArray[np.int64], rng: Rng) -> tuple[tuple[Tensor, ...], float, float]:

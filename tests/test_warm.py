@@ -207,3 +207,15 @@ def test_a_warm_start_and_meta_training_do_not_take_each_others_settings(tmp_pat
     with pytest.raises(AnyshotError, match="meta-training; anyshot train"):
         run(replace(tiny(), warm=None, train=TrainSettings()), tmp_path / "b")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_loss_that_is_not_finite_ends_the_warm_start_with_a_sentence(tmp_path):
+    with pytest.raises(AnyshotError, match=r"no longer finite in epoch 1; .* lower rate \(now 1e\+08\)"):
+        run(tiny(rate=1e8), tmp_path)
+
+
+def test_a_callback_is_told_every_line_of_the_log(tmp_path):
+    told = []
+    made = run(tiny(epochs=2, check_every=1), tmp_path, callback=told.append)
+    assert told == list(made.records())
+    assert [record["kind"] for record in told] == ["epoch", "check", "epoch", "check"]
