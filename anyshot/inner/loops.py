@@ -37,10 +37,16 @@ def announce() -> None:
         log.warning("Compiling the engine's loops on first use, once: %s; kept in %s.", what, folder(passes.forward))
 
 
-def fits(weights: list[Tensor]) -> bool:
-    """Whether the convolutions have channels in sixteens, at most 128, and the first at most three colours."""
-    channels = [len(W) for W in weights]
-    return weights[0].shape[1] <= 3 and all(c % (LANES * VECTORS) == 0 and 4 * c <= NUMBERS for c in channels)
+MOST = NUMBERS // ROWS  #: channels: four tiles of them must fit in flight
+
+
+def obstacle(weights: list[Tensor]) -> str | None:
+    """Why the loops cannot do convolutions with these weights, as part of a sentence; None if they can."""
+    colours, channels = weights[0].shape[1], [len(W) for W in weights]
+    odd = [c for c in channels if c % (LANES * VECTORS) or c > MOST]
+    if odd:
+        return f"convolutions to {odd[0]} channels, where these want multiples of {LANES * VECTORS} up to {MOST}"
+    return f"images of {colours} colours, where these want at most 3" if colours > 3 else None
 
 
 @dataclass

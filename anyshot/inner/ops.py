@@ -223,14 +223,24 @@ def tangent_backward(
 def fused(weights: list[Tensor]) -> ModuleType:
     """The module with these functions for convolutions with these weights: :mod:`.loops` where it can, else this one.
 
-    ``ANYSHOT_LOOPS=0`` in the environment keeps to torch, for a machine with so many cores that its threads beat the
-    loops' one (measured on two: torch's operators take 0.60 s where the loops take 0.25 s).
+    ``ANYSHOT_LOOPS`` in the environment: 0 keeps to torch, ``check`` has the loops compare every place with its array.
     """
     here = sys.modules[__name__]
     if weights[0].device.type != "cpu":
         return here
     module = loops()
-    return module if module is here or module.fits(weights) else here
+    if module is here:
+        return here
+    obstacle = module.obstacle(weights)
+    if obstacle is None:
+        return module
+    _say(obstacle)
+    return here
+
+
+@functools.cache  # once a reason
+def _say(obstacle: str) -> None:
+    log.warning("Torch's operators do what the compiled loops cannot (same numbers, slower): %s.", obstacle)
 
 
 def loops() -> ModuleType:

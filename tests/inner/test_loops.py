@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import sys
 import time
@@ -209,19 +210,29 @@ def test_a_variance_far_from_zero_mean_keeps_its_digits():
     assert np.allclose(mean, expected[1], rtol=1e-6)
 
 
-def test_what_the_loops_cannot_do_is_left_to_torch():
-    def weights(*channels):
-        return [torch.zeros(c, colours, 3, 3) for colours, c in zip((3, *channels), channels, strict=False)]
-
-    assert loops.fits(weights(32, 32, 32, 32))
-    assert loops.fits(weights(16, 48, 128, 16))
-    assert not loops.fits(weights(32, 32, 24, 32))
-    assert not loops.fits(weights(32, 256, 32, 32))
-    assert not loops.fits([torch.zeros(32, 4, 3, 3)])
+def weights(*channels):
+    return [torch.zeros(c, colours, 3, 3) for colours, c in itertools.pairwise(channels)]
 
 
-def test_a_network_of_other_widths_takes_torchs_operators_and_agrees(make_case, differences):
-    case = make_case([2, 2], (16, 16), 2, channels=12)
+@pytest.mark.parametrize("channels", [(3, 32, 32, 32, 32), (1, 64, 64), (3, 16, 48, 128, 16)])
+def test_multiples_of_sixteen_channels_take_the_loops(channels):
+    assert ops.fused(weights(*channels)) is loops
+
+
+@pytest.mark.parametrize(
+    ("channels", "reason"),
+    [((3, 32, 20, 32), "to 20 channels"), ((3, 32, 144), "to 144 channels"), ((4, 32, 32), "of 4 colours")],
+)
+def test_what_the_loops_cannot_do_is_left_to_torch_with_one_line(channels, reason, caplog):
+    ops._say.cache_clear()
+    with caplog.at_level(logging.WARNING, "anyshot.inner"):
+        assert [ops.fused(weights(*channels)) for _ in range(2)] == [ops, ops]
+    assert [reason in record.getMessage() for record in caplog.records] == [True]
+
+
+@pytest.mark.parametrize("channels", [16, 20, 48, 64])
+def test_networks_of_other_widths_agree_with_autograd(make_case, differences, channels):
+    case = make_case([2, 2], (16, 16), 2, channels=channels)
     losses = [query_loss(case.inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
     assert max(differences(*(case.gradients(loss) for loss in losses)).values()) < 1e-10
 
