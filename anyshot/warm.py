@@ -130,13 +130,13 @@ class Warming:
         for step, chosen in enumerate(order[: self.steps * self.batch].reshape(self.steps, self.batch)):
             loss, right = self.step(chosen, step)
             losses, hits = losses + loss, hits + right
+            if not math.isfinite(loss):
+                raise AnyshotError(
+                    f"The loss is no longer finite in epoch {self.epoch + 1}; start a new run with a lower rate (now "
+                    f"{self.settings.rate})."
+                )
             advance(1, f"loss {losses / (step + 1):.3f}  accuracy {hits / (step + 1):.1%}")
         self.epoch += 1
-        if not math.isfinite(losses):
-            raise AnyshotError(
-                f"The loss is no longer finite in epoch {self.epoch}; start a new run with a lower rate (now "
-                f"{self.settings.rate})."
-            )
         record = {"kind": "epoch", "epoch": self.epoch, "loss": losses / self.steps, "accuracy": hits / self.steps}
         self.journal.add(record, self.epoch)
 
