@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import math
-import pickle
 import re
 import struct
 import zlib
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyshot.errors import AnyshotError
+from anyshot.images.catalogue.unpickle import Refused, unpickle
 
 MOST_IMAGES = 1_000_000
 MOST_BYTES = 2**28  # of one array in a file that is read whole; the largest of the nine takes 8 MB
@@ -23,15 +23,14 @@ Pixels = NDArray[np.uint8]
 
 def broken(path: Path, why: object) -> AnyshotError:
     """The sentence for a file that is not what its name promises."""
+    why = " ".join(str(why).split())  # on one line
     return AnyshotError(f"The file {path} is damaged or not the official one ({why}); fetch it again.")
 
 
 def whole_numbers(path: Path, what: str, values: Any, least: int, most: int) -> NDArray[np.int64]:
     """Labels or rows, int64 [n], each in least..most; anything else in their place is refused."""
-    try:
-        array = np.asarray(values)
-    except (TypeError, ValueError, OverflowError) as error:  # lists of several lengths ...
-        raise broken(path, f"{what} are no list of numbers") from error
+    flat = isinstance(values, list | tuple) and all(isinstance(value, int | float | np.integer) for value in values)
+    array = np.asarray(values if flat or isinstance(values, np.ndarray) else None)  # not of lists in lists in lists
     if array.ndim == 1 and array.size and array.dtype.kind in "iuf":
         with np.errstate(invalid="ignore"):  # NaN
             numbers = array.astype(np.int64)
@@ -45,69 +44,14 @@ def read_pickle(path: Path) -> dict[str, Any]:
     """A pickled dictionary of lists, strings, numbers and integer arrays; anything else in it is refused unread."""
     try:
         with open(path, "rb") as file:
-            content = _Restricted(file, encoding="latin1").load()
-    except pickle.UnpicklingError as error:
+            content = unpickle(file)
+    except Refused as error:
         raise broken(path, error) from error
     except Exception as error:  # a malformed pickle raises almost anything
         raise broken(path, f"{type(error).__name__}: {error}") from error
     if not isinstance(content, dict):
         raise broken(path, f"it holds a {type(content).__name__}, not a dictionary")
     return {_text(key): value for key, value in content.items()}
-
-
-class _Restricted(pickle.Unpickler):
-    """Knows only what an array of integers is made of, each in a version of our own that cannot allocate at will."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        module = module.replace("numpy._core", "numpy.core")
-        if (module, name) in _ALLOWED:
-            return _ALLOWED[module, name]
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-
-
-class _Inert:
-    """Has no attributes that a pickle could set. Itself it stands for `numpy.ndarray`, which is named, never called."""
-
-    __slots__ = ()
-
-
-class _Array(_Inert):
-    def __call__(self, *_: Any) -> NDArray[Any]:
-        return np.ndarray((0,), "b")  # shape and content follow in the state, and must fit the bytes that are there
-
-
-class _Dtype(_Inert):
-    def __call__(self, code: str, *_: Any) -> np.dtype[Any]:
-        if not re.fullmatch(r"[<>|=]?[biu][1248]", code):
-            raise pickle.UnpicklingError(f"it holds an array of {code!r}")
-        return np.dtype(code, False, True)  # a copy, whose byte order the pickle may set
-
-
-class _Scalar(_Inert):
-    def __call__(self, dtype: np.dtype[Any], data: bytes | str) -> Any:
-        return np.frombuffer(data.encode("latin1") if isinstance(data, str) else data, dtype, 1)[0]
-
-
-class _FromBuffer(_Inert):
-    def __call__(self, data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], order: str) -> NDArray[Any]:
-        return np.frombuffer(data, dtype).reshape(shape, order="F" if order == "F" else "C")
-
-
-class _Encode(_Inert):
-    def __call__(self, text: str, encoding: str) -> bytes:
-        if encoding != "latin1":
-            raise pickle.UnpicklingError(f"it asks for the codec {encoding!r}")
-        return text.encode("latin1")
-
-
-_ALLOWED: dict[tuple[str, str], Any] = {
-    ("numpy.core.multiarray", "_reconstruct"): _Array(),
-    ("numpy.core.multiarray", "scalar"): _Scalar(),
-    ("numpy.core.numeric", "_frombuffer"): _FromBuffer(),
-    ("numpy", "ndarray"): _Inert(),
-    ("numpy", "dtype"): _Dtype(),
-    ("_codecs", "encode"): _Encode(),
-}
 
 
 def _text(value: Any) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import gzip
 import itertools
 import os
@@ -12,7 +13,7 @@ import pytest
 from scipy.io import savemat
 
 from anyshot.errors import AnyshotError
-from anyshot.images.catalogue.containers import read_idx, read_mat, read_pickle, read_rows, texts
+from anyshot.images.catalogue.containers import read_idx, read_mat, read_pickle, read_rows, texts, whole_numbers
 
 
 class Runs:
@@ -23,6 +24,9 @@ class Runs:
 
     def __reduce__(self):
         return self.call
+
+
+TYPE = b"cnumpy\ndtype\n(U\x02u1K\x00K\x01tR"
 
 
 def python2_pickle() -> bytes:
@@ -93,10 +97,28 @@ def reduce_of(module: str, name: str, *arguments) -> bytes:
         (reduce_of("numpy", "ndarray", 10**12), "not callable"),
         (reduce_of("_codecs", "encode", "x", "zlib_codec"), "codec 'zlib_codec'"),
         (b"cnumpy\ndtype\n}X\x01\x00\x00\x00aK\x01sb.", "damaged"),
+        (b"}(" + b")" + b"\x85" * 100_000 + b"K\x01u.", "keys that are neither"),  # nested deeper than any stack
+        (b"}(" + b")q\x00" + b"h\x00h\x00\x86q\x00" * 200 + b"K\x01u.", "keys that are neither"),  # 2^200 to be hashed
+        (b"}(" + b")" + b"2\x86" * 9 + b"K\x01u.", "the operation DUP"),
+        (b"]r\xff\xff\xff\x7f.", "holds a list"),  # a memory of two billion places
+        (
+            TYPE
+            + b"(K\x03U\x01|N(U\x01xt}U\x01x("
+            + TYPE
+            + b"J\xff\xff\xff\x7ftsJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb.",
+            "composed",
+        ),
+        (TYPE + b"(K\x03U\x01|NNNJ\xff\xff\xff\x7fJ\xff\xff\xff\x7fK\x00tb.", "composed"),
+        (b"Pabc\n.", "the operation PERSID"),
+        (b"U\x01aR.", "takes more than"),
+        (b"]K\x01Ra.", "not callable"),
+        (b"]K\x01b.", "no array"),
+        (b"}K\x01a.", "no list"),
         (b"\x80\x04\x95", "damaged"),
         (b"", "damaged"),
         (b"plain words", "damaged"),
     ],
+    ids=itertools.count(),
 )
 def test_a_pickle_that_wants_more_than_numbers_is_refused_unread(data, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -211,3 +233,23 @@ def test_no_flipped_bit_of_a_compressed_idx_file_gives_other_bytes(tmp_path):
         except AnyshotError:
             refused += 1
     assert refused > 40
+
+
+def test_labels_that_hold_themselves_are_no_numbers(tmp_path):
+    labels: list = []
+    for _ in range(100):
+        labels = [labels, labels]
+    (tmp_path / "p").write_bytes(pickle.dumps({"fine_labels": labels}))
+    with pytest.raises(AnyshotError, match="not all whole numbers"):
+        whole_numbers(tmp_path / "p", "its labels", read_pickle(tmp_path / "p")["fine_labels"], 0, 9)
+
+
+def test_random_bytes_and_damaged_pickles_are_refused_or_read_and_never_crash(tmp_path):
+    rng = np.random.default_rng(0)
+    good = pickle.dumps({"data": np.arange(6, dtype=np.uint8).reshape(2, 3), "labels": [1, 2]}, protocol=2)
+    for _ in range(300):
+        data = np.frombuffer(good, np.uint8).copy()
+        data[rng.integers(len(data), size=rng.integers(1, 6))] = rng.integers(256)
+        (tmp_path / "p").write_bytes(data.tobytes())
+        with contextlib.suppress(AnyshotError):
+            read_pickle(tmp_path / "p")

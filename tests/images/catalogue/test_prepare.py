@@ -498,7 +498,7 @@ def test_a_damaged_archive_beside_the_whole_one_is_passed_over_with_a_warning(tm
         ("apples", "whole numbers"),
         ({"a": 1}, "whole numbers"),
         ([["1"]] * 100, "whole numbers"),
-        ([[1], [2, 3]] * 50, "no list of numbers"),
+        ([[1], [2, 3]] * 50, "whole numbers"),
         (["1"] * 100, "whole numbers"),
         ([1.5] * 100, "whole numbers"),
         ([float("nan")] * 100, "whole numbers"),

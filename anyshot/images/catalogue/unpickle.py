@@ -1,0 +1,214 @@
+"""Pickles of numbers, strings, lists, dictionaries and arrays of integers, read without trust.
+
+Python's own unpickler calls what a file names, fills the memory with what it announces, and overflows its stack on keys
+that nest. This one is a small machine over the operations that `pickletools` takes apart: it knows those below and no
+others, and what a file names is one of six things, each in a version of our own that checks what it is given.
+"""
+
+from __future__ import annotations
+
+import pickletools
+import re
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Refused(Exception):
+    """What a pickle holds or asks for that is not let in."""
+
+
+def unpickle(file: BinaryIO) -> Any:
+    """The object that a pickle describes; a malformed one raises almost anything, and runs nothing."""
+    machine = _Machine()
+    for operation, argument, _ in pickletools.genops(file):
+        if operation.name in PUSHED:
+            machine.push(argument)
+        elif operation.name in STEPS:
+            STEPS[operation.name](machine, argument)
+        elif operation.name not in ("PROTO", "FRAME", "STOP"):
+            raise Refused(f"it asks for the operation {operation.name}")
+    return machine.stack.pop()
+
+
+class _Machine:
+    def __init__(self) -> None:
+        self.stack: list[Any] = []  # since the last mark
+        self.below: list[list[Any]] = []  # the stacks before each mark
+        self.memo: dict[int, Any] = {}
+
+    def push(self, item: Any) -> None:
+        """Put something on the stack."""
+        self.stack.append(item)
+
+    def mark(self) -> None:
+        """Begin a stack of its own."""
+        self.below.append(self.stack)
+        self.stack = []
+
+    def since_mark(self) -> list[Any]:
+        """What was pushed since the last mark, taken away."""
+        items, self.stack = self.stack, self.below.pop()
+        return items
+
+    def top(self, count: int) -> list[Any]:
+        """The last `count` things, taken away."""
+        items = self.stack[-count:]
+        if len(items) < count:
+            raise Refused("it takes more than it has put there")
+        del self.stack[-count:]
+        return items
+
+    def dictionary(self) -> None:
+        """Push a dictionary of the keys and values since the last mark."""
+        items = self.since_mark()
+        self.stack.append({})
+        self.update(items)
+
+    def extend(self, items: list[Any]) -> None:
+        """Append to the list below."""
+        if not isinstance(self.stack[-1], list):
+            raise Refused("it appends to something that is no list")
+        self.stack[-1].extend(items)
+
+    def update(self, items: list[Any]) -> None:
+        """Set keys and values, in turn, of the dictionary below. Nothing that could nest is a key."""
+        if not isinstance(self.stack[-1], dict) or not all(isinstance(key, str | bytes | int) for key in items[::2]):
+            raise Refused("it holds keys that are neither text nor numbers")
+        self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
+
+    def name(self, module: str, name: str) -> None:
+        """Push one of the things that may be named."""
+        module = module.replace("numpy._core", "numpy.core")
+        if (module, name) not in NAMED:
+            raise Refused(f"it asks for {module}.{name}")
+        self.stack.append(NAMED[module, name])
+
+    def call(self) -> None:
+        """Make what was named of the arguments above it."""
+        function, arguments = self.top(2)
+        if not isinstance(function, _Named) or not isinstance(arguments, tuple):
+            raise Refused("it calls what is not callable")
+        self.stack.append(function.make(*arguments))
+
+    def build(self) -> None:
+        """Give an array or its type the content above it."""
+        (state,) = self.top(1)
+        target = self.stack[-1]
+        if isinstance(target, _Type):
+            target.order = _order(state)
+        elif isinstance(target, np.ndarray) and target.base is None and target.shape == (0,):
+            _, shape, kind, fortran, data = state
+            content = (1, _shape(shape), kind.dtype(), bool(fortran), _bytes(data))
+            target.__setstate__(content)  # type: ignore[arg-type]
+        else:
+            raise Refused("it changes something that is no array")
+
+
+# ------------------------------------------------------------------------------------------------- what can be named
+class _Named:
+    """Something that a pickle may name, and call where it has a `make`."""
+
+    def __init__(self, make: Callable[..., Any] | None = None) -> None:
+        self._make = make
+
+    def make(self, *arguments: Any) -> Any:
+        """The result of a call."""
+        if self._make is None:
+            raise Refused("it calls what is not callable")
+        return self._make(*arguments)
+
+
+class _Type:
+    """An array's type: integers of one, two, four or eight bytes, in either order."""
+
+    def __init__(self, code: str, *_: Any) -> None:
+        if not isinstance(code, str) or not re.fullmatch(r"[<>|=]?[biu][1248]", code):
+            raise Refused(f"it holds an array of {code!r}")
+        self.code, self.order = code.lstrip("<>|="), code[0] if code[0] in "<>|=" else "="
+
+    def dtype(self) -> np.dtype[Any]:
+        """As NumPy has it."""
+        return np.dtype(self.order + self.code)
+
+
+def _order(state: Any) -> str:
+    """The byte order in the state of a type, which has nothing else to say."""
+    _, order, *rest = state
+    if order not in ("<", ">", "|", "=") or rest[:5] != [None, None, None, -1, -1]:
+        raise Refused("it holds an array of something composed")
+    return str(order)
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    if not isinstance(shape, tuple) or not all(isinstance(n, int) and n >= 0 for n in shape):
+        raise Refused("it holds an array of an impossible shape")
+    return shape
+
+
+def _bytes(data: Any) -> bytes:
+    """Bytes, which Python 2 pickled as text."""
+    return data.encode("latin1") if isinstance(data, str) else bytes(memoryview(data))
+
+
+def _empty_array(*_: Any) -> NDArray[Any]:
+    return np.ndarray((0,), "b")  # shape and content follow, and must fit the bytes that are there
+
+
+def _scalar(kind: _Type, data: Any) -> Any:
+    return np.frombuffer(_bytes(data), kind.dtype(), 1)[0]
+
+
+def _from_buffer(data: Any, kind: _Type, shape: Any, order: Any) -> NDArray[Any]:
+    return np.frombuffer(_bytes(data), kind.dtype()).reshape(_shape(shape), order="F" if order == "F" else "C")
+
+
+def _encode(text: str, encoding: str) -> bytes:
+    if encoding != "latin1":
+        raise Refused(f"it asks for the codec {encoding!r}")
+    return text.encode("latin1")
+
+
+NAMED = {
+    ("numpy.core.multiarray", "_reconstruct"): _Named(_empty_array),
+    ("numpy.core.multiarray", "scalar"): _Named(_scalar),
+    ("numpy.core.numeric", "_frombuffer"): _Named(_from_buffer),
+    ("numpy", "ndarray"): _Named(),
+    ("numpy", "dtype"): _Named(_Type),
+    ("_codecs", "encode"): _Named(_encode),
+}
+
+# ------------------------------------------------------------------------------------------------- what can be done
+PUSHED = {
+    *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+    *("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"),
+    *("SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "BYTEARRAY8"),
+}
+STEPS: dict[str, Callable[[_Machine, Any], object]] = {
+    "NONE": lambda m, _: m.push(None),
+    "NEWTRUE": lambda m, _: m.push(True),
+    "NEWFALSE": lambda m, _: m.push(False),
+    "EMPTY_LIST": lambda m, _: m.push([]),
+    "EMPTY_DICT": lambda m, _: m.push({}),
+    "EMPTY_TUPLE": lambda m, _: m.push(()),
+    "MARK": lambda m, _: m.mark(),
+    "LIST": lambda m, _: m.push(m.since_mark()),
+    "TUPLE": lambda m, _: m.push(tuple(m.since_mark())),
+    "TUPLE1": lambda m, _: m.push(tuple(m.top(1))),
+    "TUPLE2": lambda m, _: m.push(tuple(m.top(2))),
+    "TUPLE3": lambda m, _: m.push(tuple(m.top(3))),
+    "DICT": lambda m, _: m.dictionary(),
+    "APPEND": lambda m, _: m.extend(m.top(1)),
+    "APPENDS": lambda m, _: m.extend(m.since_mark()),
+    "SETITEM": lambda m, _: m.update(m.top(2)),
+    "SETITEMS": lambda m, _: m.update(m.since_mark()),
+    "MEMOIZE": lambda m, _: m.memo.setdefault(len(m.memo), m.stack[-1]),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), lambda m, n: m.memo.update({n: m.stack[-1]})),
+    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), lambda m, n: m.push(m.memo[n])),
+    "GLOBAL": lambda m, name: m.name(*name.split(" ", 1)),
+    "STACK_GLOBAL": lambda m, _: m.name(*m.top(2)),
+    "REDUCE": lambda m, _: m.call(),
+    "BUILD": lambda m, _: m.build(),
+}
