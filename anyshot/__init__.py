@@ -23,13 +23,15 @@ from anyshot.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from anyshot.balance import Posterior
+    from anyshot.bodies import create_body
     from anyshot.images import ImageSet, open_images
-    from anyshot.inner import Inner, adapt, query_loss
+    from anyshot.inner import Inner, adapt, cross_entropy, gradient, query_loss
+    from anyshot.inner.update import update
     from anyshot.inspection import BalanceRecord, inspect_stream, inspect_task
     from anyshot.lists import BODIES, METHODS, SHOT_RULES, STATISTICS
     from anyshot.methods import Method, Objective, create_method
     from anyshot.metrics import Metrics, Paired, Summary, TaskResult, TaskScore, paired, pool
-    from anyshot.network import Body, Norm
+    from anyshot.network import Body, Norm, zero_head
     from anyshot.presets import PRESETS, preset
     from anyshot.runs import Run
     from anyshot.settings import MethodSettings, Settings, TaskSettings, TrainSettings, WarmSettings
@@ -40,13 +42,15 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "anyshot.balance": ("Posterior",),
+    "anyshot.bodies": ("create_body",),
     "anyshot.images": ("ImageSet", "open_images"),
-    "anyshot.inner": ("Inner", "adapt", "query_loss"),
+    "anyshot.inner": ("Inner", "adapt", "cross_entropy", "gradient", "query_loss"),
+    "anyshot.inner.update": ("update",),
     "anyshot.inspection": ("BalanceRecord", "inspect_stream", "inspect_task"),
     "anyshot.lists": ("BODIES", "METHODS", "SHOT_RULES", "STATISTICS"),
     "anyshot.methods": ("Method", "Objective", "create_method"),
     "anyshot.metrics": ("Metrics", "Paired", "Summary", "TaskResult", "TaskScore", "paired", "pool"),
-    "anyshot.network": ("Body", "Norm"),
+    "anyshot.network": ("Body", "Norm", "zero_head"),
     "anyshot.presets": ("PRESETS", "preset"),
     "anyshot.runs": ("Run",),
     "anyshot.settings": ("MethodSettings", "Settings", "TaskSettings", "TrainSettings", "WarmSettings"),
@@ -61,8 +65,9 @@ __all__ = [
     "BODIES", "METHODS", "PRESETS", "SHOT_RULES", "STATISTICS", "AnyshotError", "BalanceRecord", "Body", "ImageSet",
     "Inner", "Method", "MethodSettings", "Metrics", "Norm", "Objective", "Paired", "Posterior", "Run", "Settings",
     "Summary", "Task", "TaskResult", "TaskScore", "TaskSettings", "TaskStream", "TrainSettings", "WarmSettings",
-    "__version__", "adapt", "create_method", "evaluate", "inspect_stream", "inspect_task", "open_images", "paired",
-    "pool", "preset", "query_loss", "train", "warm_start",
+    "__version__", "adapt", "create_body", "create_method", "cross_entropy", "evaluate", "gradient", "inspect_stream",
+    "inspect_task", "open_images", "paired", "pool", "preset", "query_loss", "train", "update", "warm_start",
+    "zero_head",
 ]  # fmt: skip
 
 

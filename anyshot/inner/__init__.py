@@ -46,20 +46,25 @@ def gradient(
     exact second-order meta-gradients at the engine's speed. Without gradients (``torch.no_grad()``) there is no graph.
     What depends on the images alone is kept with their tensor: give the same one at each step.
 
-    Two steps of MAML, the query loss after them, and its exact gradient for the start:
+    The engine as one would use ``higher``: two steps of one's own rule, the query loss after them, and its exact
+    gradients for the start and for the step size.
 
-    >>> from anyshot.network import zero_head
-    >>> rng, body = torch.Generator().manual_seed(0), conv4.conv4((32, 32))
-    >>> start, norm = {n: t.requires_grad_() for n, t in body.start(rng, "he").items()}, body.norm()
-    >>> theta = start | zero_head(2, body.width, torch.zeros(()))
+    >>> import anyshot
+    >>> rng, body = torch.Generator().manual_seed(0), anyshot.create_body("conv4", (32, 32))
+    >>> start = {name: value.requires_grad_() for name, value in body.start(rng, "he").items()}
+    >>> rate, norm = torch.tensor(0.1, requires_grad=True), body.norm()
     >>> images, labels = torch.rand(6, 3, 32, 32, generator=rng), torch.tensor([0, 0, 0, 1, 1, 1])
+    >>> support, query = images[::2], images[1::2]
+    >>> theta = start | anyshot.zero_head(2, body.width, torch.zeros(()))
     >>> for step in range(2):
-    ...     g, loss = gradient(theta, images[::2], labels[::2], torch.full((3,), 1 / 3), norm)
-    ...     theta = {name: value - 0.1 * g[name] for name, value in theta.items()}
-    >>> losses, scores = cross_entropy(theta, images[1::2], labels[1::2], norm)
+    ...     g, loss = anyshot.gradient(theta, support, labels[::2], torch.full((3,), 1 / 3), norm)
+    ...     theta = {name: value - rate * g[name].clamp(-1, 1) for name, value in theta.items()}
+    >>> losses, scores = anyshot.cross_entropy(theta, query, labels[1::2], norm)
     >>> losses.mean().backward()
-    >>> start["conv1_weight"].grad.shape
-    torch.Size([32, 3, 3, 3])
+    >>> start["conv1_weight"].grad.shape, rate.grad.shape
+    (torch.Size([32, 3, 3, 3]), torch.Size([]))
+
+    A rule of the form θ − A ∘ g is what :func:`anyshot.update` does.
     """
     labels = _checked(body, theta, images, labels)
     if weights.shape != labels.shape:

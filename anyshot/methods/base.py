@@ -83,7 +83,8 @@ class Method(nn.Module):
         """Features [n, width] of images [n, channels, height, width] at θ, or at its start, differentiable once; with
         the statistics of the ``reference`` images, or of the set in hand."""
         theta = dict(self.theta) if theta is None else theta
-        return features(theta, self.norm, images, self.settings.centre, reference, body=self.body.features)
+        s = self.settings
+        return features(theta, self.norm, images, s.centre, reference, self.engine, self.body.features)
 
     def images(self, images: Images) -> Tensor:
         """Images for the network: float in [0, 1] where the meta-parameters are."""

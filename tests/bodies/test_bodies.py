@@ -9,6 +9,7 @@ from support import make_imageset, make_task
 from anyshot.bodies import create_body
 from anyshot.cli.options import settings_with
 from anyshot.errors import AnyshotError
+from anyshot.inner import adapt
 from anyshot.methods import create_method
 from anyshot.network import Body
 from anyshot.runs import Run
@@ -78,11 +79,10 @@ def test_another_body_is_trained_and_its_run_loaded(method, body, own, tmp_path)
 
 
 def test_a_body_that_is_conv4_by_its_names_alone_is_not_given_to_the_engine():
-    from anyshot.inner import uses_engine
-
     method = create_method(MethodSettings(name="maml", channels=4), (16, 16))
     x, y, _, _ = method.tensors(make_task())
-    assert uses_engine(method.inner(x, y, 3, {}, 1))
+    adapt(method.inner(x, y, 3, {}, 1), engine="engine")
     conv4 = method.body
     method.body = Body(lambda theta, norm, x: conv4.features(theta, norm, -x), conv4.units, (16, 16))
-    assert not uses_engine(method.inner(x, y, 3, {}, 1))
+    with pytest.raises(AnyshotError, match="the body is not Conv4"):
+        adapt(method.inner(x, y, 3, {}, 1), engine="engine")
