@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyshot.errors import AnyshotError
+from anyshot.images.catalogue.matlab import numbers_in
 from anyshot.images.catalogue.unpickle import Refused, unpickle
 
-MOST_IMAGES = 1_000_000
 MOST_BYTES = 2**28  # of one array in a file that is read whole; the largest of the nine takes 8 MB
 Pixels = NDArray[np.uint8]
 
@@ -69,20 +69,12 @@ def _is_many(values: Any) -> bool:
 
 # -------------------------------------------------------------------------------------------------- MATLAB
 def read_mat(path: Path, *names: str) -> list[NDArray[Any]]:
-    """Numeric variables of a MATLAB file (version 5), after a look at the sizes that its headers announce."""
-    from scipy.io import loadmat, whosmat
-
+    """Numeric variables of a MATLAB file (version 5)."""
     try:
-        sizes = {name: int(np.prod(shape, dtype=object)) for name, shape, _ in whosmat(path)}
-        large = [name for name in names if sizes.get(name, 0) > 3072 * MOST_IMAGES]
-        if large:
-            raise broken(path, f"{large[0]!r} is larger than any data set")
-        content = loadmat(path, variable_names=list(names))
-    except AnyshotError:
-        raise
+        content = numbers_in(path)
     except Exception as error:  # a malformed file raises almost anything
         raise broken(path, error) from error
-    missing = [name for name in names if name not in content or content[name].dtype.kind not in "iuf"]
+    missing = [name for name in names if name not in content]
     if missing:
         raise broken(path, f"there are no numbers {missing[0]!r} in it")
     return [content[name] for name in names]

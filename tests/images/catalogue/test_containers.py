@@ -138,15 +138,12 @@ def test_a_forged_array_shape_allocates_nothing(tmp_path):
         read_pickle(tmp_path / "p")
 
 
-def test_matlab_variables_must_be_numbers_of_a_sane_size(tmp_path, monkeypatch):
-    savemat(tmp_path / "m.mat", {"X": np.zeros((2, 2), np.uint8), "words": "text"})
+def test_matlab_variables_must_be_numbers(tmp_path):
+    savemat(tmp_path / "m.mat", {"X": np.zeros((2, 2), np.uint8), "words": "text", "z": np.array([1j])})
     assert read_mat(tmp_path / "m.mat", "X")[0].shape == (2, 2)
-    for name in ("y", "words"):
+    for name in ("y", "words", "z"):
         with pytest.raises(AnyshotError, match=f"no numbers '{name}'"):
             read_mat(tmp_path / "m.mat", name)
-    monkeypatch.setattr("anyshot.images.catalogue.containers.MOST_IMAGES", 0)
-    with pytest.raises(AnyshotError, match="'X' is larger"):
-        read_mat(tmp_path / "m.mat", "X")
 
 
 def test_rows_are_read_from_a_file_that_is_cut_off_after_them(tmp_path):
