@@ -50,7 +50,7 @@ def demo(
     notes = say_shortfalls(trials)
     rows = compared(measure(trials, tasks, workers))
     records = look([trial for trial in trials if trial.settings == runs[-1].settings], min(tasks, 100))
-    show(rows, f"New classes, {task_text(runs)}")
+    show(rows, f"New classes, {task_text(runs, notes)}")
     print_tables(*balance_tables(records))
     paths = draw(runs, records, folder)
     write_csv(folder / "results.csv", rows)

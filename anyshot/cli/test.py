@@ -72,7 +72,7 @@ def test(
     say_time(trials, tasks, workers)
     each = measure(trials, tasks, workers)
     rows = compared(pooled(each) if pool_seeds else each)
-    show(rows, f"Classes of the {split} split, {task_text(runs)}")
+    show(rows, f"Classes of the {split} split, {task_text(runs, notes)}")
     if csv:
         write_csv(csv, rows)
     if per_task:
@@ -143,12 +143,13 @@ def show(rows: Sequence[Row], title: str) -> None:
         log.warning("%s", sentence)
 
 
-def task_text(runs: Sequence[Run]) -> str:
-    """5-way any-shot:1-50, 15 query images a class, transductive."""
+def task_text(runs: Sequence[Run], notes: Sequence[str] = ()) -> str:
+    """5-way any-shot:1-50, 15 query images a class, transductive; `notes` on what the classes do not allow."""
     way, shots, query = dataclasses.astuple(runs[0].settings.task)
     ways = {True: "transductive", False: "one image at a time"}
     named: dict[bool, list[str]] = {}
     for run in runs:
         named.setdefault(run.settings.method.transductive, []).append(run.folder.name)
     whose = [ways[key] + (f" ({', '.join(names)})" if len(named) > 1 else "") for key, names in named.items()]
-    return f"{way}-way {shots}, {query} query images a class, {', '.join(whose)}"
+    asked = "asked for " if notes else ""  # and the caption tells what was drawn
+    return f"{way}-way {asked}{shots}, {query} query images a class, {', '.join(whose)}"

@@ -123,7 +123,8 @@ def print_tables(*tables: Table) -> None:
     if not console.is_terminal:
         needed = (console.measure(table, options=console.options.update(width=10_000)).maximum for table in tables)
         console.width = max(console.width, *needed)
-    console.print(*tables, sep="\n\n")
+    for place, table in enumerate(tables):
+        console.print(*([""] if place else []), table)
 
 
 def write_csv(path: PathLike, rows: Sequence[Row]) -> None:

@@ -122,6 +122,7 @@ def test_fewer_images_than_asked_for_are_said_before_the_work_and_recorded(train
         "support and 15 query images."
     )
     assert err.splitlines()[0] == sentence
+    assert "2-way asked for fixed:10, 15 query images a class" in " ".join(out.split())
     assert "5 support, 15 query" in " ".join(out.split())
     found = json.loads((tmp_path / "out.json").read_text())
     assert found["origin"]["notes"] == [sentence]
