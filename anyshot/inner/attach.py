@@ -71,12 +71,14 @@ class View:
     def of(theta: Parameters, norm: Norm) -> View:
         """The view of these."""
         shift, sign = [t.detach() for t in norm.shift], None
-        scale = [t.detach() for t in norm.scale] if norm.scale else [torch.ones_like(t) for t in shift]
-        if norm.scale:
-            sign = [torch.where(t < 0, -1.0, 1.0).to(t.dtype).view(-1, 1, 1, 1) for t in scale]
+        if norm.scale is None:
+            scale = [torch.ones_like(t) for t in shift]
+        else:
+            scale = [t.detach().abs() for t in norm.scale]
+            sign = [torch.where(t < 0, -1.0, 1.0).to(t.dtype).view(-1, 1, 1, 1) for t in norm.scale]
         values = turn([theta[name].detach() for name in NAMES if name in theta], sign)
         body = [t.contiguous(memory_format=CL) for t in values[:LAYERS]]
-        return View(body + values[LAYERS:], shift, [t.abs() for t in scale], sign, fused(body))
+        return View(body + values[LAYERS:], shift, scale, sign, fused(body))
 
     @alone()
     def body(self, x: Tensor, centre: bool, reference: Tensor | None = None) -> engine.Body:
