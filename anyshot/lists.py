@@ -15,6 +15,7 @@ import importlib
 import importlib.metadata
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -171,6 +172,13 @@ def _run_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def own_line(error: BaseException) -> str | None:
+    """Where, in somebody's own file, an error comes from; None if such code had no part in it."""
+    frames = [(f.f_globals, line) for f, line in traceback.walk_tb(error.__traceback__)]
+    lines = [f"{names['__file__']}, line {line}" for names, line in frames if "__digest__" in names]
+    return lines[-1] if lines else None
 
 
 def _read(path: Path) -> bytes:

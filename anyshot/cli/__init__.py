@@ -14,6 +14,7 @@ from anyshot.cli.help import PlainHelp
 from anyshot.cli.own import own_options
 from anyshot.cli.terminal import flush, refusal, say, terminal
 from anyshot.errors import AnyshotError
+from anyshot.lists import own_line
 from anyshot.parallel import tune_process
 from anyshot.version import VERSION
 
@@ -88,7 +89,9 @@ def _run(arguments: list[str]) -> None:
     except MemoryError:
         _fail("There is not enough memory; --workers 1 and smaller tasks take less.", debug)
     except Exception as error:
-        _fail(f"This is a bug in anyshot: {type(error).__name__}: {error} (--debug shows where).", debug)
+        where = own_line(error)
+        whose = f"In {where}" if where else "This is a bug in anyshot"
+        _fail(f"{whose}: {type(error).__name__}: {error} (--debug shows where).", debug)
 
 
 def _check(arguments: list[str]) -> None:

@@ -7,7 +7,7 @@ cannot, with one line in the log for each reason; ``"engine"`` and ``"autograd"`
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -150,14 +150,21 @@ def adapt(inner: Inner, engine: str = "auto") -> Parameters:
     return _moved(inner, 0, engine)
 
 
-def adapt_many(inners: Sequence[Inner], engine: str = "auto", workers: int | None = None) -> list[Parameters]:
-    """θ_K of several problems without graphs, for instance one for each sample of φ, on ``workers`` cores.
+def adapt_many(
+    inners: Sequence[Inner],
+    engine: str = "auto",
+    workers: int | None = None,
+    rule: Callable[[Inner], Parameters] | None = None,
+) -> list[Parameters]:
+    """θ_K of several problems without graphs, for instance one for each sample of φ, on ``workers`` cores, by the
+    shared update or by another ``rule``.
 
     Problems whose ``images`` are the same tensor share what depends on the images alone (the patch moments).
     """
+    rule = rule or (lambda inner: adapt(inner, engine))
     if len(inners) == 1 and workers is None:  # nothing to share out: all threads for the one there is
-        return [adapt(inners[0], engine)]
-    return map_tasks(lambda i: adapt(i, engine), inners, workers, size=lambda inner: len(inner.labels) * inner.steps)
+        return [rule(inners[0])]
+    return map_tasks(rule, inners, workers, size=lambda inner: len(inner.labels) * inner.steps)
 
 
 def logits_many(

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from anyshot.balance import Phi, Posterior, image_weights, scaled_rates, shifted_start
-from anyshot.inner import Inner, adapt_many, features, logits_many, query_loss
+from anyshot.inner import Inner, adapt_many, features, logits_many, query_cross_entropy, support_gradient
+from anyshot.inner.update import update
 from anyshot.lists import short
 from anyshot.methods.predictor import Images, Labels, Predictor, as_images, as_labels
 from anyshot.network import HEAD, Body, Norm, Parameters, zero_head
@@ -129,8 +130,8 @@ class Method(nn.Module):
 
 
 class GradientMethod(Method):
-    """Methods whose inner loop is the shared update. A method is what it says of three things: where the
-    head starts, the step sizes, and the posterior of the balancing variables (if it has any)."""
+    """Methods with an inner loop. A method is what it says of four things: where the head starts, the step sizes, the
+    posterior of the balancing variables (if it has any), and the update rule (if not the shared one)."""
 
     alpha: ClassVar[float]  #: the paper's inner step size
 
@@ -159,6 +160,15 @@ class GradientMethod(Method):
         rates, body = scaled_rates(self.rates(), phi, self.body), self.body.features
         return Inner(images, labels, weights, theta, rates, norm, steps, s.centre, s.transductive, body)
 
+    def gradient(self, inner: Inner, theta: Parameters, order: int) -> Parameters:
+        """g at θ on the support set, as a function of θ if ``order`` is 2, and as a constant otherwise."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and order == 2):
+            return support_gradient(inner, theta, self.engine)
+
+    def learned(self, inner: Inner, order: int) -> Parameters:
+        """θ_K by the update rule, which is the shared one unless a method says otherwise."""
+        return update(inner.theta, lambda t, _: self.gradient(inner, t, order), inner.rates, inner.steps, order)
+
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
         support, labels, query, query_labels = self.tensors(task)
         q = self.posterior(support, labels, task.way)
@@ -166,7 +176,8 @@ class GradientMethod(Method):
         if q is not None:
             phi = q.sample(noise or task.noise()) if self.settings.bayesian else q.mean
         inner = self.inner(support, labels, task.way, phi, self.settings.steps)
-        loss, scores = query_loss(inner, query, query_labels, self.settings.order, self.engine)
+        theta = self.learned(inner, self.settings.order)
+        loss, scores = query_cross_entropy(inner, theta, query, query_labels, self.engine)
         hits = accuracy(scores, query_labels)
         if q is None:
             return Objective(loss, 0.0, hits)
@@ -183,7 +194,8 @@ class GradientMethod(Method):
         else:
             phis = [q.sample(noise) for _ in range(self.settings.samples)]
         members = [self.inner(images, labels, way, phi, self.settings.test_steps) for phi in phis]
-        return ensemble(members, adapt_many(members, self.engine), self.engine)
+        thetas = adapt_many(members, rule=lambda inner: self.learned(inner, order=0))
+        return ensemble(members, thetas, self.engine)
 
 
 def constant_rates(method: GradientMethod) -> Parameters:

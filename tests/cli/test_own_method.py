@@ -29,6 +29,10 @@ class Slow(MAML):
     def rates(self):
         return {name: rate * self.options.factor for name, rate in super().rates().items()}
 
+class Broken(MAML):
+    def rates(self):
+        return self.there_is_no_such_thing
+
 class NotAMethod: ...
 """
 
@@ -144,6 +148,19 @@ def test_code_that_has_changed_or_gone_is_refused_by_every_command(copied, comma
     file.unlink()
     assert run(command[0], folder, *command[1:]) != 0
     assert "own.py' cannot be read" in said(capsys)
+
+
+def test_an_error_in_the_file_is_not_called_a_bug_in_anyshot(own, tiny, short, tmp_path, capsys):
+    assert run("train", tmp_path / "run", "--images", tiny, *short, "--method", f"{own}:Broken") == 1
+    line = 1 + OWN.splitlines().index("        return self.there_is_no_such_thing")
+    assert f"anyshot: In {own}, line {line}: AttributeError: 'Broken' object has no" in said(capsys)
+
+
+def test_own_settings_are_shown_with_all_others(own, capsys):
+    assert run("train", "--method", f"{own}:Slow", "--factor", "2", "--show") == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "* factor 2.0 (not 0.5)" in lines
+    assert "parts body,head" in lines
 
 
 def test_a_name_that_is_registered_does_not_stand_in_for_the_code_of_a_run(tiny, short, tmp_path):
