@@ -12,6 +12,7 @@ import ctypes
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -79,7 +80,8 @@ def map_parts(function: Callable[[T], R], parts: Sequence[T]) -> list[R]:
     if crew is None or not hands:
         return [function(part) for part in parts]
     work = _Work(lambda i: function(parts[i]), range(len(parts)))
-    helpers = [_submit(work.drain, crew.size) for _ in range(hands)]
+    # this thread comes from the front and a helper from the back: each keeps to its images, which its cache may have
+    helpers = [_submit(work.drain, crew.size, True) for _ in range(hands)]
     try:
         work.drain()
     finally:
@@ -109,16 +111,16 @@ class _Work(Generic[R]):
     """``function(i)`` of each index, done by as many threads as call :meth:`drain`."""
 
     def __init__(self, function: Callable[[int], R], order: Iterable[int]) -> None:
-        self.function, self.order, self.lock = function, iter(order), threading.Lock()
+        self.function, self.todo = function, deque(order)
         self.found: dict[int, R] = {}
         self.errors: dict[int, BaseException] = {}
 
-    def drain(self) -> None:
+    def drain(self, last_first: bool = False) -> None:
         """Work until nothing is left, or something has gone wrong."""
         while not self.errors:
-            with self.lock:
-                i = next(self.order, None)
-            if i is None:
+            try:
+                i = self.todo.pop() if last_first else self.todo.popleft()
+            except IndexError:
                 return
             try:
                 self.found[i] = self.function(i)

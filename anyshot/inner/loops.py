@@ -253,13 +253,11 @@ def forward(x: Map, W: Array) -> tuple[Array, Array, Array, Array, Array, int]:
 
 def _mean_and_variance(parts: list[tuple[int, Array, Array]]) -> tuple[Array, Array]:
     """From count n, pivot c, Σ (y − c) and Σ (y − c)² of each part: all sums about the first pivot, in float64."""
-    pivot, count = parts[0][1].astype(np.float64), sum(n for n, _, _ in parts)
-    about = []
-    for n, c, (s1, s2) in parts:
-        apart = c - pivot  # y − pivot = (y − c) + apart
-        about.append(np.stack([s1 + n * apart, s2 + apart * (2 * s1 + n * apart)]))
-    s1, s2 = total(about) / count
-    return pivot + s1, s2 - s1 * s1
+    n, c, sums = (np.array(t, np.float64) for t in zip(*parts, strict=True))  # [parts], [parts, channels], …
+    apart, n = c - c[0], n[:, None]  # y − c_0 = (y − c) + apart
+    s1 = (sums[:, 0] + n * apart).sum(0) / n.sum()
+    s2 = (sums[:, 1] + apart * (2 * sums[:, 0] + n * apart)).sum(0) / n.sum()
+    return c[0] + s1, s2 - s1 * s1
 
 
 def affine_relu(p: Array, slope: Array, offset: Array, x: Map) -> Map:

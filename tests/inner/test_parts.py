@@ -29,7 +29,7 @@ def test_parts_are_all_images_in_order_and_nearly_equal(n, each):
     assert [i for part in found for i in range(n)[part]] == list(range(n))
     sizes = [part.stop - part.start for part in found]
     assert max(sizes) - min(sizes) <= 1
-    assert len(found) in (1, 2, 4, 8)
+    assert len(found) in (1, 2, 4, 8, 16)
     assert len(found) == 1 or n * each // len(found) >= parts.WORTH
 
 
