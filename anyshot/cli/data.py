@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -36,6 +37,7 @@ def list_(json: Json = None) -> None:
 
     from anyshot.images.describe import all_sets
 
+    _check(json)
     sets = all_sets()
     Console().print(table_of(sets))
     if json:
@@ -69,6 +71,7 @@ def prepare(
 
     if check and (source or again):
         raise typer.BadParameter("--check only reads; leave out --source and --again.")
+    _check(json)
     facts = facts_of(_ready(name, source, again, check))
     whole = CATALOGUE[name].images if name in CATALOGUE else 0
     remark = f" (A part: the official files hold {whole:,}.)" if facts["images"] < whole else ""
@@ -85,9 +88,9 @@ def show(
     split: Annotated[
         Literal["train", "validation", "test"] | None, typer.Option(help="Of the task. Default: the first there is.")
     ] = None,
-    way: Annotated[int, typer.Option(min=2, metavar="N", help="Classes in the task.")] = 5,
+    way: Annotated[int, typer.Option(min=2, metavar="N", help="Classes in the task, if there are as many.")] = 5,
     shots: Annotated[str, typer.Option(metavar="TEXT", help="Support images a class, as in training.")] = "any-shot",
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the task, and of a split made by seed.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the task, and of a split made by seed.")] = 0,
 ) -> None:
     """Draw a contact sheet (PNG): classes of every split, and one task as the learner gets it.
 
@@ -97,17 +100,26 @@ def show(
 
     from anyshot.files import check_writable, write_bytes
     from anyshot.images import open_images
+    from anyshot.images.deal import all_to_test, to_learn
     from anyshot.images.sheet import class_sheet, joined
 
-    images = open_images(name, seed=seed)
+    def deal(name: str, classes: int) -> Mapping[str, float]:
+        return (to_learn(way) if classes >= 2 * way else all_to_test)(name, classes)  # as training would, if it could
+
+    images = open_images(name, seed=seed, deal=deal)
     out = out or Path(f"{Path(images.name).name}.png")  # a set that was given away may be called ../../something
     check_writable(out)
-    sheet = joined(class_sheet(images), _task_sheet(images, split, way, shots, seed))
+    sheets = [class_sheet(images)]
+    if len(images.classes) > 1:  # one alone makes no task
+        sheets.append(_task_sheet(images, split, way, shots, seed))
     picture = BytesIO()
-    sheet.save(picture, "PNG")
+    joined(*sheets).save(picture, "PNG")
     write_bytes(out, picture.getvalue())
     Console().print(
-        f"{images.name}: classes and a task are drawn in {out}.", markup=False, highlight=False, soft_wrap=True
+        f"{images.name}: {'classes and a task are' if len(sheets) > 1 else 'its only class is'} drawn in {out}.",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
     )
 
 
@@ -175,6 +187,7 @@ def _task_sheet(images: ImageSet, split: str | None, way: int, shots: str, seed:
     from anyshot.tasks import TaskStream
 
     split = split or next(iter(images.splits))
+    way = max(2, min(way, len(images.splits.get(split, ()))))
     task = TaskStream(images, split, TaskSettings(way=way, shots=shots), seed).task(0)
     return task_sheet(
         f"A {way}-way task of {split} classes ({shots}, seed {seed})",
@@ -184,6 +197,14 @@ def _task_sheet(images: ImageSet, split: str | None, way: int, shots: str, seed:
         task.query.numpy(),
         task.query_labels.numpy(),
     )
+
+
+def _check(json: Path | None) -> None:
+    """Whether the results can be written, before there are any."""
+    from anyshot.files import check_writable
+
+    if json:
+        check_writable(json)
 
 
 def _write(path: Path, facts: dict[str, Any]) -> None:

@@ -66,6 +66,8 @@ def split_by_seed(classes: Sequence[str], shares: Mapping[str, float], seed: int
     >>> split_by_seed("abcde", {"train": 0.6, "validation": 0.2, "test": 0.2}, seed=0)
     {'train': ['a', 'd', 'e'], 'validation': ['c'], 'test': ['b']}
     """
+    if seed < 0:
+        raise AnyshotError(f"The seed of a split is {seed}; a seed is a whole number from 0 on.")
     rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
     order = rng.permutation(len(classes))
     ends = np.rint(np.cumsum(list(shares.values())) * len(classes)).astype(int)

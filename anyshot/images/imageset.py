@@ -198,7 +198,7 @@ class ImageSet:
         about = read_about(folder)
         try:
             images = np.load(folder / "images.npy", mmap_mode="r")
-            return cls(
+            opened = cls(
                 about["name"],
                 images,
                 tuple(about["classes"]),
@@ -209,6 +209,8 @@ class ImageSet:
                 folder,
                 str(about["sha256"]),
             )
+            assert isinstance(opened.skipped, list)  # the notes are notes
+            return opened
         except Exception as error:  # a malformed file raises almost anything
             raise AnyshotError(
                 f"The image set in {folder} is damaged ({error}); delete the folder and make it again."

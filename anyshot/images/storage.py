@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import FileIO
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,7 @@ def check_splits(name: str, splits: Mapping[str, Sequence[int]], classes: int) -
     listed = [c for members in splits.values() for c in members]
     if len(set(listed)) != len(listed):
         raise AnyshotError(f"A class of {name!r} is in two splits; every class belongs to at most one.")
-    if any(not 0 <= c < classes for c in listed):
+    if not all(isinstance(c, Integral) and 0 <= c < classes for c in listed):
         raise AnyshotError(f"The splits of {name!r} name classes beyond its {classes}.")
 
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from anyshot.cli.data import app, table_of
 from anyshot.errors import AnyshotError
 from anyshot.images import ImageSet, glyphs
+from anyshot.images.deal import split_by_seed
 
 
 @pytest.fixture(autouse=True)
@@ -157,3 +158,28 @@ def test_the_list_tells_the_size_of_downloads(tmp_path):
     assert sets["miniimagenet"]["download"] is None
     assert sets["quickdraw"]["download"] == 345 * (128 + 200 * 784)
     assert all(sets[name]["download"] > 10**6 for name in ("svhn", "cub", "aircraft", "vgg-flower", "gtsrb"))
+
+
+@pytest.mark.parametrize(
+    ("classes", "words"), [("ab", "classes and a task are drawn"), ("a", "its only class is drawn")]
+)
+def test_a_folder_of_few_classes_is_shown(classes, words, tmp_path):
+    for name in classes:
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for n in range(4):
+            Image.new("RGB", (20, 20), (60 * n, 0, 0)).save(tmp_path / "pets" / name / f"{n}.png")
+    assert words in run("show", tmp_path / "pets", "--out", tmp_path / "x.png").output
+
+
+def test_a_seed_is_not_negative():
+    result = run("show", "digits", "--seed", -1)
+    assert result.exit_code == 2
+    with pytest.raises(AnyshotError, match="The seed of a split is -1"):
+        split_by_seed("abc", {"train": 1.0}, seed=-1)
+
+
+def test_results_that_cannot_be_written_are_said_before_the_work(garments, cache, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(AnyshotError, match="Not a directory"):
+        run("prepare", "fashion-mnist", "--source", garments, "--json", tmp_path / "file" / "x.json")
+    assert not cache.exists()

@@ -46,15 +46,22 @@ def _listed(tree: Tree, lists: list[Path], splits: Splits) -> dict[str, list[Pat
     pictures = {path.stem: path for path in tree.named(*PICTURES)}
     groups: dict[str, list[Path]] = {name: [] for name in all_names(splits)}
     for path in lists:
-        with open(path, newline="", encoding="utf-8", errors="replace") as file:
-            for row in csv.DictReader(file):
-                picture, name = Path(row.get("filename") or "").stem, row.get("label")
-                if name not in groups:
-                    raise broken(path, f"it lists a class {name!r}, which is not one of the hundred")
-                if picture not in pictures:
-                    raise broken(path, f"the picture {row['filename']!r} that it lists is not in the source")
-                groups[name].append(pictures[picture])
+        for row in _rows(path):
+            picture, name = Path(row.get("filename") or "").stem, row.get("label")
+            if name not in groups:
+                raise broken(path, f"it lists a class {name!r}, which is not one of the hundred")
+            if picture not in pictures:
+                raise broken(path, f"the picture {row['filename']!r} that it lists is not in the source")
+            groups[name].append(pictures[picture])
     return groups
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    try:
+        with open(path, newline="", encoding="utf-8", errors="replace") as file:
+            return list(csv.DictReader(file))
+    except (OSError, csv.Error) as error:
+        raise broken(path, error) from error
 
 
 ENTRY = Entry(

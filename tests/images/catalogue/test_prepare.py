@@ -127,7 +127,12 @@ def test_miniimagenet_is_read_from_csv_files_and_images(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "words"), [("x.jpg,n99999999", "not one of the hundred"), ("gone.jpg,n01532829", "'gone.jpg'")]
+    ("line", "words"),
+    [
+        ("x.jpg,n99999999", "not one of the hundred"),
+        ("gone.jpg,n01532829", "'gone.jpg'"),
+        ("x" * 200_000, "field limit"),
+    ],
 )
 def test_a_csv_that_lists_what_is_not_there_is_refused(tmp_path, line, words):
     write_listed_miniimagenet(tmp_path)
