@@ -11,17 +11,17 @@
     print(anyshot.inspect_task(method, stream.task(0)))
 
 Names are loaded when they are first used, so that importing the package (and ``anyshot --help``) does not load torch.
+The package itself loads next to nothing: until it is there, Ctrl-C is not in our hands.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
 from anyshot.errors import AnyshotError
-from anyshot.version import VERSION as __version__
 
+TYPE_CHECKING = False  # typing's own takes longer to load than everything here
 if TYPE_CHECKING:
+    from typing import Any
+
     from anyshot.balance import Posterior
     from anyshot.bodies import create_body
     from anyshot.images import ImageSet, open_images
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from anyshot.tasks import Task, TaskStream
     from anyshot.testing import evaluate
     from anyshot.training import train
+    from anyshot.version import __version__
     from anyshot.warm import warm_start
 
 _HOMES = {
@@ -57,6 +58,7 @@ _HOMES = {
     "anyshot.tasks": ("Task", "TaskStream"),
     "anyshot.testing": ("evaluate",),
     "anyshot.training": ("train",),
+    "anyshot.version": ("__version__",),
     "anyshot.warm": ("warm_start",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -72,6 +74,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    import importlib
+
     if name in _HOME_OF:
         return getattr(importlib.import_module(_HOME_OF[name]), name)
     raise AttributeError(f"module 'anyshot' has no attribute {name!r}")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import signal
-from typing import Any
+
+from anyshot.interrupt import leave
 
 
 def main() -> None:
     """Load the command and run it."""
     heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a shell may start its jobs deaf to Ctrl-C
     if heard:
-        signal.signal(signal.SIGINT, _leave)
+        signal.signal(signal.SIGINT, leave)
     from anyshot.cli import main as run
 
     if heard:
@@ -20,12 +20,7 @@ def main() -> None:
         run()
     finally:
         if heard:
-            signal.signal(signal.SIGINT, _leave)  # threads may need a moment to end
-
-
-def _leave(*_: Any) -> None:
-    os.write(2, b"anyshot: Interrupted.\n")
-    os._exit(130)
+            signal.signal(signal.SIGINT, leave)  # threads may need a moment to end
 
 
 if __name__ == "__main__":

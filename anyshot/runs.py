@@ -191,7 +191,8 @@ class Run:
         """The parameters that validation chose."""
         if not self.best_path.exists():
             raise AnyshotError(
-                f"The run '{self.folder}' has no chosen parameters yet; let it reach its first validation."
+                f"The run '{self.folder}' has no chosen parameters yet; let it reach its first validation (if its file "
+                "best.safetensors is lost, delete the folder 'checkpoints' and train the run again)."
             )
         return read_checkpoint(self.best_path)
 

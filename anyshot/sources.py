@@ -9,7 +9,7 @@ from pathlib import Path
 
 from anyshot.errors import AnyshotError
 from anyshot.images import CATALOGUE, EMBEDDED, ImageSet, open_images
-from anyshot.images.deal import Dealer, all_to_test, to_learn, to_validate
+from anyshot.images.deal import Dealer, all_to_test, to_learn, to_validate, usual
 from anyshot.images.record import SetRecord, as_seen_by
 from anyshot.settings import Settings
 
@@ -35,7 +35,7 @@ class Sources:
             counts = {split: len(images.splits[split]) for split in words if split in images.splits}
             text = ", ".join(f"{count} {words[split]}" for split, count in counts.items())
             last = images in self.images and "validation" not in counts
-            found.append(f"{images.name}: classes {text}" + (", none to validate on." if last else "."))
+            found.append(f"{images.name} has classes: {text}" + (", none to validate on." if last else "."))
         return found
 
     def named(self, settings: Settings) -> Settings:
@@ -81,7 +81,7 @@ def _open(
         images, given = source, source.name
         place = None if source.folder is None else str(source.folder.resolve())
     else:
-        images, given = open_images(_place(source, recorded), deal=deal), source
+        images, given = open_images(_place(source, recorded), deal=usual if _known(source, recorded) else deal), source
         place = given if given in (*EMBEDDED, *CATALOGUE) else os.path.realpath(os.path.expanduser(given))
     record = next((r for r in recorded if r.name == images.name), None)
     if record is None:
@@ -95,9 +95,10 @@ def _open(
 
 
 def _place(name: str, recorded: Sequence[SetRecord]) -> str:
-    """Where a name leads: to itself if something is there, otherwise to where the run found it."""
-    record = next((r for r in recorded if name in (r.given, r.name)), None)
-    if record is None or os.path.exists(os.path.expanduser(name)):
+    """Where a name leads: to the set that the run recorded by it, if that is still there, otherwise to itself."""
+    record = _known(name, recorded)
+    here = os.path.exists(os.path.expanduser(name))
+    if record is None or (here and (record.place is None or not os.path.exists(record.place))):
         return name
     if record.place is None:
         raise AnyshotError(
@@ -105,3 +106,7 @@ def _place(name: str, recorded: Sequence[SetRecord]) -> str:
             "(ImageSet.save) and name the folder by --images."
         )
     return record.place
+
+
+def _known(name: str, recorded: Sequence[SetRecord]) -> SetRecord | None:
+    return next((record for record in recorded if name in (record.given, record.name)), None)

@@ -123,9 +123,10 @@ class TaskStream:
     def _check(self, imageset: ImageSet) -> None:
         classes = imageset.splits.get(self.split, ())
         if len(classes) < self.settings.way:
+            there = ", ".join(f"{len(members)} in {split}" for split, members in imageset.splits.items())
             raise AnyshotError(
                 f"{imageset.name} has {len(classes)} classes in its {self.split} split, but a task needs "
-                f"{self.settings.way}; lower the way or choose another image set."
+                f"{self.settings.way}; lower the way or choose another split or image set (its classes: {there})."
             )
         small = [imageset.classes[c] for c in classes if imageset.counts[c] < 2]
         if small:

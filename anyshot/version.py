@@ -6,3 +6,5 @@ try:
     VERSION = version("anyshot")
 except PackageNotFoundError:  # run from a source tree that was not installed
     VERSION = "0+unknown"
+
+__version__ = VERSION

@@ -110,6 +110,25 @@ def test_a_class_that_comes_later_never_makes_a_training_class_a_test_class(pict
         train(settings(str(pictures)), tmp_path / "run")
 
 
+def test_a_run_finds_its_images_from_anywhere(pictures, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = train(settings("pictures"), tmp_path / "run")
+    elsewhere = tmp_path / "elsewhere"
+    add_class(elsewhere / "pictures", "other", 50)
+    monkeypatch.chdir(elsewhere)
+    assert set(made.imageset("pictures").classes) == {f"class {c}" for c in range(6)}
+    assert made.imageset("./pictures").classes == ("other",)
+    assert train(settings("pictures"), tmp_path / "run").folder == made.folder
+    pictures.rename(tmp_path / "elsewhere" / "moved")
+    assert made.imageset("pictures").classes == ("other",)  # nothing else is called so now
+
+
+def test_another_way_of_a_run_that_exists_is_another_run_not_too_few_classes(pictures, tmp_path):
+    train(settings(str(pictures)), tmp_path / "run")
+    with pytest.raises(AnyshotError, match="other settings"):
+        train(settings(str(pictures), way=4), tmp_path / "run")
+
+
 def test_a_copy_of_the_training_images_is_recognised_and_not_tested_on(pictures, tmp_path, caplog):
     made = train(settings(str(pictures)), tmp_path / "run")
     learned = names(made.imageset(pictures))["train"]

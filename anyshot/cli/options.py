@@ -191,15 +191,20 @@ def _shown(default: Any) -> str:
     return "" if default in (None, dataclasses.MISSING) else str(default)
 
 
+def words(text: str, name: str) -> list[str]:
+    """The words of an option that takes several, separated by commas; "none" is none of them."""
+    found = [word.strip() for word in text.split(",")] if text != "none" else []
+    if not all(found):
+        raise typer.BadParameter("There is nothing here, or between two commas.", param_hint=f"--{name}")
+    return found
+
+
 def _parsed(value: Any, hint: Any, name: str) -> Any:
     """An option's value as the field's type."""
     if typing.get_origin(hint) is not tuple:
         return _single(hint)(value)
     kind = typing.get_args(hint)[0]
-    words = [word.strip() for word in value.split(",")] if value != "none" else []
-    if not all(words):
-        raise typer.BadParameter("There is nothing here, or between two commas.", param_hint=f"--{name}")
     try:
-        return tuple(kind(word) for word in words)
+        return tuple(kind(word) for word in words(value, name))
     except ValueError as error:
         raise typer.BadParameter(f"{value!r} should be numbers separated by commas.", param_hint=f"--{name}") from error

@@ -5,9 +5,13 @@ from __future__ import annotations
 import codecs
 import logging
 import os
+import signal
 import sys
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+
+from anyshot.interrupt import leave
 
 SPELLED = {
     "±": "+-", "–": "-", "—": "-", "−": "-", "…": "...", "×": "x", "·": "*", "→": "->", "≥": ">=", "≤": "<=", "‖": "||",
@@ -28,19 +32,38 @@ codecs.register_error("anyshot", _spelled)
 
 @contextmanager
 def terminal() -> Iterator[None]:
-    """Until the block ends, no character is beyond the streams, and anyshot's log lines are shown as they stand."""
+    """Until the block ends, no character is beyond the streams, anyshot's log lines are shown as they stand, and Ctrl-C
+    is heard."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="anyshot")
     logger, handler = logging.getLogger("anyshot"), _Lines()
-    level = logger.level
+    level, heard = logger.level, signal.getsignal(signal.SIGINT) is signal.default_int_handler
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
+    if heard:
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         yield
     finally:
+        if heard:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         logger.removeHandler(handler)
         logger.setLevel(level)
+
+
+def _interrupt(number: int, frame: types.FrameType | None) -> None:
+    """KeyboardInterrupt; but while modules are loaded and no training is under way that has to tidy up, the end: some
+    modules swallow it, and others are left in pieces."""
+    loading = training = False
+    while frame is not None:
+        code, module = frame.f_code, frame.f_globals.get("__name__")
+        loading |= code.co_filename == "<frozen importlib._bootstrap>"
+        training |= module in ("anyshot.training", "anyshot.warm") and code.co_name != "<module>"
+        frame = frame.f_back
+    if loading and not training:
+        leave()
+    raise KeyboardInterrupt
 
 
 class _Lines(logging.Handler):
@@ -59,7 +82,8 @@ def say(sentence: str) -> None:
 def flush() -> None:
     """Write what is still to be written; a refusal is raised once, here, and not again when the interpreter ends."""
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:  # as it is when the shell has closed it
+            sys.stdout.flush()
     except OSError:
         with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())

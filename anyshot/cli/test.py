@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from anyshot.cli.options import Device, Json, Workers, options, settings_with
+from anyshot.cli.options import Device, Json, Workers, options, settings_with, words
 
 if TYPE_CHECKING:
     from anyshot.comparison import Row, Trial
@@ -103,7 +103,7 @@ def opened(folders: Sequence[Path], chosen: Mapping[str, Any]) -> list[Run]:
 
 def image_names(images: str | None) -> list[str] | None:
     """What --images says; None: all image sets of the run."""
-    return None if images is None else list(dict.fromkeys(n.strip() for n in images.split(",") if n.strip()))
+    return None if images is None else list(dict.fromkeys(words(images, "images")))
 
 
 def say_shortfalls(trials: Sequence[Trial]) -> list[str]:

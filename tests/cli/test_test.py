@@ -161,3 +161,8 @@ def test_too_many_ways_for_the_images_are_a_failure_in_one_sentence(trained, cap
     assert run("test", trained["maml"], "--way", 5, "--tasks", 1) == 1
     err = capsys.readouterr().err.splitlines()
     assert "4 classes in its test split" in err[-1]
+
+
+def test_an_empty_name_of_an_image_set_is_wrong_usage(trained, capsys):
+    assert run("test", trained["maml"], "--images", "a,,b") == 2
+    assert "nothing here, or between two commas" in " ".join(capsys.readouterr().err.split())
