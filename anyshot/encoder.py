@@ -7,6 +7,7 @@ Pooling keeps several statistics of the set, so that the encoder sees how much a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -20,7 +21,7 @@ from anyshot.parallel import alone
 from anyshot.settings import MethodSettings
 from anyshot.statistics import Sets, set_statistics
 
-MOST_SHOTS = 50  #: cardinality inputs are (n − 1) / (MOST_SHOTS − 1)
+MOST_SHOTS = 50  #: what the encoder is told as 1
 
 
 class StatisticsPooling(nn.Module):
@@ -76,6 +77,13 @@ class Encoder(nn.Module):
             else:
                 parameter.copy_(sigma * torch.randn(parameter.shape, generator=generator))
 
+    def told(self, sizes: Tensor) -> Tensor:
+        """Sizes as the encoder is told them: 0 for one image, 1 for fifty. On the scale of logarithms, tasks larger
+        than any before are not far away."""
+        if self.settings.cardinality == "log":
+            return sizes.log() / math.log(MOST_SHOTS)
+        return (sizes - 1) / (MOST_SHOTS - 1)
+
     @alone()
     def forward(self, images: Tensor, labels: Tensor, way: int) -> Posterior:
         """Posterior of the task's φ from images [N, 3, height, width] and labels [N]."""
@@ -83,10 +91,10 @@ class Encoder(nn.Module):
         h = F.max_pool2d(F.relu(self.conv2(h)), 2)
         h = self.image_features(h.flatten(1))  # [N, 64]
         members = F.one_hot(labels, way).t().to(h)  # [C, N]
-        shots = (members.sum(1) - 1) / (MOST_SHOTS - 1)  # [C]
+        shots = self.told(members.sum(1))  # [C]
         s = self.class_pooling(h, members, shots)  # s_c, [C, 256]
         by_shots = self.settings.task_cardinality == "shots"
-        size = shots.mean() if by_shots else h.new_full((), (way - 1) / (MOST_SHOTS - 1))
+        size = shots.mean() if by_shots else self.told(h.new_full((), way))
         of_task = self.class_features(s) if self.settings.hierarchical else h  # NN2, or all images at once
         v = self.task_pooling(of_task, of_task.new_ones(1, len(of_task)), size[None])[0]
         mean, deviation = {}, {}

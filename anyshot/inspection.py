@@ -41,13 +41,13 @@ def inspect_task(method: Method, task: Task) -> BalanceRecord:
     q = method.encoder(method.images(task.support), task.support_labels.to(method.like.device), task.way)
     if not method.settings.bayesian:
         q = Posterior(q.mean, {k: torch.zeros_like(v) for k, v in q.deviation.items()})
-    noise = task.noise()
-    draws = [method.effective(q.sample(noise)) for _ in range(DRAWS)]
+    noise, shots = task.noise(), torch.tensor(task.shots).to(method.like)
+    draws = [method.effective(q.sample(noise), shots) for _ in range(DRAWS)]
     samples: dict[str, Tensor] = {k: torch.stack([d[k] for d in draws]) for k in q.mean}
     omega, gamma = samples.get("omega"), samples.get("gamma")
     omega_mean, omega_std = _moments(omega.softmax(1)) if omega is not None else (None, None)
     gamma_mean, gamma_std = _moments(gamma.exp()) if gamma is not None else (None, None)
-    z, spread = method.effective(q.mean).get("z"), method.effective(q.deviation).get("z")
+    z, spread = (method.effective(of, shots).get("z") for of in (q.mean, q.deviation))
     return BalanceRecord(
         task.imageset, int(task.seed[-1]), task.shots, omega_mean, omega_std, gamma_mean, gamma_std,
         None if z is None else z.norm().item(), None if spread is None else spread.mean().item(),

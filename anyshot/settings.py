@@ -78,6 +78,14 @@ class MethodSettings:
     transductive: bool = option(
         True, "Normalise query images by their own statistics, as the paper does; off: by the support's, one by one."
     )
+    head: str = option(
+        "zero", "Meta-SGD, TAML: where the head starts: at zero, at the class means, or at means drawn to that of all.",
+        choices=("zero", "prototypes", "shrunk-prototypes"),
+    )  # fmt: skip
+    head_scale: float = option(0.1, "Learned scale of a head of class means, at its start.", above=0)
+    head_kappa: float = option(
+        1.0, "Learned number of images that the mean of all is worth in a shrunk class mean, at its start.", above=0
+    )
     class_mean: bool = option(False, "Average the support loss class by class ('1/N'), not image by image.")
     balance: tuple[str, ...] = option(BALANCING, "TAML's balancing variables that are on.", choices=BALANCING)
     bayesian: bool = option(True, "Balancing variables with uncertainty; off: their means alone, with an L2 penalty.")
@@ -92,6 +100,12 @@ class MethodSettings:
         "shots", "What tells the encoder a task's size: the mean of its classes' sizes, or its number of classes.",
         choices=("shots", "way"),
     )  # fmt: skip
+    cardinality: str = option(
+        "linear", "How the encoder is told sizes: (N − 1) / 49, or log N / log 50.", choices=("linear", "log")
+    )
+    omega_prior: float | None = option(
+        None, "Meta-SGD, TAML: the learned τ at its start, where ω ∝ N_c^−τ before φ is known; none: no τ."
+    )
     omega_hidden: int = option(64, "Hidden units between a class's statistics and its ω; 0: none (multi).", least=0)
     gains: tuple[float, ...] = option(
         (), "Learned gains of ω̃, γ̃, z̃ at their start; none: 1, not learned (paper). Small ones spare a trained body.",

@@ -27,7 +27,7 @@ from anyshot.journal import Callback, Journal
 from anyshot.labelled import Labelled
 from anyshot.methods import Method
 from anyshot.methods.base import accuracy
-from anyshot.methods.protonet import prototypes
+from anyshot.methods.head import prototypes
 from anyshot.parallel import map_tasks
 from anyshot.progress import Advance, progress
 from anyshot.runs import Run, training_in

@@ -20,6 +20,7 @@ CASES = {
     "": {},
     "one by one": {"transductive": False, "centre": True},
     "resnet12": {"body": "resnet12", "channels": 2},
+    "means": {"head": "shrunk-prototypes", "omega_prior": 0.5, "cardinality": "log"},
     "flat": {"hierarchical": False, "task_cardinality": "way", "class_mean": True, "z_site": "activation"},
 }
 

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -57,6 +59,15 @@ def test_a_class_of_1_is_0_to_the_encoder_one_of_50_is_1_and_a_task_the_mean_of_
     assert of_classes == pytest.approx([0, 1, 1 / 49, 2])
     assert of_task == pytest.approx([sum(of_classes) / 4])
     assert cardinalities(encoder(task_cardinality="way"), [1, 2, 3])[1] == pytest.approx([2 / 49])
+
+
+def test_sizes_may_be_told_by_their_logarithms():
+    of_classes, of_task = cardinalities(encoder(cardinality="log"), [1, 50, 2, 2500])
+    assert of_classes == pytest.approx([0, 1, math.log(2) / math.log(50), 2])
+    assert of_task == pytest.approx([sum(of_classes) / 4])
+    assert cardinalities(encoder(cardinality="log", task_cardinality="way"), [1, 2, 3])[1] == pytest.approx(
+        [math.log(3) / math.log(50)]
+    )
 
 
 def test_more_images_of_the_same_kind_are_seen_through_the_cardinality_alone():

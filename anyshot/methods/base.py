@@ -80,12 +80,17 @@ class Method(nn.Module):
     def norm(self) -> Norm:
         return Norm(list(self.shift))
 
-    def embed(self, images: Tensor, theta: Parameters | None = None, reference: Tensor | None = None) -> Tensor:
-        """Features [n, width] of images [n, channels, height, width] at θ, or at its start, differentiable once; with
-        the statistics of the ``reference`` images, or of the set in hand."""
-        theta = dict(self.theta) if theta is None else theta
-        s = self.settings
-        return features(theta, self.norm, images, s.centre, reference, self.engine, self.body.features)
+    def embed(
+        self,
+        images: Tensor,
+        theta: Parameters | None = None,
+        norm: Norm | None = None,
+        reference: Tensor | None = None,
+    ) -> Tensor:
+        """Features [n, width] of images [n, channels, height, width] at θ and the normalisations' β and s, or at their
+        start, differentiable once; with the statistics of the ``reference`` images, or of the set in hand."""
+        theta, norm = theta or dict(self.theta), norm or self.norm
+        return features(theta, norm, images, self.settings.centre, reference, self.engine, self.body.features)
 
     def images(self, images: Images) -> Tensor:
         """Images for the network: float in [0, 1] where the meta-parameters are."""
@@ -135,8 +140,8 @@ class GradientMethod(Method):
 
     alpha: ClassVar[float]  #: the paper's inner step size
 
-    def head(self, theta: Parameters, images: Tensor, labels: Tensor, way: int) -> Parameters:
-        """The head's start: zeros, not learned."""
+    def head(self, theta: Parameters, norm: Norm, images: Tensor, labels: Tensor, way: int) -> Parameters:
+        """The head's start, given the body's: zeros, not learned."""
         return zero_head(way, self.body.width, self.like)
 
     def rates(self) -> Parameters:
@@ -147,15 +152,15 @@ class GradientMethod(Method):
         """q(φ | D), for methods that balance."""
         return None
 
-    def effective(self, phi: Phi) -> Phi:
-        """φ as it acts (after gains, where a method has them)."""
+    def effective(self, phi: Phi, shots: Tensor) -> Phi:
+        """φ as it acts on a task with so many images a class (after gains and priors, where a method has them)."""
         return phi
 
     def inner(self, images: Tensor, labels: Tensor, way: int, phi: Phi, steps: int) -> Inner:
         """The task's inner problem for one φ."""
-        s, phi = self.settings, self.effective(phi)
+        s, phi = self.settings, self.effective(phi, torch.bincount(labels, minlength=way).to(self.like))
         theta, norm = shifted_start(dict(self.theta), self.norm, phi, self.body, s.z_site)
-        theta = {**theta, **self.head(theta, images, labels, way)}
+        theta = {**theta, **self.head(theta, norm, images, labels, way)}
         weights = image_weights(labels, way, phi, self.like, s.class_mean)
         rates, body = scaled_rates(self.rates(), phi, self.body), self.body.features
         return Inner(images, labels, weights, theta, rates, norm, steps, s.centre, s.transductive, body)

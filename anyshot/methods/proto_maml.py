@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from anyshot.methods.head import prototypes
 from anyshot.methods.maml import MAML
-from anyshot.methods.protonet import prototypes
-from anyshot.network import Parameters
+from anyshot.network import Norm, Parameters
 
 
 class ProtoMAML(MAML):
@@ -14,6 +14,6 @@ class ProtoMAML(MAML):
 
     alpha = 0.0005
 
-    def head(self, theta: Parameters, images: Tensor, labels: Tensor, way: int) -> Parameters:
-        p = prototypes(self.embed(images, theta), labels, way)
+    def head(self, theta: Parameters, norm: Norm, images: Tensor, labels: Tensor, way: int) -> Parameters:
+        p = prototypes(self.embed(images, theta, norm), labels, way)
         return {"head_weight": 2 * p, "head_bias": -(p**2).sum(1)}

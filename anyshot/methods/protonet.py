@@ -10,15 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from anyshot.methods.base import Method, Objective, Probabilities, accuracy
+from anyshot.methods.head import prototypes
 from anyshot.network import Body
 from anyshot.settings import MethodSettings
 from anyshot.tasks import Task
-
-
-def prototypes(features: Tensor, labels: Tensor, way: int) -> Tensor:
-    """p_c, the mean feature of each class, [way, features]."""
-    members = F.one_hot(labels, way).t().to(features)
-    return (members / members.sum(1, keepdim=True)) @ features
 
 
 class ProtoNet(Method):

@@ -25,6 +25,7 @@ class TAML(MetaSGD):
     def posterior(self, images: Tensor, labels: Tensor, way: int) -> Posterior | None:
         return None if self.encoder is None else self.encoder(images, labels, way)
 
-    def effective(self, phi: Phi) -> Phi:
+    def effective(self, phi: Phi, shots: Tensor) -> Phi:
         """Gains scale what the variables do, while the prior N(0, 1) stays on the variables themselves."""
-        return {k: v * self.log_gain[k].exp() if k in self.log_gain else v for k, v in phi.items()}
+        gained = {k: v * self.log_gain[k].exp() if k in self.log_gain else v for k, v in phi.items()}
+        return super().effective(gained, shots)

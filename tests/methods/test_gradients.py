@@ -21,6 +21,13 @@ CASES = {
     "taml, z on activations": ("taml", {"alpha": 0.1, "z_site": "activation"}),
     "taml, deterministic and flat": ("taml", {"alpha": 0.1, "bayesian": False, "hierarchical": False}),
     "taml, all statistics": ("taml", {"alpha": 0.1, "statistics": ("mean", "N", "var", "skewness", "kurtosis")}),
+    "taml, head of shrunk means, prior by size": (
+        "taml", {"alpha": 0.05, "head": "shrunk-prototypes", "omega_prior": 0.5, "centre": True, "cardinality": "log"}
+    ),
+    "taml, head of means, z on activations": (
+        "taml", {"alpha": 0.05, "head": "prototypes", "z_site": "activation", "gains": (1.0, 0.5, 0.2)}
+    ),
+    "meta-sgd, head of shrunk means": ("meta-sgd", {"alpha": 0.05, "head": "shrunk-prototypes", "omega_prior": 1.0}),
     "taml, one by one": ("taml", {"alpha": 0.1, "transductive": False, "centre": True, "z_site": "activation"}),
 }  # fmt: skip
 BODIES = {"conv4": {}, "resnet12": {"body": "resnet12", "channels": 2, "steps": 2}}
