@@ -25,7 +25,7 @@ from anyshot.parallel import cores, map_tasks
 __all__ = ["bench", "machine"]
 
 ROUNDS = 5
-BUDGET, BUDGET_ALL = 36.0, 240.0  #: seconds for the first case, a third for others; after these no further case begins
+BUDGET, BUDGET_ALL = 40.0, 240.0  #: seconds for the first case, a third for others; after these no further case begins
 
 
 def bench(quick: bool = False, advance: Callable[..., None] = lambda n=1, note="": None) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def bench(quick: bool = False, advance: Callable[..., None] = lambda n=1, note="
             chosen[name] = modes[key] = modes.get(key) or best_mode(name, case)
             advance(0, f"{case.name}: {name} runs best {chosen[name]}")
         timings = race(case, chosen, 2 if quick else ROUNDS, BUDGET if not results else BUDGET / 3, advance)
-        if case.order == 2:  # the others need less
+        if case.memory:
             peaks = map_tasks(partial(_peak_memory, case, chosen), list(chosen))
             for name, peak in zip(chosen, peaks, strict=True):
                 timings[name].peak_mb = peak

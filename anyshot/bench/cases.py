@@ -32,6 +32,7 @@ class Case:
     channels: int = 32  #: of the body
     method: str = ""  #: a method with a rule of its own, by name; none: θ − A ∘ g
     contestants: tuple[str, ...] = ()  #: who takes part; none: everybody
+    memory: bool = True  #: whether that is measured, too, which takes a process each
 
     @property
     def adaptation(self) -> bool:
@@ -49,14 +50,15 @@ def standard_cases(quick: bool = False) -> list[Case]:
     meta_batch = any_shot_supports(4)
     if quick:
         return [Case("32×32 any-shot", 32, (20, 30), steps=3)]
+    ours = ("engine", "autograd")
     return [
         Case("32×32 any-shot", 32, meta_batch),
-        Case("32×32 first-order", 32, meta_batch, order=1),
-        Case("32×32 adaptation", 32, meta_batch, order=0, steps=10),
+        Case("32×32 first-order", 32, meta_batch, order=1, memory=False),
+        Case("32×32 adaptation", 32, meta_batch, order=0, steps=10, memory=False),
         Case("84×84", 84, (30,)),
-        Case("MT-net", 32, meta_batch[:2], method="mt-net", contestants=("engine", "autograd")),
-        Case("ABML", 32, meta_batch[:2], method="abml", contestants=("engine", "autograd")),
-        Case("Conv4-64", 32, (100,), channels=64, contestants=("engine", "autograd", "higher")),
+        Case("MT-net", 32, meta_batch[:2], method="mt-net", contestants=ours, memory=False),
+        Case("ABML", 32, meta_batch[:2], method="abml", contestants=ours, memory=False),
+        Case("Conv4-64", 32, (100,), channels=64, contestants=ours, memory=False),
     ]
 
 
