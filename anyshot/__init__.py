@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from anyshot.balance import Posterior
     from anyshot.bodies import create_body
+    from anyshot.classifier import AnyShotClassifier
     from anyshot.images import ImageSet, open_images
     from anyshot.inner import Inner, adapt, cross_entropy, gradient, query_loss
     from anyshot.inner.update import update
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "anyshot.balance": ("Posterior",),
     "anyshot.bodies": ("create_body",),
+    "anyshot.classifier": ("AnyShotClassifier",),
     "anyshot.images": ("ImageSet", "open_images"),
     "anyshot.inner": ("Inner", "adapt", "cross_entropy", "gradient", "query_loss"),
     "anyshot.inner.update": ("update",),
@@ -64,7 +66,8 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "BODIES", "METHODS", "PRESETS", "SHOT_RULES", "STATISTICS", "AnyshotError", "BalanceRecord", "Body", "ImageSet",
+    "BODIES", "METHODS", "PRESETS", "SHOT_RULES", "STATISTICS", "AnyShotClassifier", "AnyshotError", "BalanceRecord",
+    "Body", "ImageSet",
     "Inner", "Method", "MethodSettings", "Metrics", "Norm", "Objective", "Paired", "Posterior", "Run", "Settings",
     "Summary", "Task", "TaskResult", "TaskScore", "TaskSettings", "TaskStream", "TrainSettings", "WarmSettings",
     "__version__", "adapt", "create_body", "create_method", "cross_entropy", "evaluate", "gradient", "inspect_stream",

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from anyshot.cli import bench, data, demo, inspect, test, train, warm
+from anyshot.cli import bench, classify, data, demo, evaluate, inspect, label, test, train, warm, weights
 from anyshot.cli.help import PlainHelp
 from anyshot.cli.own import own_options
 from anyshot.cli.terminal import flush, refusal, say, terminal
@@ -54,6 +54,10 @@ app.command(cls=own_options(train.train))(train.train)
 app.command()(test.test)
 app.command()(inspect.inspect)
 app.command()(bench.bench)
+app.command()(classify.classify)
+app.command()(evaluate.evaluate)
+app.command()(label.label)
+app.add_typer(weights.app, name="weights")
 app.add_typer(data.app, name="data")
 
 

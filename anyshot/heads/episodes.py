@@ -16,7 +16,8 @@ from anyshot.tasks import numpy_rng
 
 Features = NDArray[np.float32]
 QUERY = 15
-MOST = 600  # support images of a meta-training task
+OTHERS = 6  # classes that a task does not have, and images of each, to be told from its own
+MOST = 300  # support images of a meta-training task
 CEILINGS = (1, 3, 10, 30, 50, 130)  # meta-training draws class sizes up to one of these
 
 
@@ -36,6 +37,7 @@ class Episode:
     labels: Tensor
     query: Tensor
     query_labels: Tensor
+    others: Tensor  # [k, d], images of other classes of the set, if it has any
 
 
 @dataclass(frozen=True)
@@ -51,14 +53,19 @@ class Prepared:
 def draw(data: FeatureSet, shots: Sequence[int] | NDArray[np.int64], rng: np.random.Generator) -> Episode:
     """A task of len(shots) classes; a class with too few images keeps QUERY of them, or half, for the query."""
     support, query = [], []
-    for c, wanted in zip(rng.permutation(len(data.classes)), shots, strict=False):
+    classes = rng.permutation(len(data.classes))
+    for c, wanted in zip(classes, shots, strict=False):
         images = data.classes[c]
         kept = min(QUERY, len(images) // 2)
         n = min(int(wanted), len(images) - kept)
         order = rng.permutation(len(images))
         support.append(images[order[:n]])
         query.append(images[order[n : n + kept]])
-    return Episode(*_gathered(support), *_gathered(query))
+    others = [data.classes[c][rng.permutation(len(data.classes[c]))[:OTHERS]] for c in classes[len(shots) :][:OTHERS]]
+    return Episode(
+        *_gathered(support), *_gathered(query),
+        torch.from_numpy(np.concatenate([np.zeros((0, data.classes[0].shape[1]), np.float32), *others])),
+    )  # fmt: skip
 
 
 def wide(data: FeatureSet, seed: int, index: int) -> Episode:

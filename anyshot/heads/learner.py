@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from anyshot.heads.discriminant import Discriminant
+from anyshot.heads.gradient import Gradient
 from anyshot.heads.logistic import fit_logistic
 from anyshot.heads.means import fit_cosine
 from anyshot.heads.mixture import Mixture, Weights
@@ -19,10 +22,7 @@ FIXED: dict[str, Callable[[Support], tuple[Head, Tensor]]] = {
     "cosine": fit_cosine,
     "logistic": fit_logistic,
 }  #: heads without meta-learned numbers
-LEARNED = (
-    "discriminant",
-    "shrunk discriminant",
-)  #: closed forms of different beliefs; they differ by what they start from
+LEARNED = ("discriminant", "shrunk discriminant", "TAML")  #: the closed forms differ by where meta-training starts
 HEADS = (*FIXED, *LEARNED)
 
 
@@ -39,7 +39,7 @@ class Adapted:
     @torch.no_grad()
     def __call__(self, features: Tensor) -> Tensor:
         """Log-probabilities [m, C] of features [m, d]."""
-        points = self.frame(features)
+        points = self.frame(features.double())
         return self.weights(torch.stack([head(points) for head in self.heads]))
 
 
@@ -53,14 +53,14 @@ class Learner(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.discriminants = nn.ModuleList([Discriminant(), Discriminant(log_nu=6.0)])
+        self.learned = nn.ModuleList([Discriminant(), Discriminant(log_nu=6.0), Gradient()])
         self.mixture = Mixture(len(HEADS))
 
     def fit(
         self, support: Support, fixed: list[tuple[Head, Tensor]] | None = None
     ) -> tuple[list[Head], Tensor, Weights]:
         """Heads, their log-probabilities of unseen support images [K, N, C], and the weights; differentiable."""
-        fitted = [*(fixed or fit_fixed(support)), *(d(support) for d in self.discriminants)]
+        fitted = [*(fixed or fit_fixed(support)), *(head(support) for head in self.learned)]
         held_out = torch.stack([seen for _, seen in fitted])
         return [head for head, _ in fitted], held_out, self.mixture(support, held_out)
 
@@ -69,7 +69,15 @@ class Learner(nn.Module):
         """Learn a task: features [N, d], labels [N] in 0..C−1, no class empty."""
         frame, support = support_of(features, labels)
         heads, held_out, weights = self.fit(support)
-        return Adapted(frame, support, tuple(heads), weights, weights(held_out))
+        return Adapted(
+            _double(frame), _double(support), tuple(_double(h) for h in heads), _double(weights), weights(held_out)
+        )
+
+
+def _double(part: Any) -> Any:
+    """A fitted part in double precision: an answer must not depend, not even by rounding, on the images beside it."""
+    floats = {n: t.double() for n, t in vars(part).items() if isinstance(t, Tensor) and t.is_floating_point()}
+    return dataclasses.replace(part, **floats)
 
 
 def fit_fixed(support: Support) -> list[tuple[Head, Tensor]]:

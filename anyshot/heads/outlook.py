@@ -18,7 +18,7 @@ from anyshot.heads.learner import Adapted
 from anyshot.heads.support import Points, Support
 
 PRIOR = 2.0  # images that a class's share of hits is blended with
-LEVELS = {0.9: 1.645}  # deviations of a two-sided interval
+LEVEL, DEVIATIONS = 0.9, 1.645  # of the interval of the accuracy to expect
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Outlook(nn.Module):
         """Accuracy to expect, with an interval of 90 %."""
         x = task_evidence(adapted)
         level, doubt = float(self.level(x)), float(self.doubt(x).exp())
-        low, high = level - LEVELS[0.9] * doubt, level + LEVELS[0.9] * doubt
+        low, high = level - DEVIATIONS * doubt, level + DEVIATIONS * doubt
         overall, low, high = torch.tensor([level, low, high]).sigmoid().tolist()
         classes = self.own(class_evidence(adapted, level))[:, 0].sigmoid()
         return Expected(classes, overall, low, high)
@@ -72,7 +72,7 @@ def task_evidence(adapted: Adapted) -> Tensor:
     return torch.stack([
         _logit(hits), _logit(confidence), support.n.sum().log() / 2 - 2, torch.tensor(float(support.way)).log() / 2 - 1,
         (~several).float().mean(), support.n.log().std(correction=0),
-    ])  # fmt: skip
+    ]).float()  # fmt: skip
 
 
 def class_evidence(adapted: Adapted, level: float) -> Tensor:
@@ -82,7 +82,7 @@ def class_evidence(adapted: Adapted, level: float) -> Tensor:
     return torch.stack([
         torch.full_like(n, level), _logit(right) - _logit(right.mean()), _logit(sure) - _logit(sure.mean()),
         n.log() - n.log().mean(),
-    ], 1)  # fmt: skip
+    ], 1).float()  # fmt: skip
 
 
 def _shares(adapted: Adapted) -> tuple[Tensor, Tensor]:
@@ -105,7 +105,7 @@ def _logit(p: Tensor) -> Tensor:
 
 def novelty(adapted: Adapted, features: Tensor) -> Tensor:
     """What tells an unknown image, [m, 5]: distance to the nearest class mean and image, doubt, and the task's size."""
-    support, points = adapted.support, adapted.frame(features)
+    support, points = adapted.support, adapted.frame(features.double())
     to_class, to_image = _nearest(support, points)
     class_own, image_own = _own_distances(support)
     p = adapted(features)
@@ -113,7 +113,7 @@ def novelty(adapted: Adapted, features: Tensor) -> Tensor:
     return torch.stack([
         (to_class / class_own).log() * 4, (to_image / image_own).log() * 4, -p.max(1).values, sizes,
         torch.tensor(float(support.way)).log().expand(len(to_class)) / 2 - 1,
-    ], 1)  # fmt: skip
+    ], 1).float()  # fmt: skip
 
 
 def _nearest(support: Support, points: Points) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-FOLDS = 10
+FOLDS = 5
 
 
 def root(features: Tensor) -> Tensor:

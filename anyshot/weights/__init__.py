@@ -21,6 +21,7 @@ from anyshot.files import read_json, write_json, write_tensors
 from anyshot.heads.learner import Learner
 from anyshot.heads.outlook import Outlook
 from anyshot.settings import suggestion
+from anyshot.version import VERSION
 
 HOME = Path(__file__).parent
 
@@ -73,3 +74,13 @@ def learned_from(tensors: Mapping[str, Tensor], config: dict[str, Any]) -> Learn
         module.load_state_dict({key[len(part) :]: t for key, t in tensors.items() if key.startswith(part)})
         module.requires_grad_(False)
     return Learned(learner, outlook, config)
+
+
+def make_weights(folder: str | Path, backbone: str) -> None:
+    """Meta-train on all sets of `anyshot.heads.data` and write the weights to a folder."""
+    from anyshot.heads.make import all_sets, make, wide_tasks
+
+    sets = all_sets(backbone)
+    learner, outlook = make([wide_tasks(data) for data in sets])
+    config = {"backbone": backbone, "sets": sorted({data.name for data in sets}), "version": VERSION}
+    Learned(learner, outlook, config).save(folder)

@@ -13,8 +13,9 @@ from anyshot.errors import AnyshotError
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
     from sklearn.exceptions import NotFittedError
+    from sklearn.utils import assert_all_finite
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import validate_data
+    from sklearn.utils.validation import column_or_1d, validate_data
 except ImportError:  # scikit-learn is optional
     BaseEstimator = None
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING or BaseEstimator is None:
         """Parameters by name, as in scikit-learn."""
 
         classes_: NDArray[Any]
+        n_features_in_: int
 
         def get_params(self, deep: bool = True) -> dict[str, Any]:
             """The constructor's arguments."""
@@ -54,6 +56,11 @@ else:
     class Estimator(TransformerMixin, ClassifierMixin, BaseEstimator):
         """Parameters by name, score and fit_transform, from scikit-learn."""
 
+        def __sklearn_tags__(self) -> Any:
+            tags = super().__sklearn_tags__()
+            tags.transformer_tags.preserves_dtype = []  # features are float32, whatever went in
+            return tags
+
     class NotFitted(AnyshotError, NotFittedError):
         """Asked before it learned."""
 
@@ -71,10 +78,10 @@ def check_labels(y: ArrayLike, images: int) -> NDArray[Any]:
     if y is None:
         raise InvalidInput("requires y to be passed, but the target y is None.")
     if BaseEstimator is not None:
+        y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
         check_classification_targets(y)
     labels = np.asarray(y)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
     if labels.ndim != 1 or len(labels) != images:
         raise InvalidInput(
             f"There are {images} images, but the labels have the shape {labels.shape}; give one for each."

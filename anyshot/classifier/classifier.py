@@ -10,11 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from anyshot.classifier.estimator import Estimator, InvalidInput, check_labels, check_vectors, is_fitted
+from anyshot.classifier.files import load_classifier, save_classifier
 from anyshot.errors import AnyshotError
-from anyshot.estimator import Estimator, InvalidInput, check_labels, check_vectors, is_fitted
 from anyshot.features import Backbone, Picture, as_pixels, features_of, open_backbone
 from anyshot.features.backbones import Source
 from anyshot.heads.explain import Explanation, explain
+from anyshot.heads.labelling import choose
 from anyshot.heads.learner import Adapted
 from anyshot.weights import open_weights
 
@@ -54,10 +56,8 @@ class AnyShotClassifier(Estimator):
     # ------------------------------------------------------------------------------------------------ learning
     def fit(self, X: Sequence[Picture] | NDArray[Any], y: ArrayLike) -> AnyShotClassifier:
         """Learn from images (arrays, PIL images or paths) and their labels; any number per class."""
-        labels = check_labels(y, len(X) if hasattr(X, "__len__") else 0)
         self._open(X)
-        features = self._features(X, first=True)
-        return self._learn(features, labels)
+        return self._learn(*self._checked(X, y, first=True))
 
     def partial_fit(
         self, X: Sequence[Picture] | NDArray[Any], y: ArrayLike, classes: ArrayLike | None = None
@@ -68,18 +68,30 @@ class AnyShotClassifier(Estimator):
         """
         if not is_fitted(self):
             return self.fit(X, y)
-        labels = check_labels(y, len(X))
-        features = np.concatenate([self.features_, self._features(X)])
-        return self._learn(features, np.concatenate([self.classes_[self.labels_], labels]))
+        features, labels = self._checked(X, y)
+        return self._learn(
+            np.concatenate([self.features_, features]), np.concatenate([self.classes_[self.labels_], labels])
+        )
 
     def _open(self, X: Sequence[Picture] | NDArray[Any]) -> None:
         self.learned_ = open_weights(self.weights)
         self.backbone_: Backbone | None = None
+        self.reference_: NDArray[np.uint8] | None = None  # images whose statistics the backbone borrows, if it does
         if self.backbone is not None:
             self.backbone_ = open_backbone(self.backbone, side=self.side, device=self.device)
             if self.backbone_.bind:
                 self.reference_ = np.stack([as_pixels(x, self.backbone_.side) for x in X])
                 self.backbone_ = self.backbone_.bind(self.reference_)
+
+    def _checked(
+        self, X: Sequence[Picture] | NDArray[Any], y: ArrayLike, first: bool = False
+    ) -> tuple[NDArray[np.float32], NDArray[Any]]:
+        """Features and labels; the labels of pictures are checked first, since features of pictures take time."""
+        if self.backbone is None:
+            features = self._features(X, first)
+            return features, check_labels(y, len(features))
+        labels = check_labels(y, len(X))
+        return self._features(X), labels
 
     def _learn(self, features: NDArray[np.float32], labels: NDArray[Any]) -> AnyShotClassifier:
         self.classes_, codes = np.unique(labels, return_inverse=True)
@@ -98,7 +110,8 @@ class AnyShotClassifier(Estimator):
 
     def predict(self, X: Sequence[Picture] | NDArray[Any]) -> NDArray[Any]:
         """The most probable class of each image."""
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        p = self.predict_proba(X)
+        return self.classes_[p.argmax(1)]
 
     def unknown_score(self, X: Sequence[Picture] | NDArray[Any]) -> NDArray[np.float64]:
         """How likely it is [images] that an image belongs to none of the classes, were half of all images such."""
@@ -121,6 +134,25 @@ class AnyShotClassifier(Estimator):
         self._needs_two_classes()
         return explain(self.adapted_, self.learned_.outlook, [str(c) for c in self.classes_])
 
+    def label_next(self, X: Sequence[Picture] | NDArray[Any], count: int = 20) -> NDArray[np.int64]:
+        """Which of these unlabelled images to label first: their indices, the most useful first."""
+        is_fitted(self, strict=True)
+        self._needs_two_classes()
+        return np.array(choose(self.adapted_, torch.from_numpy(self._features(X)), count), np.int64)
+
+    # ------------------------------------------------------------------------------------------------ keeping
+    def save(self, folder: str | Path) -> None:
+        """Write what was learned to a folder, as safetensors and JSON; the backbone is named, not copied."""
+        save_classifier(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, backbone: Source | None = None, device: str = "cpu") -> AnyShotClassifier:
+        """What `save` wrote; a module or function that was the backbone must be given again."""
+        return load_classifier(cls(device=device), folder, backbone)
+
+    save_pretrained = save
+    from_pretrained = load
+
     def _features(self, X: Sequence[Picture] | NDArray[Any], first: bool = False) -> NDArray[np.float32]:
         if self.backbone_ is None:
             return check_vectors(self, X, first)
@@ -134,8 +166,7 @@ class AnyShotClassifier(Estimator):
     def _probabilities(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
         if len(self.classes_) == 1:
             return np.ones((len(features), 1))
-        parts = [self.adapted_(chunk).exp() for chunk in torch.from_numpy(features).split(CHUNK)]
-        p = torch.cat(parts).double()
+        p = torch.cat([self.adapted_(chunk).exp() for chunk in torch.from_numpy(features).split(CHUNK)])
         return (p / p.sum(1, keepdim=True)).numpy()
 
     def _unknown(self, features: NDArray[np.float32]) -> NDArray[np.float64]:

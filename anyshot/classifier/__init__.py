@@ -1,0 +1,7 @@
+"""The classifier for a person's own images: a scikit-learn estimator, and folders of pictures through it."""
+
+from __future__ import annotations
+
+from anyshot.classifier.classifier import AnyShotClassifier
+
+__all__ = ["AnyShotClassifier"]

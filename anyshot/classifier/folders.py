@@ -1,0 +1,118 @@
+"""A person's folders through the classifier: what is in them, what could not be read, an answer for each picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anyshot.classifier.classifier import AnyShotClassifier
+from anyshot.errors import AnyshotError
+from anyshot.images.decode import decode_all
+from anyshot.images.folder import list_folder
+
+LOOK = 32  # side at which a picture is read to see whether it can be
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Files that can be read, their classes (empty text where not known), and the others with the reason why not."""
+
+    paths: list[Path]
+    labels: list[str]
+    skipped: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A picture, what it is taken for and how surely, and whether it is like none of the classes."""
+
+    path: Path
+    label: str
+    probability: float
+    unknown: bool
+    unknown_score: float
+    probabilities: dict[str, float]
+
+    @property
+    def doubt(self) -> float:
+        """From 0, sure, to 1; what is like no class comes first."""
+        return 1 + self.unknown_score if self.unknown else 1 - self.probability
+
+
+def labelled_pictures(root: Path) -> Pictures:
+    """A folder of class folders."""
+    _must_be_folder(root)
+    listing = list_folder(root)
+    pairs = [(path, label) for label, paths in listing.files.items() for path in paths]
+    if not pairs:
+        raise AnyshotError(f"{root} holds no class folders with pictures; expected {root}/CLASS/*.jpg.")
+    paths, labels = [list(column) for column in zip(*pairs, strict=True)]
+    return _readable(root, paths, labels, listing.skipped)
+
+
+def pictures(root: Path) -> Pictures:
+    """A folder of pictures at any depth, or one picture."""
+    if root.is_file():
+        return _readable(root.parent, [root], [""], [])
+    _must_be_folder(root)
+    paths = sorted(path for path in root.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return _readable(root, paths, [""] * len(paths), [])
+
+
+def learn(classifier: AnyShotClassifier, support: Pictures) -> AnyShotClassifier:
+    """The classifier, fitted to a folder of class folders; it takes two classes at least."""
+    if len(set(support.labels)) < 2:
+        raise AnyshotError(
+            f"The folder holds pictures of {len(set(support.labels))} class; to tell classes apart, give at least two "
+            "class folders."
+        )
+    return classifier.fit(support.paths, support.labels)
+
+
+def answer(classifier: AnyShotClassifier, paths: Sequence[Path]) -> list[Answer]:
+    """An answer for each picture, in their order."""
+    names = [str(c) for c in classifier.classes_]
+    p, scores = classifier.predict_proba(paths), classifier.unknown_score(paths)
+    unknown = classifier.is_unknown(paths)
+    return [
+        Answer(
+            path,
+            names[int(row.argmax())],
+            float(row.max()),
+            bool(u),
+            float(s),
+            dict(zip(names, map(float, row), strict=True)),
+        )
+        for path, row, u, s in zip(paths, p, unknown, scores, strict=True)
+    ]
+
+
+def confusion(names: Sequence[str], truth: Sequence[str], answers: Sequence[Answer]) -> NDArray[np.int64]:
+    """How many pictures of each class (rows) were taken for each (columns), [classes, classes]."""
+    place = {name: c for c, name in enumerate(names)}
+    counts = np.zeros((len(names), len(names)), np.int64)
+    for label, given in zip(truth, answers, strict=True):
+        counts[place[label], place[given.label]] += 1
+    return counts
+
+
+def _readable(root: Path, paths: list[Path], labels: list[str], skipped: list[tuple[str, str]]) -> Pictures:
+    good: list[tuple[Path, str]] = []
+    bad = list(skipped)
+    for path, label, pixels in zip(paths, labels, decode_all(paths, LOOK), strict=True):
+        if isinstance(pixels, str):
+            bad.append((str(path.relative_to(root)), pixels))
+        else:
+            good.append((path, label))
+    if not good:
+        raise AnyshotError(f"{root} holds no picture that can be read ({len(bad)} files were looked at).")
+    return Pictures([path for path, _ in good], [label for _, label in good], bad)
+
+
+def _must_be_folder(root: Path) -> None:
+    if not root.is_dir():
+        raise AnyshotError(f"There is no folder {root}; give a folder of pictures.")

@@ -1,0 +1,146 @@
+"""anyshot classify: what are these pictures?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from anyshot.classifier import AnyShotClassifier
+    from anyshot.classifier.folders import Answer, Pictures
+    from anyshot.heads.explain import Explanation
+
+Support = Annotated[Path, typer.Option(metavar="DIR", help="Pictures to learn from: DIR/CLASS/*.jpg.")]
+Backbone = Annotated[
+    str, typer.Option(metavar="NAME", help="efficientnet-lite0, -lite1, -lite2, timm:NAME, torchvision:NAME or a run.")
+]
+Weights = Annotated[
+    str, typer.Option(metavar="NAME", help="What meta-training learned: see anyshot weights; or a folder of them.")
+]
+Side = Annotated[
+    int | None, typer.Option(min=16, metavar="N", help="Pictures are resized to N x N. Default: the backbone's.")
+]
+Device = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or mps.")]
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the figures to this file.")]
+SHOWN = 40  # lines on the screen; the files have all
+DEFAULT = "efficientnet-lite0"
+LEARNER = "photos-lite0"
+
+
+def classify(
+    support: Support,
+    query: Annotated[Path, typer.Option(metavar="DIR", help="Pictures to classify: a folder, or one file.")],
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the predictions to this CSV file.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page with all pictures, the most uncertain first.")
+    ] = None,
+    backbone: Backbone = DEFAULT,
+    weights: Weights = LEARNER,
+    side: Side = None,
+    device: Device = "cpu",
+) -> None:
+    """Classify pictures after a few examples of each class: DIR/spruce/*.jpg, DIR/pine/*.jpg …
+
+    Any number of pictures a class. Says how sure each answer is, which pictures are like none of the classes, what
+    accuracy to expect, and of which class more pictures would help most.
+
+    Example: anyshot classify --support trees --query new --html answers.html
+    """
+    from anyshot.classifier.folders import answer, pictures
+
+    classifier, explanation = learned(support, backbone, weights, side, device)
+    asked = pictures(query)
+    say_skipped(query, asked)
+    answers = sorted(answer(classifier, asked.paths), key=lambda a: -a.doubt)
+    print_answers(answers, query)
+    print(explanation)
+    if csv:
+        write_csv(csv, answers)
+    if html:
+        write_page(html, answers, explanation, asked)
+
+
+def learned(
+    support: Path, backbone: str, weights: str, side: int | None, device: str
+) -> tuple[AnyShotClassifier, Explanation]:
+    """A classifier of the support folder, and what it says of itself; what could not be read is said."""
+    from anyshot.classifier import AnyShotClassifier
+    from anyshot.classifier.folders import labelled_pictures, learn
+
+    given = labelled_pictures(support)
+    say_skipped(support, given)
+    classifier = learn(AnyShotClassifier(backbone, weights=weights, side=side, device=device), given)
+    return classifier, classifier.explain()
+
+
+def say_skipped(root: Path, found: Pictures) -> None:
+    """Name the files that could not be used."""
+    for path, reason in found.skipped[:10]:
+        typer.echo(f"{root}: skipped {path} ({reason})", err=True)
+    if len(found.skipped) > 10:
+        typer.echo(f"{root}: skipped {len(found.skipped) - 10} more", err=True)
+
+
+def print_answers(answers: list[Answer], root: Path) -> None:
+    """The most uncertain first."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("picture", "class", "probability", title=f"{len(answers)} pictures, the most uncertain first")
+    for a in answers[:SHOWN]:
+        name = a.path.relative_to(root) if root.is_dir() else a.path.name
+        table.add_row(str(name), f"unknown? else {a.label}" if a.unknown else a.label, f"{a.probability:.1%}")
+    if len(answers) > SHOWN:
+        table.add_row(f"… {len(answers) - SHOWN} more, surer than these", "", "")
+    Console().print(table)
+
+
+def write_csv(path: Path, answers: list[Answer]) -> None:
+    """path, class, probability, unknown, unknown_score, and a column of probabilities for each class."""
+    import csv
+    import io
+
+    from anyshot.files import write_bytes
+
+    names = list(answers[0].probabilities)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["path", "class", "probability", "unknown", "unknown_score", *(f"p({name})" for name in names)])
+    for a in answers:
+        row = [a.path, a.label, f"{a.probability:.6f}", a.unknown, f"{a.unknown_score:.4f}"]
+        writer.writerow([*row, *(f"{a.probabilities[name]:.6f}" for name in names)])
+    write_bytes(path, text.getvalue().encode())
+
+
+def write_page(path: Path, answers: list[Answer], explanation: Explanation, asked: Pictures) -> None:
+    """The contact sheet."""
+    from html import escape
+
+    from anyshot.files import write_bytes
+    from anyshot.report.contact import figure, page, sheet
+
+    body = [explanation_html(explanation), "<h2>Answers, the most uncertain first</h2>"]
+    body.append(sheet([figure(a.path, a.label, a.probability, a.unknown) for a in answers]))
+    if asked.skipped:
+        items = "".join(f"<li>{escape(name)}: {escape(reason)}</li>" for name, reason in asked.skipped)
+        body.append(f"<h2>Not read</h2><ul>{items}</ul>")
+    write_bytes(path, page("What these pictures are", "\n".join(body)).encode())
+
+
+def explanation_html(explanation: Explanation) -> str:
+    """What to expect, and a row for each class."""
+    from html import escape
+
+    from anyshot.report.contact import table
+
+    rows = [
+        [escape(c.name), str(c.images), f"{c.weight:.2f}", f"{c.expected:.0%}", f"{100 * c.gain:.1f}"]
+        for c in explanation.classes
+    ]
+    head = ["class", "pictures", "weight ω", "expected accuracy", "gain of 5 more, points"]
+    return (
+        f"<p>Expected accuracy on new pictures: <b>{explanation.expected:.0%}</b> (90 % interval {explanation.low:.0%} "
+        f"to {explanation.high:.0%}). To photograph next: <b>{escape(explanation.next)}</b>.</p>" + table(head, rows)
+    )

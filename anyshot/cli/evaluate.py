@@ -1,0 +1,131 @@
+"""anyshot evaluate: how good is it on pictures whose class is known?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from anyshot.cli.classify import (
+    DEFAULT,
+    LEARNER,
+    Backbone,
+    Device,
+    Json,
+    Side,
+    Support,
+    Weights,
+    explanation_html,
+    learned,
+    say_skipped,
+)  # fmt: skip
+from anyshot.errors import AnyshotError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from anyshot.classifier.folders import Answer, Pictures
+    from anyshot.heads.explain import Explanation
+    from anyshot.metrics import Summary
+
+
+def evaluate(
+    support: Support,
+    test: Annotated[Path, typer.Option(metavar="DIR", help="Pictures to be tested on: DIR/CLASS/*.jpg.")],
+    json: Json = None,
+    png: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the confusion matrix to this file.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page whose confusion matrix opens its pictures.")
+    ] = None,
+    backbone: Backbone = DEFAULT,
+    weights: Weights = LEARNER,
+    side: Side = None,
+    device: Device = "cpu",
+) -> None:
+    """Accuracy, calibration and confusion matrix on a test folder, after learning from a support folder.
+
+    Example: anyshot evaluate --support trees/train --test trees/val --html confusion.html
+    """
+    from anyshot.classifier.folders import answer, confusion, labelled_pictures
+
+    classifier, explanation = learned(support, backbone, weights, side, device)
+    asked = labelled_pictures(test)
+    say_skipped(test, asked)
+    names = [str(c) for c in classifier.classes_]
+    if strangers := sorted(set(asked.labels) - set(names)):
+        raise AnyshotError(f"{test} has classes that {support} has not ({', '.join(strangers)}); take them out of it.")
+    answers = answer(classifier, asked.paths)
+    counts = confusion(names, asked.labels, answers)
+    summary = measured(names, explanation, asked, answers)
+    print_summary(names, counts, summary, explanation)
+    if json:
+        write_figures(json, names, counts, summary, explanation)
+    if png:
+        from anyshot.report.confusion import confusion_figure
+
+        confusion_figure(names, counts, png)
+    if html:
+        write_page(html, names, counts, asked, answers, explanation)
+
+
+def measured(names: list[str], explanation: Explanation, asked: Pictures, answers: list[Answer]) -> Summary:
+    """The test's numbers, as of one task."""
+    from anyshot.metrics import Metrics, TaskResult
+
+    p = [[a.probabilities[name] for name in names] for a in answers]
+    metrics = Metrics()
+    labels = [names.index(label) for label in asked.labels]
+    metrics.update(TaskResult(0, p, labels, [c.images for c in explanation.classes]))
+    return metrics.compute()
+
+
+def print_summary(names: list[str], counts: NDArray[np.int64], summary: Summary, explanation: Explanation) -> None:
+    """A table of the classes and the totals."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("class", "to learn from", "tested", "right", "accuracy", title="Accuracy of each class")
+    for i, c in enumerate(explanation.classes):
+        total = int(counts[i].sum())
+        share = f"{counts[i, i] / total:.1%}" if total else "–"
+        table.add_row(c.name, str(c.images), str(total), str(counts[i, i]), share)
+    Console().print(table)
+    print(f"Accuracy {summary.accuracy:.1%}, worst class {summary.worst_class:.1%}, NLL {summary.nll:.3f}, "
+          f"calibration error {summary.ece:.1%}; expected before testing: {explanation.expected:.1%} "
+          f"({explanation.low:.1%} to {explanation.high:.1%}).")  # fmt: skip
+
+
+def write_figures(
+    path: Path, names: list[str], counts: NDArray[np.int64], summary: Summary, explanation: Explanation
+) -> None:
+    """All numbers as JSON."""
+    from anyshot.report.tables import write_results
+
+    write_results(
+        path,
+        {"classes": names, "confusion": counts, "summary": summary.as_dict(), "explanation": explanation},
+    )
+
+
+def write_page(
+    path: Path,
+    names: list[str],
+    counts: NDArray[np.int64],
+    asked: Pictures,
+    answers: list[Answer],
+    explanation: Explanation,
+) -> None:
+    """The matrix whose cells open their pictures, the most uncertain first."""
+    from anyshot.files import write_bytes
+    from anyshot.report.contact import confusion_page, figure, page
+
+    cells: dict[tuple[int, int], list[str]] = {}
+    for a, label in sorted(zip(answers, asked.labels, strict=True), key=lambda pair: pair[0].probability):
+        place = names.index(label), names.index(a.label)
+        cells.setdefault(place, []).append(figure(a.path, a.label, a.probability))
+    right = sum(int(counts[i, i]) for i in range(len(names)))
+    body = f"<p>{right} of {len(answers)} right ({right / len(answers):.1%}).</p>"
+    body += confusion_page(names, counts, cells) + explanation_html(explanation)
+    write_bytes(path, page("Confusion matrix", body).encode())

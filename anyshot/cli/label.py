@@ -1,0 +1,33 @@
+"""anyshot label: which pictures to label next?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anyshot.cli.classify import DEFAULT, LEARNER, Backbone, Device, Side, Support, Weights, learned, say_skipped
+
+
+def label(
+    support: Support,
+    pool: Annotated[Path, typer.Option(metavar="DIR", help="Pictures without labels.")],
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="How many to name.")] = 20,
+    backbone: Backbone = DEFAULT,
+    weights: Weights = LEARNER,
+    side: Side = None,
+    device: Device = "cpu",
+) -> None:
+    """Name the pictures whose labels would help most, the most useful first, one path a line.
+
+    Example: anyshot label --support trees --pool unsorted --count 10
+    """
+    from anyshot.classifier.folders import pictures
+
+    classifier, explanation = learned(support, backbone, weights, side, device)
+    asked = pictures(pool)
+    say_skipped(pool, asked)
+    for index in classifier.label_next(asked.paths, count):
+        print(asked.paths[index])
+    typer.echo(f"More pictures of {explanation.next} would help most.", err=True)
