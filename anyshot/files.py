@@ -6,9 +6,6 @@ import errno
 import json
 import math
 import os
-import re
-import shutil
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PathLike = str | os.PathLike[str]
-SCRATCH = re.compile(r"\..*\.[0-9a-f]{12}\.tmp", re.DOTALL)  # what `_sibling` makes
 
 
 def cache_folder() -> Path:
@@ -45,7 +41,7 @@ def write_bytes(path: PathLike, data: bytes) -> None:
             path.write_bytes(data)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _sibling(path)
+        temporary = sibling(path)
         try:
             with open(temporary, "xb") as file:
                 file.write(data)
@@ -54,7 +50,7 @@ def write_bytes(path: PathLike, data: bytes) -> None:
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
-        _fsync(path.parent)
+        fsync(path.parent)
 
 
 def check_writable(path: PathLike) -> None:
@@ -73,7 +69,7 @@ def check_writable(path: PathLike) -> None:
         if path.exists() and not path.is_file():  # a pipe or terminal: /dev/stdout
             return
         above = next(folder for folder in path.absolute().parents if folder.exists())
-        probe = above / _sibling(path).name
+        probe = above / sibling(path).name
         os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         probe.unlink()
 
@@ -111,85 +107,6 @@ def write_tensors(path: PathLike, tensors: Mapping[str, Tensor], metadata: Mappi
     write_bytes(path, save(apart, dict(metadata or {})))
 
 
-@contextmanager
-def fresh_folder(path: PathLike) -> Iterator[Path]:
-    """A temporary sibling folder that takes the place of `path` when the block ends well and vanishes when it does not.
-
-    with fresh_folder("cache/glyphs") as folder:
-        (folder / "images.npy").write_bytes(...)
-    """
-    path = Path(path)
-    with scratch_folder(path) as temporary:
-        yield temporary
-        with explained("write", path):
-            for below, _, names in os.walk(temporary):
-                for name in [*names, "."]:
-                    _fsync(os.path.join(below, name))
-            _take_place(temporary, path)
-
-
-@contextmanager
-def held(path: PathLike, sentence: str) -> Iterator[None]:
-    """Hold the lock file `path`, released by our death too; if somebody else has it, `sentence` is the error."""
-    path = Path(path)
-    with explained("write", path):
-        while True:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-            try:
-                _lock(descriptor, wait=False)
-            except BlockingIOError as error:
-                os.close(descriptor)
-                raise AnyshotError(sentence) from error
-            if path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor)):
-                break
-            os.close(descriptor)  # its holder removed it while we waited for it
-    try:
-        yield
-    finally:
-        if os.name != "nt":  # where open files cannot be removed
-            path.unlink(missing_ok=True)
-        os.close(descriptor)
-
-
-@contextmanager
-def scratch_folder(path: PathLike) -> Iterator[Path]:
-    """A new hidden folder beside `path`, gone when the block ends; those that killed processes left there go too."""
-    path = Path(path)
-    with explained("create", path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        clear_leftovers(path.parent)
-        temporary, lock = _claimed(path)
-    try:
-        yield temporary
-    except AnyshotError as error:  # nobody should look for a folder that is gone
-        raise AnyshotError(str(error).replace(str(temporary), str(path))) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
-
-
-def clear_leftovers(folder: Path, files: bool = False) -> None:
-    """Remove the scratch folders in `folder` whose makers are dead; those in use are locked, by any process. `files`
-    goes too: half-written files, where nobody else writes."""
-    for path in folder.glob(".*.tmp"):
-        if not SCRATCH.fullmatch(path.name) or path.is_symlink():
-            continue
-        if not path.is_dir():
-            if files:
-                path.unlink(missing_ok=True)
-            continue
-        try:
-            lock = _locked(path, wait=False)
-            old = time.time() - path.stat().st_mtime > 86_400
-        except OSError:  # in use, or gone meanwhile
-            continue
-        if lock is not None or old:  # where nothing can be locked, age must do
-            shutil.rmtree(path, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
-
-
 def plain(obj: Any) -> Any:
     """`obj` in terms of dict, list, str, int, float, bool and None only; non-finite numbers become None.
 
@@ -213,86 +130,12 @@ def plain(obj: Any) -> Any:
     raise TypeError(f"{type(obj).__name__} has no plain JSON form")
 
 
-def _take_place(new: Path, path: Path) -> None:
-    """Rename folder `new` to `path`; what stood there is moved aside first, since a full folder cannot be replaced."""
-    if path.exists() or path.is_symlink():
-        aside = _sibling(path)
-        os.replace(path, aside)
-        try:
-            os.replace(new, path)
-        except BaseException:  # Ctrl-C too: better the old one than none
-            os.replace(aside, path)
-            raise
-        if aside.is_dir() and not aside.is_symlink():
-            shutil.rmtree(aside, ignore_errors=True)
-        else:
-            aside.unlink()
-    else:
-        os.replace(new, path)
-    _fsync(path.parent)
-
-
-def _claimed(path: Path) -> tuple[Path, int | None]:
-    """A new folder beside `path`, and the lock that tells others that it is in use, until it is closed or we die."""
-    while True:
-        temporary = _sibling(path)
-        temporary.mkdir()
-        try:
-            lock = _locked(temporary, wait=True)
-        except FileNotFoundError:  # cleared by another process before it was locked
-            continue
-        if lock is None or temporary.exists():
-            return temporary, lock
-        os.close(lock)
-
-
-def _locked(folder: Path, wait: bool) -> int | None:
-    """An exclusive lock on a folder, as a descriptor; BlockingIOError if another has it, None where there is none."""
-    if os.name == "nt":  # which cannot open folders
-        return None
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        if _lock(descriptor, wait):
-            return descriptor
-    except BlockingIOError:
-        os.close(descriptor)
-        raise
-    os.close(descriptor)
-    return None
-
-
-def _lock(descriptor: int, wait: bool) -> bool:
-    """Lock an open file until it is closed; BlockingIOError if another has it, false on file systems without locks."""
-    try:
-        import fcntl
-    except ImportError:
-        return _lock_windows(descriptor)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        raise
-    except OSError:
-        return False
-    return True
-
-
-def _lock_windows(descriptor: int) -> bool:
-    try:
-        import msvcrt
-    except ImportError:
-        return False
-    try:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-    except OSError as error:
-        raise BlockingIOError(error.errno, error.strerror) from error
-    return True
-
-
-def _sibling(path: Path) -> Path:
+def sibling(path: Path) -> Path:
+    """A new hidden name beside `path`, for what is to take its place when it is whole."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
 
 
-def _fsync(path: PathLike) -> None:
+def fsync(path: PathLike) -> None:
     """Make sure that a file or folder survives a power cut. Windows cannot open folders, and need not."""
     if os.name == "nt" and os.path.isdir(path):
         return

@@ -23,11 +23,12 @@ import torch
 from anyshot.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from anyshot.device import choose_device
 from anyshot.errors import AnyshotError
-from anyshot.files import append_line, clear_leftovers, explained, held, plain, read_json, write_json
+from anyshot.files import append_line, explained, plain, read_json, write_json
 from anyshot.images import ImageSet
 from anyshot.images.record import SetRecord
 from anyshot.lists import Origin, check_origins, origin
 from anyshot.methods import Method, create_method
+from anyshot.scratch import clear_leftovers, held
 from anyshot.settings import Settings
 from anyshot.sources import open_for_run
 from anyshot.version import VERSION
@@ -96,7 +97,7 @@ class Run:
             "settings": settings.as_dict(), "image_size": image_size, "version": VERSION, "command": command,
             "threads": torch.get_num_threads(), "sets": sets if run is None else run.sets,
             "code": {place: origin(place) for place in settings.places()} if run is None else run.code,
-            "body": body if run is None else run.info["body"],
+            "body": body if run is None else run.info.get("body"),
         }  # fmt: skip
         write_json(Path(folder) / "run.json", info)
         return cls(folder)

@@ -14,11 +14,12 @@ import pytest
 import anyshot
 
 ROOT = Path(anyshot.__file__).parent
-BASE = {"errors", "files", "lists", "progress", "settings", "version"}
+BASE = {"errors", "files", "scratch", "lists", "progress", "settings", "version"}
 # part -> the only parts that it may know, besides itself
 MAY_KNOW = {
     "errors": set(),
     "files": {"errors"},
+    "scratch": {"errors", "files"},
     "progress": set(),
     "lists": {"errors"},
     "settings": {"errors", "lists"},

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from anyshot.errors import AnyshotError
-from anyshot.files import cache_folder, clear_leftovers
+from anyshot.files import cache_folder
 from anyshot.images.catalogue import CATALOGUE, open_prepared
 from anyshot.images.deal import Dealer, usual
 from anyshot.images.digits import open_digits
@@ -14,6 +14,7 @@ from anyshot.images.folder import open_folder
 from anyshot.images.glyphs import open_glyphs
 from anyshot.images.imageset import ImageSet
 from anyshot.images.storage import KINDS, SPLITS
+from anyshot.scratch import clear_leftovers
 
 __all__ = ["CATALOGUE", "EMBEDDED", "KINDS", "SPLITS", "ImageSet", "open_images"]
 

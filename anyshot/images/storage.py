@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyshot.errors import AnyshotError
-from anyshot.files import explained, fresh_folder, read_json, write_json
+from anyshot.files import explained, read_json, write_json
+from anyshot.scratch import fresh_folder
 
 SPLITS = ("train", "validation", "test")
 SPLIT_NAMES = {split: split for split in SPLITS} | {"val": "validation", "valid": "validation"}  # as people call them

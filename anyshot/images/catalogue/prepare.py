@@ -7,13 +7,14 @@ import os
 from pathlib import Path
 
 from anyshot.errors import AnyshotError
-from anyshot.files import cache_folder, scratch_folder
+from anyshot.files import cache_folder
 from anyshot.images.catalogue.download import fetch, md5_of
 from anyshot.images.catalogue.entry import ClassImages, Entry
 from anyshot.images.catalogue.tree import Tree, survey, unpack
 from anyshot.images.imageset import ImageSet
 from anyshot.images.storage import create
 from anyshot.progress import progress
+from anyshot.scratch import scratch_folder
 
 log = logging.getLogger("anyshot")
 
