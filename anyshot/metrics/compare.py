@@ -12,12 +12,13 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from anyshot.errors import AnyshotError
 from anyshot.metrics.score import TaskScore
-from anyshot.metrics.summary import SHOTS, Summary, half_width, mean, variance_of_mean
+from anyshot.metrics.summary import SHOTS, Summary, half_width, mean
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,11 @@ def pool(summaries: Sequence[Summary]) -> Summary:
     if runs == 1:
         return first
     together = replace(_means(summaries), runs=runs, scores=tuple(score for s in summaries for score in s.scores))
-    deviation = variance_of_mean([s.accuracy for s in summaries])
     return replace(
         together,
         interval=half_width(together.accuracies.mean(axis=0).tolist(), [s.accuracy for s in summaries]),
         nll_interval=half_width(together.nlls.mean(axis=0).tolist(), [s.nll for s in summaries]),
-        run_deviation=None if deviation is None else math.sqrt(deviation * runs),
+        run_deviation=statistics.stdev(s.accuracy for s in summaries),
     )
 
 

@@ -84,7 +84,7 @@ def measure(result: TaskResult) -> tuple[TaskScore, NDArray[np.float64]]:
     confidence = p.max(axis=1)
     hit = (p.argmax(axis=1) == labels) & finite
     # bin b holds the confidences in (b/15, (b+1)/15]
-    bins = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
+    bins = np.minimum(np.ceil(confidence * BINS).astype(int) - 1, BINS - 1)
     score = TaskScore(
         index=result.index,
         classes=tuple(result.classes),

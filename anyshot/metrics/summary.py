@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,18 +124,12 @@ def mean(values: Iterable[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def variance_of_mean(values: Iterable[float]) -> float | None:
-    """std² / n with ddof = 1; None for a single value."""
-    values = list(values)
-    centre, n = mean(values), len(values)
-    return math.fsum((value - centre) ** 2 for value in values) / (n - 1) / n if n > 1 else None
-
-
-def half_width(*samples: Iterable[float]) -> float | None:
-    """Half the 95 % interval of a sum of independent means: 1.96 · √Σ std² / n; None where a sample has one value."""
-    variances = [variance_of_mean(sample) for sample in samples]
-    known = [variance for variance in variances if variance is not None]
-    return 1.96 * math.sqrt(math.fsum(known)) if len(known) == len(variances) else None
+def half_width(*samples: Sequence[float]) -> float | None:
+    """Half the 95 % interval of a sum of independent means: 1.96 · √Σ std² / n, std with ddof = 1; None where a sample
+    has but one value."""
+    if min(map(len, samples)) < 2:
+        return None
+    return 1.96 * math.sqrt(math.fsum(statistics.variance(sample) / len(sample) for sample in samples))
 
 
 def _calibration_error(bins: list[NDArray[np.float64]]) -> float:

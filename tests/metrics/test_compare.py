@@ -76,6 +76,9 @@ def test_pooled_seeds_have_the_mean_and_an_interval_over_tasks_and_seeds():
     assert found.queries_by_shots == seeds[0].queries_by_shots  # the same images, asked about three times
     tasks, runs = (scipy.stats.sem(accuracies.mean(axis)) for axis in (0, 1))
     assert found.interval == pytest.approx(1.96 * np.hypot(tasks, runs))
+    losses = np.concatenate([s.nlls for s in seeds])
+    errors = [scipy.stats.sem(losses.mean(axis)) for axis in (0, 1)]
+    assert found.nll_interval == pytest.approx(1.96 * np.hypot(*errors))
     assert found.run_deviation == pytest.approx(np.std([s.accuracy for s in seeds], ddof=1))
     assert pool(seeds[:1]) == seeds[0]
 
@@ -103,15 +106,20 @@ def test_pooled_methods_are_compared_by_their_means_with_both_sides_seeds_in_the
 
 
 def test_the_average_over_image_sets_counts_each_the_same():
-    some = [run(0, tasks=5), run(1, tasks=50, shots=(2, 4, 70))]
+    some = [replace(run(0, tasks=5, shots=(2, 4, 60)), failed=2, query_least=3, query_most=5, run_deviation=0.1),
+            replace(run(1, tasks=50, shots=(1, 4, 70)), failed=1, query_least=4, query_most=6)]  # fmt: skip
     mean = average(some)
+    assert mean.failed == 3
+    assert (mean.query_least, mean.query_most) == (3, 6)
+    assert mean.support_mean == pytest.approx((22 + 25) / 2)
+    assert mean.run_deviation is None
     assert mean.accuracy == pytest.approx((some[0].accuracy + some[1].accuracy) / 2)
     assert mean.nll == pytest.approx((some[0].nll + some[1].nll) / 2)
     assert mean.interval == pytest.approx(np.hypot(some[0].interval, some[1].interval) / 2)
     assert mean.nll_interval == pytest.approx(np.hypot(some[0].nll_interval, some[1].nll_interval) / 2)
     assert (mean.tasks, mean.queries) == (55, 55 * 12)
     assert mean.by_shots["6-15"] is None
-    assert mean.by_shots["1"] == some[0].by_shots["1"]  # the other has no class of one image
+    assert mean.by_shots["1"] == some[1].by_shots["1"]  # the other has no class of one image
     assert mean.by_shots[">50"] == pytest.approx((some[0].by_shots[">50"] + some[1].by_shots[">50"]) / 2)
     assert mean.queries_by_shots[">50"] == 55 * 4
     assert (mean.support_least, mean.support_most) == (1, 70)

@@ -87,6 +87,22 @@ def test_confidence_of_exactly_one_and_of_a_bin_edge_is_counted_once():
     assert summary([edge]).ece == pytest.approx((0.0 + 0.4) / 2)
 
 
+def test_confidences_of_a_fifteenth_and_below_have_a_bin_of_their_own():
+    few = np.full((4, 25), (1 - 0.06) / 24)
+    few[:, 0] = 0.06
+    more = np.full((4, 25), (1 - 0.1) / 24)
+    more[:, 0] = 0.1
+    # the first are all wrong, of the others one of four is right: 0.06 too much, 0.15 too little
+    task = TaskResult(0, np.concatenate([few, more]), [1, 1, 1, 1, 0, 1, 1, 1], [1] * 25)
+    assert summary([task]).ece == pytest.approx((4 * 0.06 + abs(1 - 4 * 0.1)) / 8)
+
+
+def test_probabilities_may_miss_1_by_a_thousandth_of_rounding_and_no_more():
+    assert summary([TaskResult(0, [[1.0009, 0.0]], [0], [1, 1])]).ece == pytest.approx(0.0009)
+    with pytest.raises(AnyshotError, match="sum to 1"):
+        summary([TaskResult(0, [[1.0011, 0.0]], [0], [1, 1])])
+
+
 def test_accuracy_by_shots_counts_every_image_in_the_range_of_its_own_class():
     tasks = results(30)
     hits = {name: [] for name in SHOTS}
@@ -110,6 +126,14 @@ def test_every_tasks_own_numbers_and_what_was_drawn_are_kept():
     assert (found.support_least, found.support_most) == (shots.min(), shots.max())
     assert found.support_mean == pytest.approx(shots.mean())
     assert (found.query_least, found.query_most) == (15, 15)
+    assert found.scores[0].as_dict() == {
+        "task": 0, "way": len(tasks[0].shots), "support": sum(tasks[0].shots), "queries": len(tasks[0].labels),
+        "accuracy": found.accuracies[0, 0], "nll": found.nlls[0, 0], "failed": 0,
+        "worst_class": recall_score(tasks[0].labels, tasks[0].probabilities.argmax(1), average=None).min(),
+        "shots": " ".join(map(str, tasks[0].shots)), "asked": " ".join(["15"] * len(tasks[0].shots)),
+        "hits": " ".join(str(n) for n in found.scores[0].hits), "classes": "",
+    }  # fmt: skip
+    assert sum(found.scores[0].hits) == round(found.accuracies[0, 0] * len(tasks[0].labels))
     uneven = summary([TaskResult(0, [[0.9, 0.1]] * 3, [0, 1, 1], [1, 1])])
     assert (uneven.query_least, uneven.query_most) == (1, 2)
 
