@@ -1,9 +1,12 @@
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from support import make_imageset
+from support import make_imageset, make_task
 
 from anyshot.augment import augment
 from anyshot.errors import AnyshotError
@@ -36,7 +39,9 @@ def test_class_imbalance_is_uniform_and_independent():
 
 
 def test_task_imbalance_and_fixed_are_equal_within_a_task():
-    assert (np.ptp(shots("task-imbalance:1-50"), axis=1) == 0).all()
+    even = shots("task-imbalance:1-50")
+    assert (np.ptp(even, axis=1) == 0).all()
+    assert (even.min(), even.max()) == (1, 50)
     assert (shots("fixed:7", draws=3) == 7).all()
     assert (shots("7", draws=3) == 7).all()
     assert shots("any-shot", draws=500).max() <= 50
@@ -91,8 +96,26 @@ def test_every_task_of_every_stream_has_noise_of_its_own():
 
 def test_the_stream_can_be_iterated():
     stream = TaskStream(make_imageset(), "train", TaskSettings(way=2, query=3))
-    for index, task in zip(range(3), stream, strict=False):
+    first = list(itertools.islice(stream, 3))
+    assert [task.seed for task in first] == [(0, "train", index) for index in range(3)]
+    for index, task in enumerate(first):
         assert torch.equal(task.query, stream.task(index).query)
+
+
+def test_another_index_split_or_seed_is_another_task():
+    settings = TaskSettings(way=2, shots="fixed:5", query=5)
+    streams = [TaskStream(make_imageset(), split, settings, seed) for split in ("train", "test") for seed in (0, 1)]
+    tasks = [stream.task(index) for stream in streams for index in range(3)]
+    assert len({task.support.numpy().tobytes() for task in tasks}) == 12
+
+
+def test_the_numbers_behind_tasks_and_noise_never_change():
+    """Published results name their tasks by seed, split and number, and must find them again."""
+    assert numpy_rng(7, "test", 3).integers(0, 1000, 4).tolist() == [438, 831, 415, 834]
+    assert numpy_rng(7, "test", 4).integers(0, 1000, 4).tolist() == [749, 813, 941, 685]
+    assert torch.randint(0, 1000, (4,), generator=torch_rng(7, "test", 3)).tolist() == [435, 464, 277, 64]
+    noise = replace(make_task(), seed=(7, "test", 3)).noise()
+    assert torch.randint(0, 1000, (4,), generator=noise).tolist() == [633, 264, 958, 588]
 
 
 def numbered(counts: dict[str, int]) -> ImageSet:
@@ -156,9 +179,11 @@ def test_several_image_sets_come_at_random_or_in_turn():
     settings = TaskSettings(way=2, shots="fixed:1", query=1)
     in_turn = TaskStream(sets, "train", settings, mixing="turn", run=2)
     assert [in_turn.task(i).imageset for i in range(7)] == ["one", "one", "two", "two", "three", "three", "one"]
-    at_random = TaskStream(sets, "train", settings)
-    counts = np.unique([at_random.task(i).imageset for i in range(300)], return_counts=True)[1]
-    assert (counts > 70).all()
+    one_by_one = TaskStream(sets, "train", settings, mixing="turn")
+    assert [one_by_one.task(i).imageset for i in range(4)] == ["one", "two", "three", "one"]
+    at_random = [TaskStream(sets, "train", settings).task(i).imageset for i in range(300)]
+    assert (np.unique(at_random, return_counts=True)[1] > 70).all()
+    assert at_random[:9] != ["one", "two", "three"] * 3
 
 
 def test_seeds_with_different_names_differ():
