@@ -49,6 +49,16 @@ def test_samples_have_the_posteriors_moments_and_are_reparametrised():
     assert gradient.tolist() == [10_000, 10_000]
 
 
+def test_a_sample_is_made_of_the_given_noise_alone():
+    q, state, noise = posterior(), torch.get_rng_state(), torch_rng(3)
+    found = q.sample(torch_rng(3))
+    for name, value in found.items():  # in this order, in float32, whatever the posterior's precision
+        drawn = torch.randn(value.shape, generator=noise, dtype=torch.float32).double()
+        assert value.dtype == torch.float64
+        torch.testing.assert_close(value, q.mean[name] + q.deviation[name] * drawn, rtol=0, atol=0)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
 def test_the_deterministic_penalty_is_half_the_squared_means():
     q = posterior()
     torch.testing.assert_close(q.mean_penalty(), 0.5 * sum((m**2).sum() for m in q.mean.values()))

@@ -108,6 +108,63 @@ def test_the_flat_encoder_does_not_see_labels_but_through_omega():
     assert (a.mean["omega"] - b.mean["omega"]).abs().max() > 1e-6
 
 
+def by_hand(p: dict[str, torch.Tensor], x: torch.Tensor, sizes: list[int]) -> dict[str, torch.Tensor]:
+    """The paper's encoder from its parameters alone, class after class: (μ, softplus⁻¹ σ) of every variable."""
+
+    def linear(name: str, h: torch.Tensor) -> torch.Tensor:
+        return h @ p[f"{name}.weight"].t() + p[f"{name}.bias"]
+
+    def conv(name: str, h: torch.Tensor) -> torch.Tensor:
+        padded = torch.zeros(*h.shape[:2], h.shape[2] + 2, h.shape[3] + 2, dtype=h.dtype)
+        padded[:, :, 1:-1, 1:-1] = h
+        patches = padded.unfold(2, 3, 1).unfold(3, 3, 1)  # [n, channels, height, width, 3, 3]
+        out = torch.einsum("nchwij,ocij->nohw", patches, p[f"{name}.weight"]) + p[f"{name}.bias"].view(-1, 1, 1)
+        return out.relu().unflatten(3, (-1, 2)).amax(4).unflatten(2, (-1, 2)).amax(3)
+
+    def pooled(name: str, h: torch.Tensor, cardinality: float) -> torch.Tensor:
+        told = torch.full_like(h[0], cardinality)
+        return linear(f"{name}.mix", torch.stack([h.mean(0), h.var(0, correction=0), told], -1)).relu().flatten()
+
+    h = linear("image_features", conv("conv2", conv("conv1", x)).flatten(1))
+    told = [(n - 1) / 49 for n in sizes]
+    s = torch.stack([pooled("class_pooling", c, t) for c, t in zip(h.split(sizes), told, strict=True)])
+    of_classes = linear("class_features.2", linear("class_features.0", s).relu())
+    v = pooled("task_pooling", of_classes, sum(told) / len(told))
+    seen = {"omega": s, "gamma": v, "z": v}
+    return {name: linear(f"heads.{name}.2", linear(f"heads.{name}.0", seen[name]).relu()) for name in seen}
+
+
+def test_the_posterior_is_that_of_the_formulas():
+    e, sizes = encoder(), [1, 4, 2]
+    with torch.no_grad():
+        q = e(images(7), torch.repeat_interleave(torch.arange(3), torch.tensor(sizes)), 3)
+        expected = by_hand(dict(e.named_parameters()), images(7), sizes)
+    for name, both in expected.items():
+        mu, rho = both.chunk(2, -1)
+        torch.testing.assert_close(q.mean[name], mu.flatten())
+        torch.testing.assert_close(q.deviation[name], torch.log1p(rho.exp()).flatten())
+
+
+def test_layers_have_the_papers_widths():
+    e = Encoder(MethodSettings(), conv4((32, 32)), torch_rng(0))
+    assert {name: tuple(p.shape) for name, p in e.named_parameters() if name.endswith("weight")} == {
+        "conv1.weight": (10, 3, 3, 3), "conv2.weight": (10, 10, 3, 3), "image_features.weight": (64, 10 * 8 * 8),
+        "class_pooling.mix.weight": (4, 3), "class_features.0.weight": (128, 256), "class_features.2.weight": (32, 128),
+        "task_pooling.mix.weight": (4, 3), "heads.omega.0.weight": (64, 256), "heads.omega.2.weight": (2, 64),
+        "heads.gamma.0.weight": (64, 128), "heads.gamma.2.weight": (10, 64),
+        "heads.z.0.weight": (64, 128), "heads.z.2.weight": (512, 64),
+    }  # fmt: skip
+
+
+def test_the_start_comes_from_the_given_generator_alone():
+    state = torch.get_rng_state()
+    one, again, other = (Encoder(MethodSettings(), conv4((16, 16), 4), torch_rng(seed)) for seed in (0, 0, 1))
+    for name, parameter in one.named_parameters():
+        assert torch.equal(parameter, again.get_parameter(name))
+        assert name.endswith("bias") or not torch.equal(parameter, other.get_parameter(name))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
 def test_the_start_is_the_papers():
     e = Encoder(MethodSettings(), conv4((32, 32)), torch_rng(0))
     assert not any(p.any() for n, p in e.named_parameters() if n.endswith("bias"))
