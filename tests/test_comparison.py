@@ -44,6 +44,8 @@ def test_every_run_meets_every_image_set_and_its_own_by_default():
         ("one", "tiny"), ("one", "other"), ("two", "tiny"), ("two", "other"),
     ]  # fmt: skip
     assert [trial.images for trial in plan([a_run("x/one")])] == ["tiny"]
+    (other,) = plan([a_run("x/one")], split="validation", seed=3)
+    assert (other.stream.split, other.stream.seed) == ("validation", 3)
     assert [trial.name for trial in plan([a_run("x/taml"), a_run("y/taml")])] == ["x/taml", "y/taml"]
 
 
@@ -57,12 +59,13 @@ def test_what_cannot_be_compared_is_refused_before_any_work():
         plan([a_run("one", Settings(images=("tiny",)))])
 
 
-def test_a_row_is_the_evaluation_of_its_trial():
+def test_a_row_is_the_evaluation_of_its_trial(capsys):
     trials = plan([a_run("one")], ["tiny", "other"])
     rows = measure(trials, 3, workers=1)
     assert [(row.run, row.images, row.labels["seed"]) for row in rows] == [("one", "tiny", "0"), ("one", "other", "0")]
     expected = evaluate(trials[0].method, TaskStream(make_imageset(), "test", TASK), 3)
     assert rows[0].summary.scores == expected.scores
+    assert "Testing one on other: 3/3" in capsys.readouterr().err
 
 
 def test_what_classes_do_not_allow_is_said_once_for_all_runs(monkeypatch):

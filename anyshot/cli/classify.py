@@ -23,7 +23,7 @@ Side = Annotated[
     int | None, typer.Option(min=16, metavar="N", help="Pictures are resized to N x N. Default: the backbone's.")
 ]
 Device = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or mps.")]
-Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the figures to this file.")]
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the results to this file.")]
 SHOWN = 40  # lines on the screen; the files have all
 DEFAULT = "efficientnet-lite0"
 LEARNER = "photos-lite0"

@@ -7,8 +7,13 @@ from typing import Annotated
 
 import typer
 
+from anyshot.cli.help import PlainHelp
+
 app = typer.Typer(
-    no_args_is_help=False, invoke_without_command=True, help="Weights that come with anyshot: list, read, make."
+    cls=PlainHelp,
+    no_args_is_help=False,
+    invoke_without_command=True,
+    help="Weights that come with anyshot: list, read, make.",
 )
 
 
@@ -32,7 +37,7 @@ def weights(context: typer.Context) -> None:
 
 @app.command()
 def show(name: Annotated[str, typer.Argument(metavar="NAME", help="Of the list.")]) -> None:
-    """Print the model card: what it learned from, what was left out, figures and limits."""
+    """Print the model card: what it learned from, what was left out, results and limits."""
     from anyshot.weights import HOME, open_weights
 
     open_weights(name)

@@ -48,6 +48,43 @@ def test_a_summary_table_shows_per_cent_the_interval_and_only_shots_that_occur()
     assert "4 tasks each" in out
 
 
+def test_two_runs_on_two_image_sets_look_like_this():
+    rows = [
+        row(summary(right=right, query=15, shots=shots), images, run, method)
+        for run, method, right in (("base", "maml", (0, 0, 1, 1)), ("mine", "taml", (0, 1, 1, 1)))
+        for images, shots in (("digits", (1, 20)), ("glyphs", (4, 4)))
+    ]
+    shown = [text(tables.summary_table(compared(rows), "Test"), 100), text(tables.paired_table(compared(rows)), 100)]
+    lines = [line.rstrip() for line in "".join(shown).splitlines()]
+    assert (
+        lines
+        == """\
+                                 Test
+                                         worst     1   2–5 16–50 tasks
+run  method images    accuracy  NLL  ECE class  shot shots shots    /s
+──────────────────────────────────────────────────────────────────────
+base maml   digits 75.0 ± 28.3 0.76 27.5  50.0 100.0     –  50.0   2.0
+base maml   glyphs 75.0 ± 28.3 0.76 27.5  50.0     –  75.0     –   2.0
+base maml   mean   75.0 ± 20.0 0.76 27.5  50.0 100.0  75.0  50.0   2.0
+mine taml   digits 87.5 ± 24.5 0.53 21.3  75.0 100.0     –  75.0   2.0
+mine taml   glyphs 87.5 ± 24.5 0.53 21.3  75.0     –  87.5     –   2.0
+mine taml   mean   87.5 ± 17.3 0.53 21.3  75.0 100.0  87.5  75.0   2.0
+
+            digits                         n =    60     0    60
+            glyphs                         n =     0   120     0
+ 4 tasks each. Images of a class: 1–20 support (mean 10.5), 15 query
+ (digits); 4 support, 15 query (glyphs). Accuracies and ECE in %; n:
+                    query images behind a column.
+          Difference to base, task by task
+run  method images     accuracy            NLL tasks
+────────────────────────────────────────────────────
+mine taml   digits +12.5 ± 24.5 -0.224 ± 0.439     4
+mine taml   glyphs +12.5 ± 24.5 -0.224 ± 0.439     4
+    In per cent points, on the same tasks; 95 %
+               intervals over tasks.""".splitlines()
+    )
+
+
 def test_missing_numbers_are_dashes_and_failed_tasks_are_mentioned():
     one = replace(summary(), tasks=1, interval=None, tasks_per_second=None, failed=3)
     out = text(tables.summary_table([row(one, "a"), row(summary((3, 3)), "b")]))
@@ -107,6 +144,8 @@ def test_pooled_seeds_are_one_row_and_the_caption_says_so():
     out = text(tables.summary_table(compared(pooled(rows))))
     assert "taml-0 +2" in out
     assert "intervals over tasks and up to 3 seeds" in " ".join(out.split())
+    both = compared(pooled([*rows, row(summary(), run="maml", method="maml")]))
+    assert "95 % intervals over tasks and seeds." in " ".join(text(tables.paired_table(both)).split())
 
 
 def test_a_pipe_gets_tables_at_full_width(monkeypatch, capsys):
