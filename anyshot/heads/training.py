@@ -81,11 +81,12 @@ def learn_outlook(learner: Learner, episodes: Sequence[Episode]) -> Outlook:
 
 
 def _learn_accuracy(outlook: Outlook, answers: Sequence[tuple[Episode, Adapted, Tensor]]) -> None:
-    """A Gaussian of a task's logit, its deviation scaled to hold LEVEL of the tasks; and the odds of each class."""
+    """The logit of a task's accuracy, how far off it is (scaled to hold LEVEL of the tasks), and each class's odds."""
     x = torch.stack([task_evidence(a) for _, a, _ in answers])
     y = torch.stack([torch.logit((hits.sum() + 0.5) / (len(hits) + 1)) for _, _, hits in answers])
-    both = nn.ModuleList([outlook.level, outlook.doubt])
-    _minimise(both, lambda: F.gaussian_nll_loss(outlook.level(x)[:, 0], y, (2 * outlook.doubt(x)[:, 0]).exp()))
+    _minimise(outlook.level, lambda: F.mse_loss(outlook.level(x)[:, 0], y))
+    missed = (outlook.level(x)[:, 0].detach() - y).abs().clamp_min(0.05).log()
+    _minimise(outlook.doubt, lambda: F.mse_loss(outlook.doubt(x)[:, 0], missed))
     with torch.no_grad():
         level, doubt = outlook.level(x)[:, 0], outlook.doubt(x)[:, 0].exp()
         outlook.doubt.bias.add_((((y - level) / doubt).abs().quantile(LEVEL) / DEVIATIONS).log())

@@ -30,4 +30,4 @@ def confusion_figure(names: Sequence[str], counts: NDArray[np.int64], path: Path
             axes.text(j, i, str(counts[i, j]), ha="center", va="center", color=colour)
     figure.colorbar(shown, label="share of the class")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=150, bbox_inches="tight")
