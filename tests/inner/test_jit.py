@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +16,7 @@ import pytest
 
 pytest.importorskip("numba")
 
+from anyshot.bench.first_use import first_use
 from anyshot.inner.compiled import jit
 
 LOOP = """
@@ -95,6 +96,12 @@ def test_what_is_known_beforehand_to_be_beyond_is_never_compiled():
         jit.made(formula, {"x": "row 8"}, keep=False)(np.zeros((3, 8)))
 
 
+def test_the_loop_in_the_docs_runs():
+    page = (Path(__file__).parents[2] / "docs" / "engine.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(example, {"__name__": "docs"})
+
+
 @pytest.mark.skipif(os.name != "posix", reason="flushes the C library's buffer")
 def test_one_may_look_into_a_loop(capfd):
     def formula(pen, x):
@@ -116,30 +123,12 @@ def test_every_loop_keeps_to_its_arrays():
     assert done.returncode == 0, done.stdout[-3000:]
 
 
-FIRST_USE = """
-import json, logging, sys
-logging.basicConfig(format="%(message)s")
-import torch
-from anyshot.inner import adapt_many, logits_many
-from anyshot.inner.loops import first, kernels, passes
-from conftest import make_case
-
-case = make_case([2, 2], (16, 16), dtype=torch.float32)
-inners = [case.inner] * 2
-logits_many(inners, adapt_many(inners, workers=2), case.images, workers=2)
-loops = [(m.__name__.split(".")[-1], n, l) for m in (first, kernels, passes) for n, l in vars(m).items()]
-print(json.dumps([f"{m}.{n}" for m, n, l in loops if getattr(l, "signatures", None)]))
-"""
-
-
-def test_adaptation_compiles_what_it_needs_and_says_so_once(tmp_path):
-    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "ANYSHOT_LOOPS": "1", "PYTHONPATH": paths}
+def test_adaptation_compiles_what_it_needs_and_says_so_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("ANYSHOT_LOOPS", "1")
     for said in (1, 0):  # the second time everything is on disk
-        command = [sys.executable, "-c", FIRST_USE]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        assert sorted(json.loads(done.stdout)) == [
+        found = first_use(str(tmp_path))
+        assert found["loops"] == [
             "first.forward", "first.gated_patch_sums", "first.patch_sums", "kernels.affine_relu", "kernels.gated_sums",
             "passes.backward", "passes.filters", "passes.forward", "passes.weights",
         ]  # fmt: skip
-        assert done.stderr.count("Compiling the engine's loops") == said
+        assert [line.startswith("Compiling the engine's loops") for line in found["log"]] == [True] * said
