@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from anyshot.inner import Inner, adapt, cross_entropy, gradient, query_loss
     from anyshot.inner.update import update
     from anyshot.inspection import BalanceRecord, inspect_stream, inspect_task
-    from anyshot.lists import BODIES, METHODS, SHOT_RULES, STATISTICS
+    from anyshot.lists import BODIES, METHODS, METRICS, SHOT_RULES, STATISTICS
     from anyshot.methods import Method, Objective, create_method
     from anyshot.metrics import Metrics, Paired, Summary, TaskResult, TaskScore, paired, pool
     from anyshot.network import Body, Norm, zero_head
@@ -50,7 +50,7 @@ _HOMES = {
     "anyshot.inner": ("Inner", "adapt", "cross_entropy", "gradient", "query_loss"),
     "anyshot.inner.update": ("update",),
     "anyshot.inspection": ("BalanceRecord", "inspect_stream", "inspect_task"),
-    "anyshot.lists": ("BODIES", "METHODS", "SHOT_RULES", "STATISTICS"),
+    "anyshot.lists": ("BODIES", "METHODS", "METRICS", "SHOT_RULES", "STATISTICS"),
     "anyshot.methods": ("Method", "Objective", "create_method"),
     "anyshot.metrics": ("Metrics", "Paired", "Summary", "TaskResult", "TaskScore", "paired", "pool"),
     "anyshot.network": ("Body", "Norm", "zero_head"),
@@ -66,13 +66,12 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "BODIES", "METHODS", "PRESETS", "SHOT_RULES", "STATISTICS", "AnyShotClassifier", "AnyshotError", "BalanceRecord",
-    "Body", "ImageSet",
-    "Inner", "Method", "MethodSettings", "Metrics", "Norm", "Objective", "Paired", "Posterior", "Run", "Settings",
-    "Summary", "Task", "TaskResult", "TaskScore", "TaskSettings", "TaskStream", "TrainSettings", "WarmSettings",
-    "__version__", "adapt", "create_body", "create_method", "cross_entropy", "evaluate", "gradient", "inspect_stream",
-    "inspect_task", "open_images", "paired", "pool", "preset", "query_loss", "train", "update", "warm_start",
-    "zero_head",
+    "BODIES", "METHODS", "METRICS", "PRESETS", "SHOT_RULES", "STATISTICS", "AnyShotClassifier", "AnyshotError",
+    "BalanceRecord", "Body", "ImageSet", "Inner", "Method", "MethodSettings", "Metrics", "Norm", "Objective", "Paired",
+    "Posterior", "Run", "Settings", "Summary", "Task", "TaskResult", "TaskScore", "TaskSettings", "TaskStream",
+    "TrainSettings", "WarmSettings", "__version__", "adapt", "create_body", "create_method", "cross_entropy",
+    "evaluate", "gradient", "inspect_stream", "inspect_task", "open_images", "paired", "pool", "preset", "query_loss",
+    "train", "update", "warm_start", "zero_head",
 ]  # fmt: skip
 
 

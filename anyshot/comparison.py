@@ -87,12 +87,12 @@ def seconds(trials: Sequence[Trial], tasks: int, workers: int | None = None) -> 
     return sum(spent[trial.name] * tasks for trial in trials)
 
 
-def measure(trials: Sequence[Trial], tasks: int, workers: int | None = None) -> list[Row]:
+def measure(trials: Sequence[Trial], tasks: int, workers: int | None = None, metrics: Sequence[str] = ()) -> list[Row]:
     """The stream's first `tasks` tasks, for every trial; progress is shown."""
     rows = []
     for trial in trials:
         with progress(f"Testing {trial.name} on {trial.images}", tasks) as advance:
-            summary = evaluate(trial.method, trial.stream, tasks, workers=workers, advance=advance)
+            summary = evaluate(trial.method, trial.stream, tasks, workers=workers, advance=advance, metrics=metrics)
         rows.append(Row(trial.name, trial.images, (trial.settings,), summary))
     return rows
 

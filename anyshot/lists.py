@@ -1,4 +1,4 @@
-"""The open lists: methods, bodies, statistics, shot rules. What is listed goes by its name, anything else by its place.
+"""The open lists: methods, bodies, statistics, shot rules, metrics. What they hold goes by name, all else by its place.
 
 A place is an object in a file, ``folder/file.py:Name``, or in a module that Python can import, ``package.module:Name``.
 The lists themselves hold places, loaded when they are first wanted: reading names loads nothing.
@@ -16,7 +16,7 @@ import importlib.metadata
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -74,6 +74,13 @@ class OpenList:
 
         return decorate
 
+    def named(self, names: Sequence[str]) -> dict[str, Any]:
+        """Several of them by the names to show, which must differ."""
+        shown = [short(name) for name in names]
+        if twice := [name for name in shown if shown.count(name) > 1]:
+            raise AnyshotError(f"Two of the {self.kind}s are called {twice[0]!r}; name each once, or rename one.")
+        return {name: self[where] for name, where in zip(shown, names, strict=True)}
+
     def builtin(self, name: str) -> bool:
         """Whether the name is one of anyshot's own."""
         return name in self._places
@@ -116,6 +123,9 @@ SHOT_RULES = OpenList(
         "fixed": "anyshot.tasks:fixed",
     },
 )  #: functions (rng, way, least, most) → support images of each class
+METRICS = OpenList(
+    "metric", {"brier": "anyshot.metrics.more:brier"}
+)  #: functions (probabilities, labels, shots) → a number for a task, beside those that every test has
 
 
 def short(name: str) -> str:
@@ -188,11 +198,11 @@ def _read(path: Path) -> bytes:
         raise AnyshotError(f"The code in '{path}' cannot be read: {error.strerror}.") from error
 
 
-# ---------------------------------------------------------------------------------------------------- origins
-Origin = Mapping[str, str | None]  #: "file", its "sha256", and the "version" of its package
+# ---------------------------------------------------------------------------------------------------- whose code
+Fingerprint = Mapping[str, str | None]  #: "file", its "sha256", and the "version" of its package
 
 
-def origin(where: str) -> Origin:
+def fingerprint(where: str) -> Fingerprint:
     """What tells the code at a place from other code."""
     match, version = PLACE.fullmatch(where), None
     if match is None:  # registered inside a function
@@ -206,10 +216,10 @@ def origin(where: str) -> Origin:
     return {"file": file, "sha256": hashlib.sha256(_read(Path(file))).hexdigest() if file else None, "version": version}
 
 
-def check_origins(recorded: Mapping[str, Origin]) -> None:
+def check_code(recorded: Mapping[str, Fingerprint]) -> None:
     """Refuse code that is not what was recorded, so that nobody computes with something else."""
     for where, then in recorded.items():
-        now = origin(where)
+        now = fingerprint(where)
         if now["sha256"] != then.get("sha256"):
             before, after = (f"{str(one.get('sha256'))[:12]}…" for one in (then, now))
             raise AnyshotError(

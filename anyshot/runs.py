@@ -26,7 +26,7 @@ from anyshot.errors import AnyshotError
 from anyshot.files import append_line, explained, plain, read_json, write_json
 from anyshot.images import ImageSet
 from anyshot.images.record import SetRecord
-from anyshot.lists import Origin, check_origins, origin
+from anyshot.lists import Fingerprint, check_code, fingerprint
 from anyshot.methods import Method, create_method
 from anyshot.scratch import clear_leftovers, held
 from anyshot.settings import Settings
@@ -59,7 +59,9 @@ class Run:
                 raise ValueError("images of no size")
             self.image_size = height, width
             self.sets = tuple(map(SetRecord.from_dict, self.info["sets"]))
-            self.code: dict[str, Origin] = {place: dict(self.info["code"][place]) for place in self.settings.places()}
+            self.code: dict[str, Fingerprint] = {
+                place: dict(self.info["code"][place]) for place in self.settings.places()
+            }
         except (AnyshotError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise AnyshotError(
                 f"'{self.folder / 'run.json'}' does not describe a run ({type(error).__name__}: {error}); restore it, "
@@ -96,7 +98,7 @@ class Run:
         info = {
             "settings": settings.as_dict(), "image_size": image_size, "version": VERSION, "command": command,
             "threads": torch.get_num_threads(), "sets": sets if run is None else run.sets,
-            "code": {place: origin(place) for place in settings.places()} if run is None else run.code,
+            "code": {place: fingerprint(place) for place in settings.places()} if run is None else run.code,
             "body": body if run is None else run.info.get("body"),
         }  # fmt: skip
         write_json(Path(folder) / "run.json", info)
@@ -199,7 +201,7 @@ class Run:
 
     def new_method(self, device: str = "cpu") -> Method:
         """The run's method at its start; code that is not anyshot's own must be what the run began with."""
-        check_origins(self.code)
+        check_code(self.code)
         method = create_method(self.settings.method, self.image_size, self.settings.train.seed)
         return method.to(choose_device(device))
 

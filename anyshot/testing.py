@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from anyshot.lists import METRICS
 from anyshot.methods import Method
 from anyshot.metrics import Metrics, Summary, TaskResult
 from anyshot.parallel import cores, map_tasks
@@ -25,24 +26,28 @@ def evaluate(
     prediction: str | None = None,
     workers: int | None = None,
     advance: Callable[[int], object] | None = None,
+    metrics: Sequence[str] = (),
 ) -> Summary:
     """Accuracy, calibration and the rest over the stream's first ``tasks`` tasks.
 
-    ``prediction`` "naive" or "mc" overrides the method's own. ``advance(1)`` is told of each task, from any thread;
-    without it, progress is shown, and what the stream's classes do not allow is said first.
+    ``metrics`` names others to be had besides (``Summary.more``); ``prediction`` "naive" or "mc" overrides the method's
+    own. ``advance(1)`` is told of each task, from any thread; without it, progress is shown, and what the stream's
+    classes do not allow is said first.
     """
     if advance is None:
         for sentence in stream.shortfalls():
             log.warning("%s", sentence)
         names = ", ".join(imageset.name for imageset in stream.imagesets)
         with progress(f"Testing {method.name} on {names}", tasks) as shown:
-            return evaluate(method, stream, tasks, prediction=prediction, workers=workers, advance=shown)
-    metrics, start = Metrics(), time.perf_counter()
+            return evaluate(
+                method, stream, tasks, prediction=prediction, workers=workers, advance=shown, metrics=metrics
+            )
+    total, start = Metrics(METRICS.named(metrics)), time.perf_counter()
     for first in range(0, tasks, CHUNK):
         indices = range(first, min(first + CHUNK, tasks))
         for result in map_tasks(lambda index: answer(method, stream, index, prediction, advance), indices, workers):
-            metrics.update(result)
-    return metrics.compute(time.perf_counter() - start)
+            total.update(result)
+    return total.compute(time.perf_counter() - start)
 
 
 def answer(

@@ -7,7 +7,7 @@ import pytest
 
 from anyshot import methods
 from anyshot.errors import AnyshotError
-from anyshot.lists import BODIES, METHODS, SHOT_RULES, STATISTICS, OpenList, check_origins, load, origin, place
+from anyshot.lists import BODIES, METHODS, SHOT_RULES, STATISTICS, OpenList, check_code, fingerprint, load, place
 from anyshot.settings import MethodSettings, Settings, TaskSettings
 
 
@@ -112,18 +112,18 @@ def test_what_cannot_be_loaded_is_said_in_a_sentence_and_leaves_nothing_behind(t
 
 def test_code_that_changed_or_is_gone_is_refused(file):
     where = f"{file}:Outer"
-    recorded = {where: origin(where), "json:dumps": origin("json:dumps")}
-    check_origins(recorded)
+    recorded = {where: fingerprint(where), "json:dumps": fingerprint("json:dumps")}
+    check_code(recorded)
     file.write_text("class Outer: ...\n")
     with pytest.raises(AnyshotError, match=r"own.py' has changed \(SHA-256 [0-9a-f]{12}… then, [0-9a-f]{12}… now\)"):
-        check_origins(recorded)
+        check_code(recorded)
     file.unlink()
     with pytest.raises(AnyshotError, match="cannot be read: No such file"):
-        check_origins(recorded)
+        check_code(recorded)
 
 
 def test_an_importable_name_is_recorded_with_its_version():
-    recorded = origin("numpy.random:default_rng")
+    recorded = fingerprint("numpy.random:default_rng")
     assert recorded["version"] == __import__("numpy").__version__
     assert Path(recorded["file"]).name == "__init__.py"
 

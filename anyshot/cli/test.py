@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from anyshot.cli.options import Device, Json, Workers, options, settings_with, words
+from anyshot.errors import AnyshotError
+from anyshot.lists import METRICS, fingerprint
 
 if TYPE_CHECKING:
     from anyshot.comparison import Row, Trial
@@ -33,6 +35,10 @@ PerTask = Annotated[
 PoolSeeds = Annotated[
     bool, typer.Option("--pool-seeds", help="Make one row of runs that differ in nothing but their seed.")
 ]
+OtherMetrics = Annotated[
+    str | None,
+    typer.Option(metavar="A,B", help=f"Other metrics besides: {', '.join(METRICS)}, or FILE.py:NAME. Default: none."),
+]
 MANY = 100  # tasks: how long so many will take is measured and said before
 
 
@@ -49,6 +55,7 @@ def test(
     json: Json = None,
     csv: Csv = None,
     per_task: PerTask = None,
+    metrics: OtherMetrics = None,
     **chosen: Any,
 ) -> None:
     """Test trained runs on tasks of new classes, on one or several image sets.
@@ -64,13 +71,14 @@ def test(
     from anyshot.report.tables import payload, write_csv, write_per_task, write_results
 
     check_files(json, csv, per_task)
+    others = metric_names(metrics)
     runs = opened(folders, chosen)
     trials = plan(runs, image_names(images), split, seed, device)
     if pool_seeds:
         check_seeds(trials)
     notes = say_shortfalls(trials)
     say_time(trials, tasks, workers)
-    each = measure(trials, tasks, workers)
+    each = measure(trials, tasks, workers, others)
     rows = compared(pooled(each) if pool_seeds else each)
     show(rows, f"Classes of the {split} split, {task_text(runs, notes)}")
     if csv:
@@ -79,7 +87,9 @@ def test(
         write_per_task(per_task, each)
     if json:
         settings = {str(run.folder): run.settings.as_dict() for run in runs}
-        write_results(json, payload(rows), settings=settings, split=split, tasks=tasks, seeds=[seed], notes=notes)
+        code = {name: fingerprint(name) for name in others if not METRICS.builtin(name)}
+        facts = {"settings": settings, "split": split, "tasks": tasks, "seeds": [seed], "notes": notes, "metrics": code}
+        write_results(json, payload(rows), **facts)
 
 
 def check_files(*paths: Path | None) -> None:
@@ -104,6 +114,17 @@ def opened(folders: Sequence[Path], chosen: Mapping[str, Any]) -> list[Run]:
 def image_names(images: str | None) -> list[str] | None:
     """What --images says; None: all image sets of the run."""
     return None if images is None else list(dict.fromkeys(words(images, "images")))
+
+
+def metric_names(metrics: str | None) -> list[str]:
+    """What --metrics says, each by where it is, and known."""
+    names = [] if metrics is None else [METRICS.exact(name) for name in words(metrics, "metrics")]
+    try:
+        for name in names:
+            METRICS[name]
+    except AnyshotError as error:
+        raise typer.BadParameter(str(error), param_hint="--metrics") from error
+    return names
 
 
 def say_shortfalls(trials: Sequence[Trial]) -> list[str]:

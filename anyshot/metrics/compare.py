@@ -62,6 +62,10 @@ def pool(summaries: Sequence[Summary]) -> Summary:
         together,
         interval=half_width(together.accuracies.mean(axis=0).tolist(), [s.accuracy for s in summaries]),
         nll_interval=half_width(together.nlls.mean(axis=0).tolist(), [s.nll for s in summaries]),
+        more_intervals={
+            name: half_width(together.others(name).mean(axis=0).tolist(), [s.more[name] for s in summaries])
+            for name in together.more
+        },
         run_deviation=statistics.stdev(s.accuracy for s in summaries),
     )
 
@@ -80,6 +84,7 @@ def average(summaries: Sequence[Summary]) -> Summary:
         query_most=max(s.query_most for s in summaries),
         interval=_of_mean([s.interval for s in summaries]),
         nll_interval=_of_mean([s.nll_interval for s in summaries]),
+        more_intervals={n: _of_mean([s.more_intervals[n] for s in summaries]) for n in summaries[0].more},
         run_deviation=None,
         scores=(),
     )
@@ -99,6 +104,7 @@ def _means(summaries: Sequence[Summary]) -> Summary:
         ece=mean(s.ece for s in summaries),
         worst_class=mean(s.worst_class for s in summaries),
         by_shots={name: known(s.by_shots[name] for s in summaries) for name in SHOTS},
+        more={name: mean(s.more[name] for s in summaries) for name in summaries[0].more},
         support_mean=mean(s.support_mean for s in summaries),
         failed=sum(s.failed for s in summaries),
         tasks_per_second=known(s.tasks_per_second for s in summaries),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anyshot.errors import AnyshotError
+from anyshot.metrics.more import Metric, measured
 
 BINS = 15  # equal-width bins of the expected calibration error
 _SMALLEST = float(np.finfo(np.float32).tiny)  # a softmax that underflowed to 0 costs 87 nats, not infinitely many
@@ -42,6 +43,7 @@ class TaskScore:
     hits: tuple[int, ...]  # query images that were recognised
     nll: float  # mean −log p(true class)
     failed: bool  # some prediction was not finite
+    more: dict[str, float] = field(default_factory=dict)  # metrics that were asked for besides
 
     @property
     def accuracy(self) -> float:
@@ -68,6 +70,7 @@ class TaskScore:
             "accuracy": self.accuracy,
             "nll": self.nll,
             "worst_class": self.worst_class,
+            **self.more,
             "failed": int(self.failed),
             "shots": " ".join(map(str, self.shots)),
             "hits": " ".join(map(str, self.hits)),
@@ -76,8 +79,9 @@ class TaskScore:
         }
 
 
-def measure(result: TaskResult) -> tuple[TaskScore, NDArray[np.float64]]:
-    """The task's score, and the images, hits and summed confidence in each bin of confidence, [BINS, 3]."""
+def measure(result: TaskResult, more: Mapping[str, Metric]) -> tuple[TaskScore, NDArray[np.float64]]:
+    """The task's score, with ``more`` metrics, and images, hits and summed confidence in each bin of confidence,
+    [BINS, 3]."""
     p, labels, shots = _checked(result)
     finite = np.isfinite(p.sum(axis=1))
     p = np.where(finite[:, None], p, 1 / p.shape[1])
@@ -93,6 +97,7 @@ def measure(result: TaskResult) -> tuple[TaskScore, NDArray[np.float64]]:
         hits=tuple(np.bincount(labels[hit], minlength=len(shots)).tolist()),
         nll=float(-np.log(np.maximum(p[np.arange(len(p)), labels], _SMALLEST)).mean()),
         failed=not finite.all(),
+        more=measured(more, p, labels, shots),
     )
     return score, np.stack([np.bincount(bins, w, BINS) for w in (None, hit, confidence)], axis=1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyshot.errors import AnyshotError
+from anyshot.metrics.more import Metric
 from anyshot.metrics.score import BINS, TaskResult, TaskScore, measure
 
 SHOTS = ("1", "2-5", "6-15", "16-50", ">50")  # ranges of support images a class
@@ -40,6 +41,8 @@ class Summary:
     query_most: int
     failed: int  # tasks with predictions that are not finite: counted as wrong, and as even odds in nll and ece
     tasks_per_second: float | None
+    more: dict[str, float]  # other metrics by name: mean over tasks
+    more_intervals: dict[str, float | None]
     runs: int = 1  # how many runs were pooled
     run_deviation: float | None = None  # standard deviation of the pooled runs' accuracies, ddof = 1
     scores: tuple[TaskScore, ...] = dataclasses.field(default=(), repr=False)  # task by task, run after run
@@ -54,6 +57,10 @@ class Summary:
         """Each task's mean −log p(true class), [runs, tasks]."""
         return np.array([score.nll for score in self.scores]).reshape(self.runs, -1)
 
+    def others(self, name: str) -> NDArray[np.float64]:
+        """Each task's value of another metric, [runs, tasks]."""
+        return np.array([score.more[name] for score in self.scores]).reshape(self.runs, -1)
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON, without the tasks."""
         values = dataclasses.asdict(dataclasses.replace(self, scores=()))
@@ -62,9 +69,11 @@ class Summary:
 
 
 class Metrics:
-    """Accumulates task results. The order of tasks, and how they were spread over workers, changes no bit."""
+    """Accumulates task results, and ``more`` metrics of them by name. The order of tasks, and how they were spread over
+    workers, changes no bit."""
 
-    def __init__(self) -> None:
+    def __init__(self, more: Mapping[str, Metric] | None = None) -> None:
+        self._more = more or {}
         self._rows: dict[int, tuple[TaskScore, NDArray[np.float64]]] = {}
 
     def __len__(self) -> int:
@@ -76,7 +85,7 @@ class Metrics:
 
     def update(self, result: TaskResult) -> None:
         """Take in one task."""
-        self._add(result.index, *measure(result))
+        self._add(result.index, *measure(result, self._more))
 
     def merge(self, other: Metrics) -> None:
         """Take in all tasks of another worker."""
@@ -109,6 +118,8 @@ class Metrics:
             query_most=int(asked.max()),
             failed=sum(s.failed for s in scores),
             tasks_per_second=len(scores) / seconds if seconds else None,
+            more={name: mean(s.more[name] for s in scores) for name in self._more},
+            more_intervals={name: half_width([s.more[name] for s in scores]) for name in self._more},
             scores=scores,
         )
 

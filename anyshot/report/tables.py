@@ -31,7 +31,8 @@ def summary_table(rows: Sequence[Row], title: str | None = None) -> Table:
     ranges = [name for name in SHOTS if any(row.summary.by_shots[name] is not None for row in rows)]
     table = _table(rows, title, _caption(rows))
     shots = [f"{dashed(name)}\nshot{'s' if name != '1' else ''}" for name in ranges]
-    for header in ("accuracy", "NLL", "ECE", "worst\nclass", *shots, "tasks\n/s"):
+    more = list(rows[0].summary.more) if rows else []
+    for header in ("accuracy", "NLL", "ECE", "worst\nclass", *more, *shots, "tasks\n/s"):
         table.add_column(header, justify="right", no_wrap=True)
     for row in rows:
         s = row.summary
@@ -40,6 +41,7 @@ def summary_table(rows: Sequence[Row], title: str | None = None) -> Table:
             f"{s.nll:.2f}",
             _percent(s.ece),
             _percent(s.worst_class),
+            *(_with_interval(f"{s.more[name]:.3f}", s.more_intervals[name], 1, 3) for name in more),
             *(_percent(s.by_shots[name]) for name in ranges),
             "–" if s.tasks_per_second is None else f"{s.tasks_per_second:.1f}",
         ]
@@ -54,7 +56,8 @@ def _behind(rows: Sequence[Row], row: Row, ranges: Sequence[str]) -> tuple[str, 
     """The line that tells how many query images stand behind each column of shots."""
     names = [name if label == "images" else "" for label, name in zip(_columns(rows), _names(rows, row), strict=True)]
     counts = (row.summary.queries_by_shots[name] for name in ranges)
-    return (*names, "", "", "", "n =", *(str(n) if n < 100_000 else f"{n / 1000:.0f}k" for n in counts))
+    empty = [""] * (3 + len(row.summary.more))
+    return (*names, *empty, "n =", *(str(n) if n < 100_000 else f"{n / 1000:.0f}k" for n in counts))
 
 
 def paired_table(rows: Sequence[Row]) -> Table | None:
@@ -133,7 +136,11 @@ def write_csv(path: PathLike, rows: Sequence[Row]) -> None:
     for row in rows:
         values: dict[str, Any] = {**row.labels}
         for name, value in row.summary.as_dict().items():
-            if isinstance(value, Mapping):  # by_shots -> accuracy_shots_2_5, queries_by_shots -> queries_shots_2_5
+            if name == "more_intervals":
+                values |= {f"{metric}_interval": one for metric, one in value.items()}
+            elif name == "more":
+                values |= value
+            elif isinstance(value, Mapping):  # by_shots -> accuracy_shots_2_5, queries_by_shots -> queries_shots_2_5
                 what = "queries" if name.startswith("queries") else "accuracy"
                 values |= {f"{what}_shots_{_plain_name(shots)}": one for shots, one in value.items()}
             else:

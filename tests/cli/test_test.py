@@ -134,7 +134,7 @@ def test_fewer_images_than_asked_for_are_said_before_the_work_and_recorded(train
 
 def test_how_long_many_tasks_will_take_is_said_before(trained, monkeypatch, capsys):
     monkeypatch.setattr(comparison, "seconds_per_task", lambda method, stream, workers: 0.78)
-    monkeypatch.setattr(comparison, "measure", lambda trials, tasks, workers: pytest.skip("the work begins"))
+    monkeypatch.setattr(comparison, "measure", lambda trials, tasks, workers, metrics: pytest.skip("the work begins"))
     with pytest.raises(pytest.skip.Exception):
         main(["test", *map(str, trained.values()), "--tasks", "1000"])
     assert "2 × 1,000 tasks will take about 26 minutes (--tasks N for fewer)." in capsys.readouterr().err
