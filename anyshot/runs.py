@@ -130,8 +130,8 @@ class Run:
         append_line(self.log_path, json.dumps(plain(record)))
 
     def records(self, kind: str | None = None) -> Iterator[dict[str, Any]]:
-        """The log's lines, all or those with a given "kind" ("iteration", "validation"; "epoch", "check"); a half line,
-        as ``kill`` may leave it, is passed over."""
+        """The log's lines, all or those with a given "kind" ("iteration", "validation", "calibration"; "epoch",
+        "check"); a half line, as ``kill`` may leave it, is passed over."""
         if not self.log_path.exists():
             return
         with explained("read", self.log_path):
@@ -209,7 +209,9 @@ class Run:
         """The trained method, ready to predict on a device (``auto``: the best there is)."""
         method = self.new_method(device)
         with self.fitting("best.safetensors"):
-            method.load_state_dict(self.best().tensors)
+            best = self.best()
+            method.load_state_dict(best.tensors)
+            method.temperature = float(best.state.get("temperature", 1.0))
         return method.requires_grad_(False)
 
     @contextmanager

@@ -86,6 +86,10 @@ class MethodSettings:
     head_kappa: float = option(
         1.0, "Learned number of images that the mean of all is worth in a shrunk class mean, at its start.", above=0
     )
+    flips: bool = option(
+        False,
+        "Tests: learn from mirror images, too, and average over query images and theirs, where the images allow it.",
+    )
     class_mean: bool = option(False, "Average the support loss class by class ('1/N'), not image by image.")
     balance: tuple[str, ...] = option(BALANCING, "TAML's balancing variables that are on.", choices=BALANCING)
     bayesian: bool = option(True, "Balancing variables with uncertainty; off: their means alone, with an L2 penalty.")
@@ -139,6 +143,9 @@ class TrainSettings:
     )  # fmt: skip
     augment: tuple[str, ...] = option(
         (), "What is done to the images of training tasks; auto asks the image set.", choices=AUGMENTATIONS
+    )
+    calibrate: bool = option(
+        False, "Fit a temperature to validation tasks at the end, and keep it with the parameters."
     )
     validate_by: str = option("naive", "Prediction in validations.", choices=("naive", "mc"))
     validate_every: int = option(10_000, "Iterations between validations; 0: only at the end.", least=0)

@@ -69,6 +69,7 @@ class Task:
     classes: tuple[str, ...] = ()  #: names, [way]
     imageset: str = ""  #: where the images are from
     seed: tuple[int | str, ...] = (0,)  #: (seed, stream, index), from which the task and its noise are made
+    mirrors: bool = True  #: whether the mirror image of an image is still one of its class
 
     @property
     def way(self) -> int:
@@ -186,6 +187,7 @@ class TaskStream:
             classes=tuple(imageset.classes[c] for c in classes),
             imageset=imageset.name,
             seed=(self.seed, *name),
+            mirrors=imageset.mirrors,
         )
 
     def __iter__(self) -> Iterator[Task]:

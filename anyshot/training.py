@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anyshot.calibration import calibrated
 from anyshot.checkpoints import Checkpoint
 from anyshot.errors import AnyshotError
 from anyshot.images import ImageSet
@@ -115,6 +116,8 @@ class MetaTraining:
             i.name: TaskStream(i, "validation", s.task, t.seed) for i in imagesets if "validation" in i.splits
         }
         self.ood = {i.name: TaskStream(i, "validation", s.task, t.seed) for i in ood}
+        if t.calibrate and not self.validation:
+            raise AnyshotError("There are no classes to validate on, so there is nothing to calibrate with; leave it.")
 
     def begin_from(self, origin: Origin) -> None:
         """Start with a body that was trained before."""
@@ -138,6 +141,8 @@ class MetaTraining:
                 if state.iteration % t.checkpoint_every == 0 or self.ended():
                     self.checkpoint()
                 advance(1, _note(record, speed, state.skipped))
+        if t.calibrate:
+            self.calibrate()
         self.journal.close()
         return self.run
 
@@ -206,6 +211,22 @@ class MetaTraining:
         """These parameters are the ones to use, until better ones come."""
         state = {"iteration": self.state.iteration, "selection": selection, "by": by}
         self.run.save_best(Checkpoint(state, dict(self.optimiser.kept.state_dict())))
+
+    def calibrate(self) -> None:
+        """Fit the temperature of the chosen parameters to the validation tasks of the sets trained on, unless the log
+        says that it is."""
+        t, best = self.settings.train, self.run.best()
+        if any(record["iteration"] == best.state["iteration"] for record in self.run.records("calibration")):
+            return
+        method = self.run.load_method(self.method.like.device.type)
+        method.temperature = 1.0
+        with progress("Calibrating", t.validation_tasks * len(self.validation)) as advance:
+            streams = list(self.validation.values())
+            temperature = calibrated(method, streams, t.validation_tasks, t.validate_by, self.workers, advance)
+        record = {"kind": "calibration", "iteration": best.state["iteration"], "temperature": temperature}
+        self.journal.add(record, self.state.iteration)
+        self.run.save_best(Checkpoint({**best.state, "temperature": temperature}, best.tensors))
+        self.checkpoint()  # with this line of the log
 
     def chosen_by(self, summaries: dict[str, Summary]) -> float:
         """Mean accuracy over the image sets trained on, plus that over the out-of-distribution ones."""

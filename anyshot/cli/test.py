@@ -42,7 +42,15 @@ OtherMetrics = Annotated[
 MANY = 100  # tasks: how long so many will take is measured and said before
 
 
-@options("task", "method.prediction", "method.samples", "method.test_steps", "method.transductive", default="the run's")
+@options(
+    "task",
+    "method.prediction",
+    "method.samples",
+    "method.test_steps",
+    "method.transductive",
+    "method.flips",
+    default="the run's",
+)
 def test(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of one or several runs.")],
     images: Images = None,

@@ -6,8 +6,9 @@ A method owns meta-parameters and offers three things, all that training and tes
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -38,6 +39,15 @@ def accuracy(scores: Tensor, labels: Tensor) -> float:
     return (scores.argmax(1) == labels).float().mean().item()
 
 
+def tempered(p: Tensor, temperature: float) -> Tensor:
+    """p^(1/T) / Σ p^(1/T): the softmax at temperature T, for probabilities [M, way] of any origin.
+
+    >>> tempered(torch.tensor([[0.8, 0.2]]), 0.5)
+    tensor([[0.9412, 0.0588]])
+    """
+    return p if temperature == 1 else (p.clamp_min(torch.finfo(p.dtype).tiny).log() / temperature).softmax(1)
+
+
 Probabilities = Callable[[Tensor], Tensor]  #: images [M, channels, height, width] → probabilities [M, way]
 
 
@@ -53,6 +63,7 @@ class Method(nn.Module):
     class Options:
         """A method's own settings: none, unless it says otherwise. Its fields become options of ``anyshot train``."""
 
+    temperature = 1.0  #: of its probabilities; what :mod:`anyshot.calibration` has found
     engine = "auto"  #: what does the inner loop, as :mod:`anyshot.inner` says; "autograd" is slower, the same numbers
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
@@ -123,7 +134,12 @@ class Method(nn.Module):
         y = as_labels(labels, len(x), self.like.device)
         noise = noise or torch.Generator().manual_seed(0)
         classify = self.classifier(x, y, noise, prediction or self.settings.prediction)
-        return Predictor(classify, self.body, self.like, int(y.max()) + 1, self.settings.transductive)
+
+        def probabilities(queries: Tensor) -> Tensor:
+            p = classify(queries)
+            return tempered((p + classify(queries.flip(3))) / 2 if self.settings.flips else p, self.temperature)
+
+        return Predictor(probabilities, self.body, self.like, int(y.max()) + 1, self.settings.transductive)
 
     def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
         """What :meth:`adapt` wraps: learn from float images [N, channels, height, width] and labels [N]."""
@@ -131,7 +147,15 @@ class Method(nn.Module):
 
     def predict(self, task: Task, noise: torch.Generator | None = None, prediction: str | None = None) -> Tensor:
         """Probabilities [M, way] of the task's query images after learning from its support set."""
-        return self.adapt(task.support, task.support_labels, noise or task.noise(), prediction)(task.query)
+        method = self
+        if self.settings.flips and not task.mirrors:
+            method = copy.copy(self)  # the same parameters
+            method.settings = replace(self.settings, flips=False)
+        return method.adapt(task.support, task.support_labels, noise or task.noise(), prediction)(task.query)
+
+    def seen(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """What a classifier is learned from: images and labels, and the mirror images where the settings say so."""
+        return (torch.cat([images, images.flip(3)]), labels.repeat(2)) if self.settings.flips else (images, labels)
 
 
 class GradientMethod(Method):
@@ -191,14 +215,14 @@ class GradientMethod(Method):
 
     def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
         way = int(labels.max()) + 1
-        q = self.posterior(images, labels, way)
+        q = self.posterior(images, labels, way)  # of the images alone: their mirror images are no further evidence
         if q is None:
             phis: list[Phi] = [{}]
         elif not self.settings.bayesian or prediction == "naive":
             phis = [q.mean]
         else:
             phis = [q.sample(noise) for _ in range(self.settings.samples)]
-        members = [self.inner(images, labels, way, phi, self.settings.test_steps) for phi in phis]
+        members = [self.inner(*self.seen(images, labels), way, phi, self.settings.test_steps) for phi in phis]
         thetas = adapt_many(members, rule=lambda inner: self.learned(inner, order=0))
         return ensemble(members, thetas, self.engine)
 

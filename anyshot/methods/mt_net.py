@@ -80,5 +80,5 @@ class MTNet(MAML):
         return Objective(loss, 0.0, accuracy(scores, query_labels))
 
     def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
-        inner, theta = self.adapted(images, labels, noise, self.settings.test_steps, order=0)
+        inner, theta = self.adapted(*self.seen(images, labels), noise, self.settings.test_steps, order=0)
         return ensemble([inner], [theta], self.engine)
