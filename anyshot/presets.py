@@ -1,4 +1,4 @@
-"""Settings by name: the paper's three, and two that learn in minutes, from the embedded images and from any others."""
+"""Settings by name: the paper's three, two that learn in minutes, and the protocol of most published tables."""
 
 from __future__ import annotations
 
@@ -18,6 +18,18 @@ GLYPHS = Settings(
     ),
 )
 
+
+def standard(images: str, shots: int) -> Settings:
+    """The protocol of most published tables: 5-way tasks of 1 or 5 images a class, 15 queries, Conv4-64, and MAML's
+    60,000 iterations of 4 or 2 tasks. It starts as the glyphs do; the paper's start stays near chance too long."""
+    train = TrainSettings(
+        iterations=60_000, meta_batch=4 if shots == 1 else 2, decay="cosine", validate_every=5_000, validation_tasks=600
+    )
+    method = replace(GLYPHS.method, channels=64)
+    return Settings(images=(images,), task=TaskSettings(shots=f"fixed:{shots}"), method=method, train=train)
+
+
+STANDARD = {f"{images}-{k}shot": standard(images, k) for images in ("cifar-fs", "miniimagenet") for k in (1, 5)}
 PRESETS: dict[str, Settings] = {
     "glyphs": GLYPHS,
     "pictures": replace(GLYPHS, train=replace(GLYPHS.train, iterations=400, validate_every=100)),
@@ -32,9 +44,10 @@ PRESETS: dict[str, Settings] = {
         method=MethodSettings(omega_hidden=0),
         train=TrainSettings(iterations=60_000, meta_batch=3),
     ),
+    **STANDARD,
 }
 
-QUICK = ("glyphs", "pictures")
+QUICK = ("glyphs", "pictures", *STANDARD)
 #: What a method does differently under a preset.
 EXCEPTIONS: dict[tuple[str, str], dict[str, float]] = {
     **{(quick, "proto-maml"): {"alpha": 0.01, "alpha_head": 0.01} for quick in QUICK},  # its head starts near the goal

@@ -86,6 +86,18 @@ def test_the_embedded_glyphs_have_a_preset_that_learns_in_minutes():
     assert differing(found["train"], {**TRAIN, **short, "validation_tasks": 50}) == {}
 
 
+@pytest.mark.parametrize("images", ["cifar-fs", "miniimagenet"])
+@pytest.mark.parametrize(("shots", "meta_batch"), [(1, 4), (5, 2)])
+def test_the_protocol_of_published_tables_has_presets(images, shots, meta_batch):
+    found = preset(f"{images}-{shots}shot", "maml")
+    assert (found.images, found.ood) == ((images,), ())
+    assert (found.task.way, found.task.shots, found.task.query) == (5, f"fixed:{shots}", 15)
+    assert (found.train.iterations, found.train.meta_batch, found.train.rate) == (60_000, meta_batch, 1e-3)
+    method = create_method(found.method, (CATALOGUE[images].side,) * 2)
+    assert [unit.channels for unit in method.body.units] == [64] * 4
+    assert preset(f"{images}-{shots}shot", "proto-maml").method.alpha_head == 0.01
+
+
 def test_an_unknown_preset_is_refused():
     with pytest.raises(AnyshotError, match="no preset 'cifar'; did you mean 'cifar-fs'"):
         preset("cifar")

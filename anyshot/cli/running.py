@@ -32,7 +32,8 @@ Preset = Annotated[
     typer.Option(
         metavar="NAME",
         help="Settings to start from: glyphs or pictures (minutes; the default for the embedded glyphs and for "
-        "other images), or the paper's cifar-fs, miniimagenet, multi.",
+        "other images), the paper's cifar-fs, miniimagenet, multi, or the protocol of most published tables: "
+        "cifar-fs-1shot, cifar-fs-5shot, miniimagenet-1shot, miniimagenet-5shot.",
         autocompletion=_preset_names,
     ),
 ]
