@@ -1,72 +1,41 @@
-"""The documents: commands and names in them exist, links lead somewhere, versions agree."""
+"""The Python of docs/extend.md runs, block after block, and what it defines plugs in where it says."""
 
 from __future__ import annotations
 
-import ast
 import re
-import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
-import typer
+import torch
+from support import make_imageset, make_task
 
-import anyshot
-from anyshot.cli import app
+from anyshot.methods import create_method
+from anyshot.settings import MethodSettings, TaskSettings
+from anyshot.tasks import TaskStream
+from anyshot.testing import evaluate
 
-ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-
-
-def blocks(page: Path, *languages: str) -> list[str]:
-    """The fenced blocks of a page in one of the languages."""
-    return re.findall(rf"^```(?:{'|'.join(languages)})\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+TEXT = (Path(__file__).parents[1] / "docs" / "extend.md").read_text(encoding="utf-8")
 
 
-def commands(page: Path) -> list[list[str]]:
-    """The words of each call of anyshot in the shell blocks of a page."""
-    lines = "\n".join(blocks(page, "sh", "console")).replace("\\\n", " ").splitlines()
-    words = (shlex.split(line.removeprefix("$ "), comments=True) for line in lines)
-    return [line[1:] for line in words if line[:1] == ["anyshot"]]
+@pytest.fixture(scope="module")
+def file(tmp_path_factory) -> str:
+    """All blocks as one file, which is run whenever something in it is named."""
+    path = tmp_path_factory.mktemp("docs") / "my_file.py"
+    path.write_text("\n\n".join(re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)), encoding="utf-8")
+    return str(path)
 
 
-def parse(words: list[str]) -> None:
-    """Let the command line read the words, and run nothing."""
-    command = typer.main.get_command(app)
-    context = typer.Context(command)
-    while hasattr(command, "get_command"):
-        command, words = command.get_command(context, words[0]), words[1:]
-        assert command, "there is no such command"
-    command.make_context(command.name, list(words), parent=context)
+def test_the_method_and_the_body_plug_in_by_their_places(file):
+    settings = MethodSettings(name=f"{file}:Momentum", options={"memory": 0.25}, body=f"{file}:perceptron", channels=8)
+    method, task = create_method(settings, (16, 16)), make_task(way=2)
+    assert method.memory.item() == 0.25
+    torch.testing.assert_close(method.predict(task).sum(1), torch.ones(len(task.query)))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_command_in_the_documents_can_be_given(page):
-    for words in commands(page):
-        parse(words)
-
-
-def test_commands_are_found_and_wrong_ones_are_noticed():
-    assert len(commands(ROOT / "README.md")) >= 5
-    with pytest.raises(Exception, match="--no-such-option"):
-        parse(["data", "list", "--no-such-option"])
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_public_name_in_the_documents_exists(page):
-    for block in blocks(page, "python"):
-        for node in ast.walk(ast.parse(block)):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "anyshot":
-                assert hasattr(anyshot, node.attr), node.attr
-            if isinstance(node, ast.ImportFrom) and node.module == "anyshot":
-                assert all(hasattr(anyshot, alias.name) for alias in node.names)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_inside_the_repository_leads_somewhere(page):
-    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
-        assert (page.parent / target).exists(), target
-
-
-def test_the_citation_has_the_version():
-    declared = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.M)[1]
-    assert f"\nversion: {declared}\n" in (ROOT / "CITATION.cff").read_text()
+def test_the_statistic_the_shot_rule_and_the_metric_plug_in_by_their_places(file):
+    settings = MethodSettings(statistics=("mean", f"{file}:largest"), channels=4, samples=1, test_steps=1)
+    stream = TaskStream(make_imageset(), "test", TaskSettings(way=3, shots=f"{file}:long_tail:1-8", query=2))
+    assert np.array_equal(stream.task(0).shots, [8, 4, 2])
+    summary = evaluate(create_method(settings, (16, 16)), stream, 2, metrics=(f"{file}:confidence",))
+    assert 1 / 3 <= summary.more["confidence"] <= 1
