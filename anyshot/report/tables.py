@@ -100,7 +100,7 @@ def _caption(rows: Sequence[Row]) -> str:
     single = [row for row in rows if row.summary.scores]
     counts = sorted({row.summary.tasks for row in single})
     tasks = f"{' or '.join(map(str, counts))} task{'s' if counts != [1] else ''} each"
-    runs = max((row.summary.runs for row in rows), default=1)
+    runs = max(row.summary.runs for row in rows)
     if runs > 1:
         tasks += f", intervals over tasks and up to {runs} seeds"
     drawn: dict[str, list[str]] = {}
