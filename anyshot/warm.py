@@ -216,7 +216,7 @@ class Warming:
 def linear_layer(outputs: int, method: Method, seed: int) -> list[Tensor]:
     """Weight and bias of the layer on top of the body, which nobody needs afterwards."""
     width = method.body.width
-    weight = torch.randn(outputs, width, generator=torch_rng(seed, "warm")) / width**0.5
+    weight = torch.randn(outputs, width, generator=torch_rng(seed, "warm"), dtype=torch.float32) / width**0.5
     return [weight.to(method.like).requires_grad_(), method.like.new_zeros(outputs).requires_grad_()]
 
 

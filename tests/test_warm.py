@@ -220,3 +220,13 @@ def test_a_callback_is_told_every_line_of_the_log(tmp_path):
     made = run(tiny(epochs=2, check_every=1), tmp_path, callback=told.append)
     assert told == list(made.records())
     assert [record["kind"] for record in told] == ["epoch", "check", "epoch", "check"]
+
+
+def test_the_programs_default_type_changes_no_number(tmp_path):
+    try:
+        for dtype in (torch.float32, torch.float64):
+            torch.set_default_dtype(dtype)
+            run(tiny(epochs=1, check_every=1), tmp_path / str(dtype))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert_equal(tensors(tmp_path / "torch.float64"), tensors(tmp_path / "torch.float32"))
