@@ -120,7 +120,7 @@ class AnyShotClassifier(Estimator):
         return self._unknown(self._features(X))
 
     def is_unknown(self, X: Sequence[Picture] | NDArray[Any]) -> NDArray[np.bool_]:
-        """Which images are like none of the classes; the threshold keeps about 95 % of the images that do belong."""
+        """Which images are like none of the classes; a hint: see docs/classifier.md for how often it is right."""
         return self.unknown_score(X) > float(self.learned_.outlook.threshold)
 
     def transform(self, X: Sequence[Picture] | NDArray[Any]) -> NDArray[np.float32]:

@@ -21,6 +21,7 @@ ITERATIONS = 200
 BATCH = 8  # tasks, from sets in turn
 RATE = 0.01
 ALONE = 0.3  # share of the heads' own losses: each must be worth its place
+WIDER = 1.7  # intervals of sets never met must be wider than those of the sets learned from, by this on sets left out
 KEPT = 0.95  # share of the images of known classes that the threshold lets pass
 
 
@@ -89,7 +90,8 @@ def _learn_accuracy(outlook: Outlook, answers: Sequence[tuple[Episode, Adapted, 
     _minimise(outlook.doubt, lambda: F.mse_loss(outlook.doubt(x)[:, 0], missed))
     with torch.no_grad():
         level, doubt = outlook.level(x)[:, 0], outlook.doubt(x)[:, 0].exp()
-        outlook.doubt.bias.add_((((y - level) / doubt).abs().quantile(LEVEL) / DEVIATIONS).log())
+        held = ((y - level) / doubt).abs().quantile(LEVEL) / DEVIATIONS
+        outlook.doubt.bias.add_((WIDER * held).log())
     rows = torch.cat([class_evidence(a, float(mu)) for (_, a, _), mu in zip(answers, level, strict=True)])
     shares = torch.cat([
         torch.stack([hits[e.query_labels == c].mean() for c in range(a.support.way)]) for e, a, hits in answers
