@@ -1,0 +1,78 @@
+"""The documents: commands and names in them exist, links lead somewhere, versions agree."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+import anyshot
+from anyshot.cli import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    """The fenced blocks of a page in one of the languages."""
+    return re.findall(rf"^```(?:{'|'.join(languages)})\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The words of each call of anyshot in the shell blocks of a page."""
+    lines = "\n".join(blocks(page, "sh", "console")).replace("\\\n", " ").splitlines()
+    words = (shlex.split(line.removeprefix("$ "), comments=True) for line in lines)
+    return [line[1:] for line in words if line[:1] == ["anyshot"]]
+
+
+def parse(words: list[str]) -> None:
+    """Let the command line read the words, and run nothing."""
+    command = typer.main.get_command(app)
+    context = typer.Context(command)
+    while hasattr(command, "get_command"):
+        command, words = command.get_command(context, words[0]), words[1:]
+        assert command, "there is no such command"
+    command.make_context(command.name, list(words), parent=context)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_in_the_documents_can_be_given(page):
+    for words in commands(page):
+        parse(words)
+
+
+def test_commands_are_found_and_wrong_ones_are_noticed():
+    assert len(commands(ROOT / "README.md")) >= 5
+    with pytest.raises(Exception, match="--no-such-option"):
+        parse(["data", "list", "--no-such-option"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_public_name_in_the_documents_exists(page):
+    for block in blocks(page, "python"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "anyshot":
+                assert hasattr(anyshot, node.attr), node.attr
+            if isinstance(node, ast.ImportFrom) and node.module == "anyshot":
+                assert all(hasattr(anyshot, alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_inside_the_repository_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_line_but_a_row_of_a_table_is_longer_than_120_characters(page):
+    lines = enumerate(page.read_text("utf-8").splitlines(), start=1)
+    assert [number for number, line in lines if len(line) > 120 and not line.startswith("|")] == []
+
+
+def test_the_citation_has_the_version():
+    declared = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.M)[1]
+    assert f"\nversion: {declared}\n" in (ROOT / "CITATION.cff").read_text()
