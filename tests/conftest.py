@@ -16,6 +16,8 @@ torch.set_num_threads(1)  # small tensors, several test processes
 settings.register_profile("anyshot", deadline=None, print_blob=True)
 settings.load_profile("anyshot")
 
+collect_ignore = ["pretend.py"]  # looked through for examples, it would set up its device twice
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport():

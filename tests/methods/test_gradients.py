@@ -64,7 +64,7 @@ def directional_error(objective, pairs, h: float = 1e-8) -> float:
     for parameter, gradient in pairs:
         noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
         scale = gradient.norm() if gradient.norm() > 0 else torch.ones((), dtype=torch.float64)
-        directions.append(gradient / scale + noise / noise.norm())
+        directions.append(gradient / scale + 0.5 * noise / noise.norm())  # never opposite, not even for one number
     expected = sum((g * d).sum() for (_, g), d in zip(pairs, directions, strict=True))
     values = []
     with torch.no_grad():
