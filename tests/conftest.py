@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: no spinning when tests share the cores
@@ -9,6 +10,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: n
 import pytest
 import torch
 from hypothesis import settings
+
+with contextlib.suppress(ImportError):
+    import pretend  # noqa: F401 (autograd counts the devices at the first backward pass of the process, and never again)
 
 torch.set_num_threads(1)  # small tensors, several test processes
 
