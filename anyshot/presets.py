@@ -32,7 +32,7 @@ def standard(images: str, shots: int) -> Settings:
 STANDARD = {f"{images}-{k}shot": standard(images, k) for images in ("cifar-fs", "miniimagenet") for k in (1, 5)}
 PRESETS: dict[str, Settings] = {
     "glyphs": GLYPHS,
-    "pictures": replace(GLYPHS, train=replace(GLYPHS.train, iterations=400, validate_every=100)),
+    "pictures": GLYPHS,  # learning for four times as long lost 3 % on the new ones of 20 classes of photographs
     "cifar-fs": Settings(images=("cifar-fs",), ood=("svhn",)),
     "miniimagenet": Settings(
         images=("miniimagenet",), ood=("cub",), train=TrainSettings(iterations=80_000, meta_batch=1, rate=1e-4)
