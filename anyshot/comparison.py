@@ -83,7 +83,11 @@ def shortfalls(trials: Sequence[Trial]) -> list[str]:
 def seconds(trials: Sequence[Trial], tasks: int, workers: int | None = None) -> float:
     """How long the test will take, by each run's first few tasks."""
     each = {trial.name: trial for trial in trials}
-    spent = {name: seconds_per_task(trial.method, trial.stream, workers) for name, trial in each.items()}
+    spent = {}
+    with progress("Measuring how long a task takes", len(each)) as advance:
+        for name, trial in each.items():
+            spent[name] = seconds_per_task(trial.method, trial.stream, workers)
+            advance()
     return sum(spent[trial.name] * tasks for trial in trials)
 
 
