@@ -42,7 +42,8 @@ def parse(words: list[str]) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_in_the_documents_can_be_given(page):
     for words in commands(page):
-        parse(words)
+        if not any(re.search(r"[\w.]:[A-Za-z]", word) for word in words):  # code of the reader's own is not here
+            parse(words)
 
 
 def test_commands_are_found_and_wrong_ones_are_noticed():
