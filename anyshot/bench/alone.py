@@ -1,4 +1,4 @@
-"""One task by itself: what a second core gives it."""
+"""One task by itself: what more cores give it, beside what they give to as many tasks that share nothing."""
 
 from __future__ import annotations
 
@@ -17,29 +17,32 @@ CASES = (Case("32×32, one task", 32, (100,)), Case("84×84, one task", 84, (30,
 def alone(case: Case, rounds: int = 7) -> dict[str, Any]:
     """Seconds of the case's first task on one thread and on all cores, in turn, and how many times faster these are.
 
-    The results must be the same to the last bit, which ``same`` says.
+    The results must be the same to the last bit, which ``same`` says. ``possible`` is what the cores give to as many
+    tasks side by side, which share nothing but memory and clock: no task can be faster by more.
     """
-    task = inner_tasks(case)[0].laid_out(CL)
-    threads = (1, cores())
-    seconds: dict[int, list[float]] = {count: [] for count in threads}
-    found: dict[int, list[Any]] = {}
+    task, many = inner_tasks(case)[0].laid_out(CL), cores()
+    modes = {"one": (1, 1), "all": (1, many), "beside": (many, many)}  # tasks, threads
+    seconds: dict[str, list[float]] = {mode: [] for mode in modes}
+    found: dict[str, list[Any]] = {}
     for _ in range(rounds + 1):  # the first warms up
-        for count in threads:
+        for mode, (tasks, threads) in modes.items():
             start = time.perf_counter()
-            found[count] = _gradients(task, case.order, count)
-            seconds[count].append(time.perf_counter() - start)
-    one, all_cores = ([*seconds[count][1:]] for count in threads)
+            found[mode] = _gradients([task] * tasks, case.order, threads)
+            seconds[mode].append(time.perf_counter() - start)
+    one, all_cores, beside = (values[1:] for values in seconds.values())
     return {
         "images": case.supports[0],
-        "cores": threads[1],
+        "cores": many,
         "seconds_on_one": one,
         "seconds_on_all": all_cores,
         "speedup": median(one) / median(all_cores),
         "speedup_of_minima": min(one) / min(all_cores),
-        "same": all(a.equal(b) for a, b in zip(*found.values(), strict=True)),
+        "possible": many * median(one) / median(beside),
+        "possible_of_minima": many * min(one) / min(beside),
+        "same": all(a.equal(b) for a, b in zip(found["one"], found["all"], strict=True)),
     }
 
 
-def _gradients(task: Task, order: int, threads: int) -> list[Any]:
-    loss, gradients = map_tasks(lambda task: CONTESTANTS["engine"](task, order), [task], threads)[0]
+def _gradients(tasks: list[Task], order: int, threads: int) -> list[Any]:
+    loss, gradients = map_tasks(lambda task: CONTESTANTS["engine"](task, order), tasks, threads)[0]
     return [loss, *gradients]

@@ -57,7 +57,10 @@ def show(results: dict[str, Any]) -> None:
         console.print(f"The engine is {factor:.1f}× faster than {peer} ({ratios}){share}.")
     for name, one in results["alone"].items():
         same = "the same bits" if one["same"] else "other bits"
-        console.print(f"{name}: {one['speedup']:.2f}× as fast on {one['cores']} cores as on one ({same}).")
+        console.print(
+            f"{name}: {one['speedup']:.2f}× as fast on {one['cores']} cores as on one ({same}); "
+            f"{one['cores']} tasks side by side: {one['possible']:.2f}×."
+        )
     console.print(
         f"The passes that convolve are {100 * account['share_of_engine']:.0f} % of the engine's time on one thread. "
         f"Done directly and timed hot, the convolutions of the mathematics take {account['seconds']:.2f} s here "
