@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import functools
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from anyshot.cli import main
 from anyshot.images import ImageSet
 from anyshot.methods import Method, create_method
+from anyshot.runs import Run
 from anyshot.settings import MethodSettings, TaskSettings
 from anyshot.tasks import Task, TaskStream, torch_rng
 
@@ -26,6 +33,44 @@ def limited_files(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def run_command(*arguments: object) -> int:
+    """The exit code of the command ``anyshot``."""
+    with pytest.raises(SystemExit) as end:
+        main([str(argument) for argument in arguments])
+    return int(end.value.code or 0)
+
+
+def assert_equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
+    """The same tensors, bit for bit."""
+    assert a.keys() == b.keys()
+    assert [name for name in a if not torch.equal(a[name], b[name])] == []
+
+
+def assert_kills_change_nothing(folder: Path, imports: str, call: str, clock: str, end: int) -> None:
+    """A training that is killed twice, at moments nobody chose, ends with the tensors and the log of one that is not.
+
+    ``call`` trains in the folder ``run``; ``clock`` counts in its checkpoints, up to ``end``.
+    """
+    program = f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); run = sys.argv[1]; {imports}; {call}"
+    whole, killed = folder / "whole", folder / "killed"
+
+    def start(run: Path) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", program, str(run)], stderr=subprocess.DEVNULL)
+
+    assert start(whole).wait() == 0
+    for lines in (4, 20):
+        process = start(killed)
+        while process.poll() is None and (not (killed / "log.jsonl").exists() or Run(killed).log_lines() < lines):
+            time.sleep(0.005)
+        process.kill()
+        process.wait()
+    assert Run(killed).latest_checkpoint().state[clock] < end
+    assert start(killed).wait() == 0
+    assert_equal(Run(killed).latest_checkpoint().tensors, Run(whole).latest_checkpoint().tensors)
+    assert_equal(Run(killed).best().tensors, Run(whole).best().tensors)
+    assert list(Run(killed).records()) == list(Run(whole).records())
 
 
 @functools.cache

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 from support import make_imageset
+from support import run_command as run
 
-from anyshot.cli import main
 from anyshot.errors import AnyshotError
 from anyshot.images import ImageSet
 from anyshot.runs import Run
@@ -44,12 +44,6 @@ def add_class(root, name: str, seed: int) -> None:
     (root / name).mkdir(parents=True)
     for i in range(6):
         Image.fromarray(rng.integers(0, 256, (16, 16, 3), np.uint8)).save(root / name / f"{i}.png")
-
-
-def run(*arguments) -> int:
-    with pytest.raises(SystemExit) as end:
-        main([str(argument) for argument in arguments])
-    return end.value.code or 0
 
 
 def test_sets_from_python_are_recorded_as_what_they_are(tmp_path):

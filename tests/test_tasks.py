@@ -191,6 +191,12 @@ def test_seeds_with_different_names_differ():
     assert len(draws) == 5
 
 
+@pytest.mark.parametrize(("kind", "mirrors"), [("photographs", True), ("characters", False)])
+def test_a_task_knows_whether_its_images_may_be_mirrored(kind, mirrors):
+    imageset = replace(make_imageset(), kind=kind)
+    assert TaskStream(imageset, "train", TaskSettings(way=2)).task(0).mirrors is mirrors
+
+
 def test_augmented_tasks_are_the_same_tasks_with_other_images():
     settings = TaskSettings(way=2, shots="fixed:3", query=4)
     plain = TaskStream(make_imageset(), "train", settings).task(5)

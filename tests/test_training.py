@@ -1,16 +1,12 @@
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from support import make_imageset
+from support import assert_equal, assert_kills_change_nothing, make_imageset
 
 from anyshot import training
 from anyshot.errors import AnyshotError
@@ -37,11 +33,6 @@ def run(settings: Settings, folder, **options) -> Run:
 
 def parameters(folder) -> dict[str, torch.Tensor]:
     return Run(folder).latest_checkpoint().tensors
-
-
-def assert_equal(a: dict, b: dict) -> None:
-    assert a.keys() == b.keys()
-    assert all(torch.equal(a[k], b[k]) for k in a), [k for k in a if not torch.equal(a[k], b[k])]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -93,27 +84,11 @@ def test_a_meta_batch_of_one_task_does_not_depend_on_torchs_threads(tmp_path):
 
 
 def test_a_killed_run_goes_on_to_the_same_bits(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from test_training import run, tiny\n"
-        "options = {'decay': 'cosine', 'rising': 5, 'first_order_until': 9, 'average': 0.9, 'augment': ('auto',)}\n"
-        "run(tiny(iterations=40, checkpoint_every=1, **options), sys.argv[2])\n"
+    options = {"decay": "cosine", "rising": 5, "first_order_until": 9, "average": 0.9, "augment": ("auto",)}
+    call = f"training(tiny(iterations=40, checkpoint_every=1, **{options}), run)"
+    assert_kills_change_nothing(
+        tmp_path, "from test_training import run as training, tiny", call, clock="iteration", end=40
     )
-    command = [sys.executable, str(program), os.path.dirname(__file__)]
-    subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
-    killed = tmp_path / "killed"
-    for lines in (4, 20):  # twice, at moments nobody chose
-        process = subprocess.Popen([*command, str(killed)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while process.poll() is None and (not (killed / "log.jsonl").exists() or Run(killed).log_lines() < lines):
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert Run(killed).latest_checkpoint().state["iteration"] < 40
-    subprocess.run([*command, str(killed)], check=True, capture_output=True)
-    assert_equal(parameters(killed), parameters(tmp_path / "whole"))
-    assert_equal(Run(killed).best().tensors, Run(tmp_path / "whole").best().tensors)
-    assert list(Run(killed).records()) == list(Run(tmp_path / "whole").records())
 
 
 def test_image_sets_of_one_name_are_refused(tmp_path):

@@ -1,15 +1,10 @@
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from support import make_imageset, make_task
+from support import assert_equal, assert_kills_change_nothing, make_imageset, make_task
 
 from anyshot.errors import AnyshotError
 from anyshot.images import ImageSet
@@ -44,11 +39,6 @@ def tensors(folder) -> dict[str, torch.Tensor]:
     return Run(folder).latest_checkpoint().tensors
 
 
-def assert_equal(a: dict, b: dict) -> None:
-    assert a.keys() == b.keys()
-    assert [k for k in a if not torch.equal(a[k], b[k])] == []
-
-
 def test_the_body_learns_to_tell_the_training_classes_apart(tmp_path):
     made = run(tiny(epochs=8), tmp_path, [make_imageset(classes=24)])
     epochs, checks = list(made.records("epoch")), list(made.records("check"))
@@ -68,26 +58,8 @@ def test_the_result_does_not_depend_on_the_number_of_workers(tmp_path):
 
 
 def test_a_killed_warm_start_goes_on_to_the_same_bits(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from test_warm import run, tiny\n"
-        "run(tiny(epochs=30, average=0.9, rotations='classes'), sys.argv[2])\n"
-    )
-    command = [sys.executable, str(program), os.path.dirname(__file__)]
-    subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
-    killed = tmp_path / "killed"
-    for lines in (4, 20):  # twice, at moments nobody chose
-        process = subprocess.Popen([*command, str(killed)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while process.poll() is None and (not (killed / "log.jsonl").exists() or Run(killed).log_lines() < lines):
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert Run(killed).latest_checkpoint().state["epoch"] < 30
-    subprocess.run([*command, str(killed)], check=True, capture_output=True)
-    assert_equal(tensors(killed), tensors(tmp_path / "whole"))
-    assert_equal(Run(killed).best().tensors, Run(tmp_path / "whole").best().tensors)
-    assert list(Run(killed).records()) == list(Run(tmp_path / "whole").records())
+    call = "training(tiny(epochs=30, average=0.9, rotations='classes'), run)"
+    assert_kills_change_nothing(tmp_path, "from test_warm import run as training, tiny", call, clock="epoch", end=30)
 
 
 def test_a_step_is_nesterovs_on_the_mean_loss_of_two_halves_with_their_own_statistics(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +17,8 @@ from anyshot.errors import AnyshotError
 from anyshot.settings import Settings
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from anyshot.runs import Run
 
 
@@ -133,3 +135,29 @@ def in_brief(settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERY
         lines += textwrap.wrap(f"{panel}: {words}", 110, initial_indent="  ", subsequent_indent="    ",
                                break_long_words=False, break_on_hyphens=False)  # fmt: skip
     return lines
+
+
+def accuracy_table(title: str, when: str, records: Sequence[dict[str, Any]], chosen: int | None = None) -> Table:
+    """A row for each validation or check, in percent; ``when`` is what tells them apart, iteration or epoch."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    sets = [name for name in records[-1] if name not in {"kind", when, "selection"}]
+    table = Table(title=title, box=box.SIMPLE_HEAD)
+    for column in (when, *sets, ""):
+        table.add_column(Text(column), justify="right")  # not markup: a folder may be called [/b]
+    for record in records:
+        mark = "chosen" if record[when] == chosen else ""
+        table.add_row(str(record[when]), *(f"{100 * record[name]:.1f}" for name in sets), mark)
+    return table
+
+
+def say_next(run: Run, command: str, results: Mapping[str, Any], json: Path | None) -> None:
+    """Where the run is and the command that takes it further; the results go to a file, if one is given."""
+    from anyshot.report.tables import write_results
+
+    place = shlex.quote(str(run.folder))
+    print(f"The run is in {place}. Next: anyshot {command} {place}")
+    if json:
+        write_results(json, results, run=run.folder, settings=run.settings.as_dict(), seeds=[run.settings.train.seed])

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyshot.cli.options import Device, Json, Workers, options
-from anyshot.cli.running import Folder, Preset, Show, Tensorboard, carried_out
+from anyshot.cli.running import Folder, Preset, Show, Tensorboard, accuracy_table, carried_out, say_next
 from anyshot.settings import MethodSettings, Settings, TrainSettings, WarmSettings
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from anyshot.runs import Run
 
 OPTIONS = ("images", "ood", "task", "method.body", "method.channels", "train.seed", "warm")
@@ -55,27 +52,9 @@ def _prepared(settings: Settings) -> Settings:
 
 def _show(run: Run, json: Path | None) -> None:
     """The checks, and what can be done next."""
-    from anyshot.report.tables import print_tables, write_results
+    from anyshot.report.tables import print_tables
 
     checks = list(run.records("check"))
-    if len(checks[-1]) > 2:
-        print_tables(_table(checks))
-    place = shlex.quote(str(run.folder))
-    print(f"The run is in {place}. Next: anyshot train NEW --from {place}")
-    if json:
-        seeds = [run.settings.train.seed]
-        write_results(json, {"checks": checks}, run=run.folder, settings=run.settings.as_dict(), seeds=seeds)
-
-
-def _table(checks: list[dict[str, Any]]) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    columns = [name for name in checks[-1] if name not in {"kind", "epoch"}]
-    table = Table(title="Class means alone on the validation classes: accuracy, %", box=box.SIMPLE_HEAD)
-    for column in ("epoch", *columns):
-        table.add_column(Text(column), justify="right")  # not markup: a folder may be called [/b]
-    for record in checks:
-        table.add_row(str(record["epoch"]), *(f"{100 * record[name]:.1f}" for name in columns))
-    return table
+    if len(checks[-1]) > 2:  # there are classes to check on
+        print_tables(accuracy_table("Class means alone on the validation classes: accuracy, %", "epoch", checks))
+    say_next(run, "train NEW --from", {"checks": checks}, json)

@@ -3,15 +3,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from support import run_command as run
 
 from anyshot import inspection
-from anyshot.cli import main
-
-
-def run(*arguments) -> int:
-    with pytest.raises(SystemExit) as end:
-        main([str(argument) for argument in arguments])
-    return end.value.code or 0
 
 
 def test_balancing_variables_come_as_tables_figures_and_json(trained, tmp_path, monkeypatch, capsys):

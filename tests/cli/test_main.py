@@ -8,16 +8,11 @@ import subprocess
 import sys
 
 import pytest
+from support import run_command as run
 
 from anyshot import cli
 from anyshot.errors import AnyshotError
 from anyshot.version import VERSION
-
-
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        cli.main(list(arguments))
-    return end.value.code or 0
 
 
 def failing(error: BaseException):

@@ -7,8 +7,8 @@ import shutil
 import sys
 
 import pytest
+from support import run_command as run
 
-from anyshot.cli import main
 from anyshot.errors import AnyshotError
 from anyshot.methods import MAML
 from anyshot.runs import Run
@@ -35,12 +35,6 @@ class Broken(MAML):
 
 class NotAMethod: ...
 """
-
-
-def run(*arguments) -> int:
-    with pytest.raises(SystemExit) as end:
-        main([str(argument) for argument in arguments])
-    return end.value.code or 0
 
 
 def said(capsys) -> str:

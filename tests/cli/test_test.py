@@ -5,17 +5,11 @@ import json
 
 import numpy as np
 import pytest
+from support import run_command as run
 
 from anyshot import comparison
-from anyshot.cli import main
 from anyshot.cli.test import duration
 from anyshot.images import ImageSet
-
-
-def run(*arguments) -> int:
-    with pytest.raises(SystemExit) as end:
-        main([str(argument) for argument in arguments])
-    return end.value.code or 0
 
 
 def test_several_runs_are_tested_on_the_same_tasks_and_written_as_json_and_csv(trained, tmp_path, monkeypatch, capsys):
@@ -136,7 +130,7 @@ def test_how_long_many_tasks_will_take_is_said_before(trained, monkeypatch, caps
     monkeypatch.setattr(comparison, "seconds_per_task", lambda method, stream, workers: 0.78)
     monkeypatch.setattr(comparison, "measure", lambda trials, tasks, workers, metrics: pytest.skip("the work begins"))
     with pytest.raises(pytest.skip.Exception):
-        main(["test", *map(str, trained.values()), "--tasks", "1000"])
+        run("test", *trained.values(), "--tasks", 1000)
     assert "2 × 1,000 tasks will take about 26 minutes (--tasks N for fewer)." in capsys.readouterr().err
     assert [duration(s) for s in (5, 99, 100, 5900, 6000)] == [
         "5 seconds", "99 seconds", "2 minutes", "98 minutes", "1.7 hours",

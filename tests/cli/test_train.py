@@ -3,16 +3,9 @@ from __future__ import annotations
 import dataclasses
 import json
 
-import pytest
+from support import run_command as run
 
-from anyshot.cli import main
 from anyshot.runs import Run
-
-
-def run(*arguments) -> int:
-    with pytest.raises(SystemExit) as end:
-        main([str(argument) for argument in arguments])
-    return end.value.code or 0
 
 
 def test_training_shows_the_validations_and_writes_the_same_figures(tiny, short, tmp_path, capsys):

@@ -2,18 +2,11 @@ from __future__ import annotations
 
 import json
 
-import pytest
+from support import run_command as run
 
-from anyshot.cli import main
 from anyshot.runs import Run
 
 OPTIONS = ("--way", 2, "--shots", "any-shot:1-5", "--query", 3, "--epochs", 2, "--batch", 20, "--check-tasks", 3)
-
-
-def run(*arguments) -> int:
-    with pytest.raises(SystemExit) as end:
-        main([str(argument) for argument in arguments])
-    return end.value.code or 0
 
 
 def test_a_warm_start_shows_its_checks_goes_on_and_any_method_starts_from_it(tiny, short, tmp_path, capsys):

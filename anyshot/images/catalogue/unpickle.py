@@ -2,7 +2,9 @@
 
 Python's own unpickler calls what a file names, fills the memory with what it announces, and overflows its stack on keys
 that nest. This one is a small machine over the operations that `pickletools` takes apart: it knows those below and no
-others, and what a file names is one of six things, each in a version of our own that checks what it is given.
+others, and what a file names is one of six things, each in a version of our own that checks what it is given. A
+restricted `pickle.Unpickler` behind a scan would need the same six, and the stack followed as well: C's machine hashes
+keys of any depth, makes room for a memo of any length, and appends to, sets items in and changes whatever lies there.
 """
 
 from __future__ import annotations
