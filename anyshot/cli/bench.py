@@ -24,8 +24,11 @@ def bench(
     Example: anyshot bench --json bench.json
     """
     from anyshot.bench import bench as measure
+    from anyshot.files import check_writable
     from anyshot.progress import progress
 
+    if json:
+        check_writable(json)
     with progress("Measuring", None) as advance:
         results = measure(quick, advance)
     show(results)

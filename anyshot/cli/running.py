@@ -141,12 +141,11 @@ def accuracy_table(title: str, when: str, records: Sequence[dict[str, Any]], cho
     """A row for each validation or check, in percent; ``when`` is what tells them apart, iteration or epoch."""
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     sets = [name for name in records[-1] if name not in {"kind", when, "selection"}]
     table = Table(title=title, box=box.SIMPLE_HEAD)
     for column in (when, *sets, ""):
-        table.add_column(Text(column), justify="right")  # not markup: a folder may be called [/b]
+        table.add_column(column, justify="right")
     for record in records:
         mark = "chosen" if record[when] == chosen else ""
         table.add_row(str(record[when]), *(f"{100 * record[name]:.1f}" for name in sets), mark)

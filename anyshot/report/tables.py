@@ -121,8 +121,9 @@ def _drawn(s: Summary) -> str:
 
 
 def print_tables(*tables: Table) -> None:
-    """Print to standard output; into a file or pipe at full width, since there is no edge to wrap at."""
-    console = Console()
+    """Print to standard output; into a file or pipe at full width, since there is no edge to wrap at. Names in the tables
+    are not markup: a run's folder may be called [/b]."""
+    console = Console(markup=False)
     if not console.is_terminal:
         needed = (console.measure(table, options=console.options.update(width=10_000)).maximum for table in tables)
         console.width = max(console.width, *needed)
@@ -134,7 +135,7 @@ def write_csv(path: PathLike, rows: Sequence[Row]) -> None:
     """One line for each row, fractions at full precision; empty where there was nothing to measure."""
     flat = []
     for row in rows:
-        values: dict[str, Any] = {**row.labels}
+        values: dict[str, Any] = {**row.labels, "transductive": row.settings[0].method.transductive}
         for name, value in row.summary.as_dict().items():
             if name == "more_intervals":
                 values |= {f"{metric}_interval": one for metric, one in value.items()}

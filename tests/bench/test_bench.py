@@ -126,3 +126,11 @@ def test_the_command_prints_ratios_and_writes_all_figures(monkeypatch, tmp_path)
     assert {"median_seconds", "minimum_seconds", "cpu_seconds", "peak_memory_mb", "mode"} <= set(figures)
     assert 0 < results["convolutions"]["share_of_engine"] < 1
     assert results["alone"]["by itself"]["same"]
+
+
+def test_results_that_cannot_be_written_are_said_before_the_work(monkeypatch):
+    monkeypatch.setattr(anyshot.bench, "bench", lambda quick, advance: pytest.fail("the work begins"))
+    app = typer.Typer()
+    app.command()(command)
+    with pytest.raises(anyshot.errors.AnyshotError, match="Cannot write"):
+        CliRunner().invoke(app, ["--json", "/dev/null/bench.json"], catch_exceptions=False)

@@ -154,12 +154,22 @@ def test_a_pipe_gets_tables_at_full_width(monkeypatch, capsys):
     assert "a-rather-long-name" * 5 in capsys.readouterr().out
 
 
+def test_names_are_not_taken_for_markup(capsys):
+    rows = compared([row(summary(right=right), "[red]x", run) for run, right in (("[/b]", (0, 1)), ("[i]", (1, 1)))])
+    tables.print_tables(tables.summary_table(rows, "[/title]"), tables.paired_table(rows))
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("[/b]", "[i]", "[red]x", "[/title]", "Difference to [/b], task by task"))
+
+
 def test_the_csv_holds_the_summary_at_full_precision_under_names_that_pandas_likes(tmp_path):
     rows = compared([row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(), run="b", method="maml", seed=3)])
+    alone = replace(rows[1].settings[0], method=MethodSettings(name="maml", transductive=False))
+    rows[1] = replace(rows[1], settings=(alone,))
     tables.write_csv(tmp_path / "out.csv", rows)
     lines, found = lines_of(tmp_path / "out.csv"), rows[1].summary
     assert [line["method"] for line in lines] == ["taml", "maml"]
     assert [line["seed"] for line in lines] == ["0", "3"]
+    assert [line["transductive"] for line in lines] == ["True", "False"]
     assert all(name.isidentifier() for name in lines[0])
     assert float(lines[1]["accuracy"]) == found.accuracy
     assert float(lines[1]["interval"]) == found.interval
