@@ -121,8 +121,8 @@ def _drawn(s: Summary) -> str:
 
 
 def print_tables(*tables: Table) -> None:
-    """Print to standard output; into a file or pipe at full width, since there is no edge to wrap at. Names in the tables
-    are not markup: a run's folder may be called [/b]."""
+    """Print to standard output; into a file or pipe at full width, since there is no edge to wrap at. Names in them are
+    not markup: a run's folder may be called [/b]."""
     console = Console(markup=False)
     if not console.is_terminal:
         needed = (console.measure(table, options=console.options.update(width=10_000)).maximum for table in tables)

@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from anyshot.images import open_images
 from anyshot.images.catalogue import CATALOGUE, check, prepare
-from anyshot.settings import TaskSettings
-from anyshot.tasks import TaskStream
 
 pytestmark = pytest.mark.realdata
 
@@ -58,38 +54,18 @@ def test_real_files_become_a_set_with_the_known_counts(name, unpacked):
 
 
 PREPARE = """
-import resource, sys, time
+import resource, sys
 from anyshot.images.catalogue import CATALOGUE, prepare
-start = time.perf_counter()
 prepare(CATALOGUE["cifar-fs"], sys.argv[1])
-print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 """
 
 
-def test_cifar_is_prepared_in_time_and_memory_and_has_its_known_mean_colour(unpacked):
+def test_cifar_is_prepared_in_less_than_a_gibibyte_and_has_its_known_mean_colour(unpacked):
     command = [sys.executable, "-c", PREPARE, str(unpacked("cifar-100"))]  # a process of its own, to weigh it
-    seconds, gibibytes = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    assert float(seconds) < 30
-    assert float(gibibytes) < 1
+    assert float(subprocess.run(command, check=True, capture_output=True, text=True).stdout) < 1
     mean = open_images("cifar-fs").images.mean(axis=(0, 1, 2)) / 255
     assert mean == pytest.approx([0.507, 0.487, 0.441], abs=0.001)
-
-
-def fastest(call, times: int = 20) -> float:
-    seconds = []
-    for _ in range(times):
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
-    return float(np.min(seconds))
-
-
-def test_opening_and_drawing_are_fast(unpacked):
-    prepare(CATALOGUE["cifar-fs"], unpacked("cifar-100"))
-    assert fastest(lambda: open_images("cifar-fs")) < 0.05
-    stream = TaskStream(open_images("cifar-fs"), "train", TaskSettings(way=5, shots="fixed:50"))
-    numbers = iter(range(1000))
-    assert fastest(lambda: stream.task(next(numbers)), 100) < 0.002
 
 
 def test_the_debian_package_of_fashion_mnist_is_read():
