@@ -13,6 +13,7 @@ from anyshot.classifier.classifier import AnyShotClassifier
 from anyshot.errors import AnyshotError
 from anyshot.images.decode import decode_all
 from anyshot.images.folder import list_folder
+from anyshot.images.names import readable
 
 LOOK = 32  # side at which a picture is read to see whether it can be
 
@@ -105,7 +106,7 @@ def _readable(root: Path, paths: list[Path], labels: list[str], skipped: list[tu
     bad = list(skipped)
     for path, label, pixels in zip(paths, labels, decode_all(paths, LOOK), strict=True):
         if isinstance(pixels, str):
-            bad.append((str(path.relative_to(root)), pixels))
+            bad.append((readable(path.relative_to(root)), pixels))
         else:
             good.append((path, label))
     if not good:

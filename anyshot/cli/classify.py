@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from anyshot.cli.options import Device
+from anyshot.cli.test import Csv, check_files
+
 if TYPE_CHECKING:
     from anyshot.classifier import AnyShotClassifier
     from anyshot.classifier.folders import Answer, Pictures
@@ -22,8 +25,6 @@ Weights = Annotated[
 Side = Annotated[
     int | None, typer.Option(min=16, metavar="N", help="Pictures are resized to N x N. Default: the backbone's.")
 ]
-Device = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or mps.")]
-Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the results to this file.")]
 SHOWN = 40  # lines on the screen; the files have all
 DEFAULT = "efficientnet-lite0"
 LEARNER = "photos-lite0"
@@ -32,16 +33,16 @@ LEARNER = "photos-lite0"
 def classify(
     support: Support,
     query: Annotated[Path, typer.Option(metavar="DIR", help="Pictures to classify: a folder, or one file.")],
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the predictions to this CSV file.")] = None,
+    csv: Csv = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page with all pictures, the most uncertain first.")
     ] = None,
     backbone: Backbone = DEFAULT,
     weights: Weights = LEARNER,
     side: Side = None,
-    device: Device = "cpu",
+    device: Device = "auto",
 ) -> None:
-    """Classify pictures after a few examples of each class: DIR/spruce/*.jpg, DIR/pine/*.jpg …
+    """Classify pictures after a few examples of each class, in folders such as DIR/spruce and DIR/pine.
 
     Any number of pictures a class. Says how sure each answer is, which pictures are like none of the classes, what
     accuracy to expect, and of which class more pictures would help most.
@@ -50,6 +51,7 @@ def classify(
     """
     from anyshot.classifier.folders import answer, pictures
 
+    check_files(csv, html)
     classifier, explanation = learned(support, backbone, weights, side, device)
     asked = pictures(query)
     say_skipped(query, asked)
@@ -85,33 +87,30 @@ def say_skipped(root: Path, found: Pictures) -> None:
 
 def print_answers(answers: list[Answer], root: Path) -> None:
     """The most uncertain first."""
-    from rich.console import Console
     from rich.table import Table
+
+    from anyshot.images.names import readable
+    from anyshot.report.tables import print_tables
 
     table = Table("picture", "class", "probability", title=f"{len(answers)} pictures, the most uncertain first")
     for a in answers[:SHOWN]:
         name = a.path.relative_to(root) if root.is_dir() else a.path.name
-        table.add_row(str(name), f"unknown? else {a.label}" if a.unknown else a.label, f"{a.probability:.1%}")
+        table.add_row(readable(name), f"unknown? else {a.label}" if a.unknown else a.label, f"{a.probability:.1%}")
     if len(answers) > SHOWN:
         table.add_row(f"… {len(answers) - SHOWN} more, surer than these", "", "")
-    Console().print(table)
+    print_tables(table)
 
 
 def write_csv(path: Path, answers: list[Answer]) -> None:
     """path, class, probability, unknown, unknown_score, and a column of probabilities for each class."""
-    import csv
-    import io
+    from anyshot.report.tables import write_lines
 
-    from anyshot.files import write_bytes
-
-    names = list(answers[0].probabilities)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["path", "class", "probability", "unknown", "unknown_score", *(f"p({name})" for name in names)])
+    lines = []
     for a in answers:
-        row = [a.path, a.label, f"{a.probability:.6f}", a.unknown, f"{a.unknown_score:.4f}"]
-        writer.writerow([*row, *(f"{a.probabilities[name]:.6f}" for name in names)])
-    write_bytes(path, text.getvalue().encode())
+        told = {"path": a.path, "class": a.label, "probability": f"{a.probability:.6f}", "unknown": a.unknown}
+        each = {f"p({name})": f"{p:.6f}" for name, p in a.probabilities.items()}
+        lines.append({**told, "unknown_score": f"{a.unknown_score:.4f}", **each})
+    write_lines(path, lines)
 
 
 def write_page(path: Path, answers: list[Answer], explanation: Explanation, asked: Pictures) -> None:

@@ -11,8 +11,6 @@ from anyshot.cli.classify import (
     DEFAULT,
     LEARNER,
     Backbone,
-    Device,
-    Json,
     Side,
     Support,
     Weights,
@@ -20,6 +18,8 @@ from anyshot.cli.classify import (
     learned,
     say_skipped,
 )  # fmt: skip
+from anyshot.cli.options import Device, Json
+from anyshot.cli.test import check_files
 from anyshot.errors import AnyshotError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def evaluate(
     backbone: Backbone = DEFAULT,
     weights: Weights = LEARNER,
     side: Side = None,
-    device: Device = "cpu",
+    device: Device = "auto",
 ) -> None:
     """Accuracy, calibration and confusion matrix on a test folder, after learning from a support folder.
 
@@ -50,6 +50,7 @@ def evaluate(
     """
     from anyshot.classifier.folders import answer, confusion, labelled_pictures
 
+    check_files(json, png, html)
     classifier, explanation = learned(support, backbone, weights, side, device)
     asked = labelled_pictures(test)
     say_skipped(test, asked)
@@ -83,15 +84,16 @@ def measured(names: list[str], explanation: Explanation, asked: Pictures, answer
 
 def print_summary(names: list[str], counts: NDArray[np.int64], summary: Summary, explanation: Explanation) -> None:
     """A table of the classes and the totals."""
-    from rich.console import Console
     from rich.table import Table
+
+    from anyshot.report.tables import print_tables
 
     table = Table("class", "to learn from", "tested", "right", "accuracy", title="Accuracy of each class")
     for i, c in enumerate(explanation.classes):
         total = int(counts[i].sum())
         share = f"{counts[i, i] / total:.1%}" if total else "–"
         table.add_row(c.name, str(c.images), str(total), str(counts[i, i]), share)
-    Console().print(table)
+    print_tables(table)
     print(f"Accuracy {summary.accuracy:.1%}, worst class {summary.worst_class:.1%}, NLL {summary.nll:.3f}, "
           f"calibration error {summary.ece:.1%}; expected before testing: {explanation.expected:.1%} "
           f"({explanation.low:.1%} to {explanation.high:.1%}).")  # fmt: skip

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from anyshot.cli.classify import DEFAULT, LEARNER, Backbone, Device, Side, Support, Weights, learned, say_skipped
+from anyshot.cli.classify import DEFAULT, LEARNER, Backbone, Side, Support, Weights, learned, say_skipped
+from anyshot.cli.options import Device
 
 
 def label(
@@ -17,7 +18,7 @@ def label(
     backbone: Backbone = DEFAULT,
     weights: Weights = LEARNER,
     side: Side = None,
-    device: Device = "cpu",
+    device: Device = "auto",
 ) -> None:
     """Name the pictures whose labels would help most, the most useful first, one path a line.
 

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from anyshot.device import choose_device
 from anyshot.errors import AnyshotError
 from anyshot.features import efficientnet_lite
 from anyshot.settings import suggestion
@@ -119,14 +120,16 @@ def _module(name: str, module: nn.Module, side: int, device: str) -> Backbone:
 
 def _function(network: nn.Module, mean: Sequence[float], deviation: Sequence[float], device: str) -> Function:
     """(x / 255 − mean) / deviation, through the network in evaluation mode, flattened."""
-    network = network.to(device).eval()
-    shift = torch.tensor(mean, device=device).view(1, 3, 1, 1)
-    scale = torch.tensor(deviation, device=device).view(1, 3, 1, 1)
+    where = choose_device(device)
+    network = network.to(where, torch.float32).eval()  # whatever a program has made torch's default
+    shift, scale = (
+        torch.tensor(each, dtype=torch.float32, device=where).view(1, 3, 1, 1) for each in (mean, deviation)
+    )
 
     def compute(pixels: Pixels) -> Features:
         with torch.inference_mode():
             # permuted, not copied: channels stay last in memory, which is twice as fast on a processor
-            x = torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).float().div_(255)
+            x = torch.from_numpy(pixels).to(where).permute(0, 3, 1, 2).float().div_(255)
             return network((x - shift) / scale).flatten(1).float().cpu().numpy()
 
     return compute

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from anyshot.images.decode import Unreadable, decode
+from anyshot.images.names import readable
 
 SIDE = 120  # of a thumbnail
 
@@ -55,10 +56,11 @@ def thumbnail(path: Path) -> str:
 def figure(path: Path, label: str, probability: float, unknown: bool = False) -> str:
     """One picture with its answer."""
     said = f"unknown? <small>else {escape(label)}</small>" if unknown else escape(label)
+    name = escape(readable(path.name))
     return (
-        f'<figure class="{"unknown" if unknown else "known"}"><img src="{thumbnail(path)}" alt="{escape(path.name)}">'
+        f'<figure class="{"unknown" if unknown else "known"}"><img src="{thumbnail(path)}" alt="{name}">'
         f'<figcaption><b>{said}</b><meter min="0" max="1" value="{probability:.3f}">{probability:.0%}</meter>'
-        f"{probability:.0%} <small>{escape(path.name)}</small></figcaption></figure>"
+        f"{probability:.0%} <small>{name}</small></figcaption></figure>"
     )
 
 

@@ -178,7 +178,8 @@ def training_figure(logs: Mapping[str, Iterable[Mapping[str, Any]]]) -> Figure:
             axes.set_ylim(0, 1)
             axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
     colours = [
-        Line2D([], [], color=COLOURS[place % len(COLOURS)], linewidth=2, label=name) for place, name in enumerate(logs)
+        Line2D([], [], color=COLOURS[place % len(COLOURS)], linewidth=2, label=literal(name))
+        for place, name in enumerate(logs)
     ]
     sets = list(dict.fromkeys(images for found in curves.values() for images in found.get("validation", {})))
     styles = [Line2D([], [], color="black", **_line_style(line), label=_short(name)) for line, name in enumerate(sets)]
@@ -308,4 +309,9 @@ def _legend_above(figure: Figure, axes: Axes, columns: int) -> None:
 def _short(name: str, most: int = 18) -> str:
     """An image set's name, or the end of a long path."""
     name = Path(name).name or name
-    return name if len(name) <= most else "…" + name[1 - most :]
+    return literal(name if len(name) <= most else "…" + name[1 - most :])
+
+
+def literal(name: str) -> str:
+    """A name in which matplotlib looks for no formula."""
+    return name.replace("$", r"\$")

@@ -148,15 +148,16 @@ def write_csv(path: PathLike, rows: Sequence[Row]) -> None:
                 values[name] = value
         difference = dataclasses.asdict(row.paired) if row.paired else dict.fromkeys(_PAIRED)
         flat.append({**values, "paired_to": row.paired_to, **{f"paired_{k}": v for k, v in difference.items()}})
-    _write_lines(path, flat)
+    write_lines(path, flat)
 
 
 def write_per_task(path: PathLike, rows: Sequence[Row]) -> None:
     """One line for each task of each row, in the order of the tasks."""
-    _write_lines(path, [{**row.labels, **score.as_dict()} for row in rows for score in row.summary.scores])
+    write_lines(path, [{**row.labels, **score.as_dict()} for row in rows for score in row.summary.scores])
 
 
-def _write_lines(path: PathLike, lines: Sequence[Mapping[str, Any]]) -> None:
+def write_lines(path: PathLike, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Mappings of the same keys as CSV, the keys on top; names that are not UTF-8 survive."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(lines[0]))
     writer.writeheader()

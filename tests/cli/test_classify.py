@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from anyshot.cli import app
+from anyshot.errors import AnyshotError
 from anyshot.features import backbones
 
 
@@ -82,6 +84,36 @@ def test_evaluate_counts_every_picture_once(folders, tmp_path):
     assert page.count('href="#cell-') == page.count('id="cell-') == (counts > 0).sum()
 
 
+def test_names_may_be_anything(folders, tmp_path):
+    names, odd = ("[/b]", "$x_{$"), os.fsdecode(b"[red]caf\xe9.png")
+    for channel, name in enumerate(names):
+        (tmp_path / "odd" / name).mkdir(parents=True)
+        for i in range(3):
+            pixels = np.full((20, 20, 3), 10 * i, np.uint8)
+            pixels[..., channel] += np.uint8(110)
+            Image.fromarray(pixels).save(tmp_path / "odd" / name / (f"{i}.png" if i else odd))
+    files = {kind: tmp_path / f"out.{kind}" for kind in ("csv", "html", "png", "json")}
+    done = run("classify", "--support", tmp_path / "odd", "--query", tmp_path / "odd",
+               "--csv", files["csv"], "--html", files["html"])  # fmt: skip
+    assert all(name in done.stdout for name in (*names, r"[red]caf\udce9.png"))
+    assert r"[red]caf\udce9.png" in files["csv"].read_text()
+    assert r"[red]caf\udce9.png" in files["html"].read_text()
+    done = run("evaluate", "--support", tmp_path / "odd", "--test", tmp_path / "odd",
+               "--html", files["html"], "--png", files["png"], "--json", files["json"])  # fmt: skip
+    assert all(name in done.stdout for name in names)
+
+
+@pytest.mark.parametrize(
+    ("command", "asked", "option"),
+    [("classify", "--query", "--csv"), ("classify", "--query", "--html"), *(
+        ("evaluate", "--test", option) for option in ("--json", "--png", "--html"))],
+)  # fmt: skip
+def test_files_that_cannot_be_written_are_said_before_the_work(folders, monkeypatch, command, asked, option):
+    monkeypatch.setattr(backbones, "_lite", lambda size, side, device: pytest.fail("the work begins"))
+    with pytest.raises(AnyshotError, match="Cannot write"):
+        run(command, "--support", folders / "train", asked, folders / "test", option, "/dev/null/out")
+
+
 def test_label_names_pictures_of_the_pool(folders):
     done = run("label", "--support", folders / "train", "--pool", folders / "test", "--count", 2)
     lines = done.stdout.strip().splitlines()
@@ -98,15 +130,11 @@ def test_label_names_pictures_of_the_pool(folders):
     ],
 )
 def test_what_cannot_be_is_one_sentence(folders, support, query, sentence):
-    from anyshot.errors import AnyshotError
-
     with pytest.raises(AnyshotError, match=sentence):
         run("classify", "--support", folders / support, "--query", folders / query)
 
 
 def test_a_single_class_is_refused(folders, tmp_path):
-    from anyshot.errors import AnyshotError
-
     (tmp_path / "one" / "red").mkdir(parents=True)
     Image.new("RGB", (9, 9)).save(tmp_path / "one" / "red" / "a.png")
     with pytest.raises(AnyshotError, match="at least two"):
@@ -114,8 +142,6 @@ def test_a_single_class_is_refused(folders, tmp_path):
 
 
 def test_test_classes_that_were_not_learned_are_named(folders, tmp_path):
-    from anyshot.errors import AnyshotError
-
     (tmp_path / "t" / "violet").mkdir(parents=True)
     Image.new("RGB", (9, 9)).save(tmp_path / "t" / "violet" / "a.png")
     with pytest.raises(AnyshotError, match="violet"):

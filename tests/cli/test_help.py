@@ -42,3 +42,8 @@ def test_an_option_and_a_panel_never_share_a_name(help_of):
     assert "--images,--train" in text
     assert "Settings: train " not in text
     assert "Settings: schedule" in text
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_no_star_is_taken_for_emphasis(command, help_of):
+    assert "/.jpg" not in help_of(command)

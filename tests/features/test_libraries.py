@@ -57,3 +57,24 @@ def test_a_missing_library_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(AnyshotError, match="pip install timm"):
         open_backbone("timm:resnet18")
+
+
+def test_a_device_that_is_not_there_is_one_sentence():
+    with pytest.raises(AnyshotError, match="'nowhere' is not to be had here"):
+        open_backbone(Tiny(), device="nowhere")
+
+
+def test_the_programs_default_type_changes_no_feature():
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 5, 5, 3), np.uint8)
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        torch.set_default_dtype(dtype)
+        try:
+            network = Tiny()
+            with torch.no_grad():
+                for i, parameter in enumerate(network.parameters()):
+                    parameter.fill_(0.3 + i)
+            found.append(open_backbone(network, side=5)(pixels))
+        finally:
+            torch.set_default_dtype(torch.float32)
+    np.testing.assert_array_equal(*found)

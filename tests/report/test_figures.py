@@ -13,6 +13,7 @@ from PIL import Image
 
 from anyshot.inspection import BalanceRecord
 from anyshot.report import figures
+from anyshot.report.confusion import confusion_figure
 
 
 def records(images=("glyphs", "digits"), tasks=30, way=5, most=50) -> list[BalanceRecord]:
@@ -202,3 +203,13 @@ def test_a_figure_is_saved_as_png_and_svg_and_the_same_figure_gives_the_same_byt
         assert image.width > 800
     assert "even share" in paths[1].read_text()  # text stays text
     assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
+
+
+def test_a_name_is_never_a_formula(tmp_path):
+    odd = "$x_{$"
+    (_, svg) = figures.save_figure(figures.z_figure(records((odd, "digits"))), tmp_path / "z")
+    assert odd in svg.read_text()
+    (_, svg) = figures.save_figure(figures.training_figure({odd: log(20), "b": log(20)}), tmp_path / "training")
+    assert odd in svg.read_text()
+    confusion_figure([odd, "$"], np.eye(2, dtype=np.int64), tmp_path / "confusion.svg")
+    assert (tmp_path / "confusion.svg").stat().st_size > 1000
