@@ -62,6 +62,16 @@ def test_every_public_name_in_the_documents_exists(page):
                 assert all(hasattr(anyshot, alias.name) for alias in node.names)
 
 
+def test_every_formula_is_in_the_function_that_is_named_beside_it():
+    rows = re.findall(r"^\|.*\|(.*\.py`.*)\|$", (ROOT / "docs/method.md").read_text("utf-8"), re.M)
+    assert len(rows) > 15
+    for place in (place for row in rows for place in row.split(";")):
+        file, *names = re.findall(r"`([^`]+)`", place)
+        text = (ROOT / "anyshot" / file).read_text("utf-8")
+        for name in names:
+            assert re.search(rf"(def|class) {name.split('.')[-1]}\b", text), f"{name} in {file}"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_inside_the_repository_leads_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
