@@ -85,9 +85,9 @@ def test_evaluate_counts_every_picture_once(folders, tmp_path):
 
 
 def test_names_may_be_anything(folders, tmp_path):
-    names, odd = ("[/b]", "$x_{$"), os.fsdecode(b"[red]caf\xe9.png")
+    names, odd = ("[red]", "$x_{$"), os.fsdecode(b"[/b]/caf\xe9.png")
     for channel, name in enumerate(names):
-        (tmp_path / "odd" / name).mkdir(parents=True)
+        (tmp_path / "odd" / name / odd).parent.mkdir(parents=True)
         for i in range(3):
             pixels = np.full((20, 20, 3), 10 * i, np.uint8)
             pixels[..., channel] += np.uint8(110)
@@ -95,9 +95,9 @@ def test_names_may_be_anything(folders, tmp_path):
     files = {kind: tmp_path / f"out.{kind}" for kind in ("csv", "html", "png", "json")}
     done = run("classify", "--support", tmp_path / "odd", "--query", tmp_path / "odd",
                "--csv", files["csv"], "--html", files["html"])  # fmt: skip
-    assert all(name in done.stdout for name in (*names, r"[red]caf\udce9.png"))
-    assert r"[red]caf\udce9.png" in files["csv"].read_text()
-    assert r"[red]caf\udce9.png" in files["html"].read_text()
+    assert all(name in done.stdout for name in (*names, r"[/b]/caf\udce9.png"))
+    assert r"[/b]/caf\udce9.png" in files["csv"].read_text()
+    assert r"caf\udce9.png" in files["html"].read_text()
     done = run("evaluate", "--support", tmp_path / "odd", "--test", tmp_path / "odd",
                "--html", files["html"], "--png", files["png"], "--json", files["json"])  # fmt: skip
     assert all(name in done.stdout for name in names)
