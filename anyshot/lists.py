@@ -1,4 +1,5 @@
-"""The open lists: methods, bodies, statistics, shot rules, metrics. What they hold goes by name, all else by its place.
+"""The open lists: methods, bodies, statistics, shot rules, metrics, experiments. What they hold goes by name, all else
+by its place.
 
 A place is an object in a file, ``folder/file.py:Name``, or in a module that Python can import, ``package.module:Name``.
 The lists themselves hold places, loaded when they are first wanted: reading names loads nothing.
@@ -126,6 +127,20 @@ SHOT_RULES = OpenList(
 METRICS = OpenList(
     "metric", {"brier": "anyshot.metrics.more:brier"}
 )  #: functions (probabilities, labels, shots) → a number for a task, beside those that every test has
+EXPERIMENTS = OpenList(
+    "experiment",
+    {
+        "any-shot": "anyshot.experiments.paper:ANY_SHOT",
+        "multi-dataset": "anyshot.experiments.paper:MULTI_DATASET",
+        "ood": "anyshot.experiments.paper:OOD",
+        "task-imbalance": "anyshot.experiments.paper:TASK_IMBALANCE",
+        "class-imbalance": "anyshot.experiments.paper:CLASS_IMBALANCE",
+        "bayesian": "anyshot.experiments.paper:BAYESIAN",
+        "encoding": "anyshot.experiments.paper:ENCODING",
+        "statistics": "anyshot.experiments.paper:STATISTICS",
+        "initialisation": "anyshot.experiments.paper:INITIALISATION",
+    },
+)  #: objects of :class:`anyshot.experiments.Experiment`
 
 
 def short(name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from anyshot.errors import AnyshotError
-from anyshot.settings import MethodSettings, Settings, TaskSettings, TrainSettings, suggestion
+from anyshot.settings import MethodSettings, Settings, TaskSettings, TrainSettings, WarmSettings, suggestion
 
 # A body that starts at He's scale, centred features and a large step on the head learn from the first iteration; the
 # paper's start is still near chance after hundreds. Gains keep z̃ ~ N(0, 1) from drowning the body.
@@ -57,6 +57,13 @@ EXCEPTIONS: dict[tuple[str, str], dict[str, float]] = {
     ("miniimagenet", "abml"): {"alpha": 0.1},
     ("multi", "proto-maml"): {"alpha": 0.01},
 }
+
+
+def warming(settings: Settings) -> Settings:
+    """The warm start for runs of these settings: their images, tasks and body; the method is what a body alone can
+    do."""
+    method = MethodSettings(name="protonet", body=settings.method.body, channels=settings.method.channels)
+    return replace(settings, method=method, train=TrainSettings(), warm=WarmSettings())
 
 
 def usual(images: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The Python of docs/extend.md runs, block after block, and what it defines plugs in where it says."""
+"""The Python of docs/extend.md and docs/experiments.md runs, and what it defines plugs in where it says."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ import pytest
 import torch
 from support import make_imageset, make_task
 
+from anyshot.experiments.reproduce import Request, find_experiment, reproduce
 from anyshot.methods import create_method
 from anyshot.settings import MethodSettings, TaskSettings
 from anyshot.tasks import TaskStream
 from anyshot.testing import evaluate
 
-TEXT = (Path(__file__).parents[1] / "docs" / "extend.md").read_text(encoding="utf-8")
+
+def blocks(page: str, path: Path) -> str:
+    """All blocks of a page as one file, which is run whenever something in it is named."""
+    text = (Path(__file__).parents[1] / "docs" / page).read_text(encoding="utf-8")
+    path.write_text("\n\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), encoding="utf-8")
+    return str(path)
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory) -> str:
-    """All blocks as one file, which is run whenever something in it is named."""
-    path = tmp_path_factory.mktemp("docs") / "my_file.py"
-    path.write_text("\n\n".join(re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)), encoding="utf-8")
-    return str(path)
+    return blocks("extend.md", tmp_path_factory.mktemp("docs") / "my_file.py")
 
 
 def test_the_method_and_the_body_plug_in_by_their_places(file):
@@ -39,3 +42,10 @@ def test_the_statistic_the_shot_rule_and_the_metric_plug_in_by_their_places(file
     assert np.array_equal(stream.task(0).shots, [8, 4, 2])
     summary = evaluate(create_method(settings, (16, 16)), stream, 2, metrics=(f"{file}:confidence",))
     assert 1 / 3 <= summary.more["confidence"] <= 1
+
+
+def test_the_tenth_experiment_runs(tmp_path):
+    experiment = find_experiment(blocks("experiments.md", tmp_path / "my_experiment.py"))
+    outcome = reproduce(Request(experiment, "smoke", tmp_path))
+    assert [name for name, *_ in outcome.figures] == ["omega", "training"]
+    assert all(cell.summary for cell in outcome.beside.cells.values())

@@ -9,7 +9,21 @@ from typing import Annotated
 
 import typer
 
-from anyshot.cli import bench, classify, data, demo, evaluate, inspect, label, test, train, warm, weights
+from anyshot.cli import (
+    bench,
+    classify,
+    data,
+    demo,
+    evaluate,
+    inspect,
+    label,
+    report,
+    reproduce,
+    test,
+    train,
+    warm,
+    weights,
+)
 from anyshot.cli.help import PlainHelp
 from anyshot.cli.own import own_options
 from anyshot.cli.terminal import flush, refusal, say, terminal
@@ -53,6 +67,8 @@ app.command()(warm.warm)
 app.command(cls=own_options(train.train))(train.train)
 app.command()(test.test)
 app.command()(inspect.inspect)
+app.command()(report.report)
+app.command()(reproduce.reproduce)
 app.command()(bench.bench)
 app.command()(classify.classify)
 app.command()(evaluate.evaluate)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyshot.cli.options import Device, Json, Workers, options
 from anyshot.cli.running import Folder, Preset, Show, Tensorboard, accuracy_table, carried_out, say_next
-from anyshot.settings import MethodSettings, Settings, TrainSettings, WarmSettings
 
 if TYPE_CHECKING:
     from anyshot.runs import Run
@@ -35,19 +33,15 @@ def warm(
     Example: anyshot warm runs/warm --preset cifar-fs --epochs 60
     """
 
+    from anyshot.presets import warming
+
     def start(*arguments: Any, **named: Any) -> Run:
         from anyshot.warm import warm_start
 
         return warm_start(*arguments, **named, workers=workers, tensorboard=tensorboard, device=device)
 
-    if run := carried_out("warm", start, folder, preset, chosen, json, show, OPTIONS, _prepared):
+    if run := carried_out("warm", start, folder, preset, chosen, json, show, OPTIONS, warming):
         _show(run, json)
-
-
-def _prepared(settings: Settings) -> Settings:
-    """A preset's images, tasks and body; the method is what a body alone can do."""
-    method = MethodSettings(name="protonet", body=settings.method.body, channels=settings.method.channels)
-    return dataclasses.replace(settings, method=method, train=TrainSettings(), warm=WarmSettings())
 
 
 def _show(run: Run, json: Path | None) -> None:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from anyshot.metrics.compare import Paired, average, paired, pool, same_tasks
 from anyshot.metrics.score import TaskResult, TaskScore
-from anyshot.metrics.summary import SHOTS, Metrics, Summary
+from anyshot.metrics.summary import SHOTS, Metrics, Summary, summarised
 
 __all__ = [
     "SHOTS", "Metrics", "Paired", "Summary", "TaskResult", "TaskScore", "average", "paired", "pool",
-    "same_tasks",
+    "same_tasks", "summarised",
 ]  # fmt: skip

@@ -16,6 +16,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from anyshot.errors import AnyshotError
 from anyshot.metrics.score import TaskScore
 from anyshot.metrics.summary import SHOTS, Summary, half_width, mean
@@ -97,8 +99,10 @@ def _means(summaries: Sequence[Summary]) -> Summary:
         some = [value for value in values if value is not None]
         return mean(some) if some else None
 
+    bins = np.sum([s.bins for s in summaries], axis=0) if all(s.bins for s in summaries) else np.zeros((0, 3))
     return replace(
         summaries[0],
+        bins=tuple(map(tuple, bins.tolist())),
         accuracy=mean(s.accuracy for s in summaries),
         nll=mean(s.nll for s in summaries),
         ece=mean(s.ece for s in summaries),

@@ -43,6 +43,8 @@ class Summary:
     tasks_per_second: float | None
     more: dict[str, float]  # other metrics by name: mean over tasks
     more_intervals: dict[str, float | None]
+    bins: tuple[tuple[float, float, float], ...] = dataclasses.field(default=(), repr=False)
+    # of the calibration error: query images, hits and summed confidence in each bin of confidence
     runs: int = 1  # how many runs were pooled
     run_deviation: float | None = None  # standard deviation of the pooled runs' accuracies, ddof = 1
     scores: tuple[TaskScore, ...] = dataclasses.field(default=(), repr=False)  # task by task, run after run
@@ -62,9 +64,9 @@ class Summary:
         return np.array([score.more[name] for score in self.scores]).reshape(self.runs, -1)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, without the tasks."""
-        values = dataclasses.asdict(dataclasses.replace(self, scores=()))
-        del values["scores"]
+        """Plain values for JSON, without the tasks and the bins."""
+        values = dataclasses.asdict(dataclasses.replace(self, scores=(), bins=()))
+        del values["scores"], values["bins"]
         return values
 
 
@@ -96,37 +98,51 @@ class Metrics:
         """The summary of all tasks so far; `seconds` is how long they took."""
         if not self._rows:
             raise AnyshotError("No task has been measured, so there is nothing to summarise. Test at least one task.")
-        scores = tuple(self._rows[index][0] for index in sorted(self._rows))
-        shots, asked, hits = (np.concatenate([getattr(s, name) for s in scores]) for name in ("shots", "asked", "hits"))
-        ranges = np.searchsorted(_SHOT_ENDS, shots)
-        images, right = (np.bincount(ranges, w, len(SHOTS)).astype(int).tolist() for w in (asked, hits))
-        return Summary(
-            tasks=len(scores),
-            queries=sum(images),
-            accuracy=mean(s.accuracy for s in scores),
-            interval=half_width([s.accuracy for s in scores]),
-            nll=mean(s.nll for s in scores),
-            nll_interval=half_width([s.nll for s in scores]),
-            ece=_calibration_error([self._rows[s.index][1] for s in scores]),
-            worst_class=mean(s.worst_class for s in scores),
-            by_shots={name: r / n if n else None for name, r, n in zip(SHOTS, right, images, strict=True)},
-            queries_by_shots=dict(zip(SHOTS, images, strict=True)),
-            support_least=int(shots.min()),
-            support_mean=float(shots.mean()),
-            support_most=int(shots.max()),
-            query_least=int(asked.min()),
-            query_most=int(asked.max()),
-            failed=sum(s.failed for s in scores),
-            tasks_per_second=len(scores) / seconds if seconds else None,
-            more={name: mean(s.more[name] for s in scores) for name in self._more},
-            more_intervals={name: half_width([s.more[name] for s in scores]) for name in self._more},
-            scores=scores,
-        )
+        scores = [self._rows[index][0] for index in sorted(self._rows)]
+        cells = zip(*(self._rows[score.index][1].ravel().tolist() for score in scores), strict=True)
+        bins = np.array([math.fsum(cell) for cell in cells]).reshape(BINS, 3)
+        return summarised(scores, bins.tolist(), seconds, tuple(self._more))
 
     def _add(self, index: int, score: TaskScore, bins: NDArray[np.float64]) -> None:
         if index in self._rows:
             raise AnyshotError(f"Task {index} was measured twice; every task needs its own index.")
         self._rows[index] = score, bins
+
+
+def summarised(
+    scores: Sequence[TaskScore],
+    bins: Sequence[Sequence[float]],
+    seconds: float | None = None,
+    more: Sequence[str] = (),
+) -> Summary:
+    """The summary of the scores of one or more tasks, in their order, and of their summed bins [BINS, 3]; `more` names
+    other metrics that the scores hold."""
+    shots, asked, hits = (np.concatenate([getattr(s, name) for s in scores]) for name in ("shots", "asked", "hits"))
+    ranges = np.searchsorted(_SHOT_ENDS, shots)
+    images, right = (np.bincount(ranges, w, len(SHOTS)).astype(int).tolist() for w in (asked, hits))
+    return Summary(
+        tasks=len(scores),
+        queries=sum(images),
+        accuracy=mean(s.accuracy for s in scores),
+        interval=half_width([s.accuracy for s in scores]),
+        nll=mean(s.nll for s in scores),
+        nll_interval=half_width([s.nll for s in scores]),
+        ece=calibration_error(bins),
+        worst_class=mean(s.worst_class for s in scores),
+        by_shots={name: r / n if n else None for name, r, n in zip(SHOTS, right, images, strict=True)},
+        queries_by_shots=dict(zip(SHOTS, images, strict=True)),
+        support_least=int(shots.min()),
+        support_mean=float(shots.mean()),
+        support_most=int(shots.max()),
+        query_least=int(asked.min()),
+        query_most=int(asked.max()),
+        failed=sum(s.failed for s in scores),
+        tasks_per_second=len(scores) / seconds if seconds else None,
+        more={name: mean(s.more[name] for s in scores) for name in more},
+        more_intervals={name: half_width([s.more[name] for s in scores]) for name in more},
+        bins=tuple((images, hits, confidence) for images, hits, confidence in bins),
+        scores=tuple(scores),
+    )
 
 
 def mean(values: Iterable[float]) -> float:
@@ -143,8 +159,7 @@ def half_width(*samples: Sequence[float]) -> float | None:
     return 1.96 * math.sqrt(math.fsum(statistics.variance(sample) / len(sample) for sample in samples))
 
 
-def _calibration_error(bins: list[NDArray[np.float64]]) -> float:
+def calibration_error(bins: Sequence[Sequence[float]]) -> float:
     """Σ_b |hits_b − confidence_b| / images."""
-    cells = zip(*(one.ravel().tolist() for one in bins), strict=True)
-    images, hits, confidence = np.array([math.fsum(cell) for cell in cells]).reshape(BINS, 3).T
+    images, hits, confidence = np.array(bins).T
     return math.fsum(np.abs(hits - confidence)) / math.fsum(images)

@@ -29,7 +29,7 @@ meter { width: 100%; } .unknown b { color: var(--warn); } small { opacity: .75; 
 table { border-collapse: collapse; } td, th { border: 1px solid var(--line); padding: .35rem .6rem; text-align: right; }
 th { text-align: left; font-weight: 600; } td a { display: block; color: inherit; }
 section.cell { display: none; } section.cell:target { display: block; }
-.scroll { overflow-x: auto; }
+.scroll { overflow-x: auto; } img.plot { max-width: 100%; background: #fff; padding: .4rem; border-radius: .4rem; }
 """
 
 
@@ -61,6 +61,15 @@ def figure(path: Path, label: str, probability: float, unknown: bool = False) ->
         f'<figure class="{"unknown" if unknown else "known"}"><img src="{thumbnail(path)}" alt="{name}">'
         f'<figcaption><b>{said}</b><meter min="0" max="1" value="{probability:.3f}">{probability:.0%}</meter>'
         f"{probability:.0%} <small>{name}</small></figcaption></figure>"
+    )
+
+
+def picture(title: str, png: bytes) -> str:
+    """A figure of a report, inside the page."""
+    data = base64.b64encode(png).decode()
+    return (
+        f'<h2>{escape(title)}</h2><div class="scroll"><img class="plot" alt="{escape(title)}" '
+        f'src="data:image/png;base64,{data}"></div>'
     )
 
 

@@ -43,15 +43,22 @@ STYLE: dict[Any, Any] = {
 
 def save_figure(figure: Figure, stem: PathLike) -> list[Path]:
     """Write `stem`.png and `stem`.svg and say where they are."""
-    paths = []
-    for kind in ("png", "svg"):
-        buffer = io.BytesIO()
-        with matplotlib.rc_context(STYLE):
-            figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
-        path = Path(f"{stem}.{kind}")
-        write_bytes(path, buffer.getvalue())
-        paths.append(path)
+    paths = [Path(f"{stem}.{kind}") for kind in ("png", "svg")]
+    for path, data in zip(paths, (png(figure), _saved(figure, "svg", Date=None)), strict=True):
+        write_bytes(path, data)
     return paths
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as the bytes of a PNG file."""
+    return _saved(figure, "png", Software=None)
+
+
+def _saved(figure: Figure, kind: str, **metadata: None) -> bytes:
+    buffer = io.BytesIO()
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(buffer, format=kind, metadata=metadata)
+    return buffer.getvalue()
 
 
 def balance_figures(records: Sequence[BalanceRecord]) -> dict[str, Figure]:
@@ -64,7 +71,9 @@ def balance_figures(records: Sequence[BalanceRecord]) -> dict[str, Figure]:
     return {name: draw(records) for name, (draw, wanted) in on.items() if wanted}
 
 
-def _styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
+def styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
+    """Draw in anyshot's style."""
+
     @wraps(draw)
     def drawn(*arguments: Any, **options: Any) -> Figure:
         with matplotlib.rc_context(STYLE):
@@ -73,7 +82,7 @@ def _styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
     return drawn
 
 
-@_styled
+@styled
 def omega_figure(records: Sequence[BalanceRecord]) -> Figure:
     """ω of every class against its size, drawn as C·ω_c, so that tasks of any way share the even share 1.
 
@@ -98,16 +107,16 @@ def omega_figure(records: Sequence[BalanceRecord]) -> Figure:
             else:
                 axes.plot(size * shift, mean, marker, color=colour, markersize=3, mfc="none", mew=0.6, alpha=0.4)
     axes.axhline(1, color="#555555", linewidth=1, linestyle="--", zorder=1, label="even share")
-    _log_sizes(axes)
+    log_sizes(axes)
     axes.set(xlabel="images in the class, $N_c$", ylabel=r"class balance, $C\,\omega_c$", ylim=(0, None))
     axes.set_title("Which classes the inner loss listens to")
-    _legend_above(figure, axes, 4)
+    legend_above(figure, axes, 4)
     hollow = " Hollow dots: tasks with classes of one size." if any(len(set(r.shots)) == 1 for r in records) else ""
-    _explain(figure, f"Dots: posterior means. {_BARS} {_LINES.format('classes')}{hollow}")
+    explain(figure, f"Dots: posterior means. {_BARS} {_LINES.format('classes')}{hollow}")
     return figure
 
 
-@_styled
+@styled
 def gamma_figure(records: Sequence[BalanceRecord]) -> Figure:
     """γ of each layer against the size of the task, one panel a layer; all share one scale, of ratios, that reaches
     from ½ to 2 at least, so that what hardly differs from 1 does not look as if it did."""
@@ -122,17 +131,17 @@ def gamma_figure(records: Sequence[BalanceRecord]) -> Figure:
             deviation = np.array([r.gamma_std[layer] for r in group if r.gamma_std is not None])
             _dots(axes, size, mean, deviation, colour, marker, name)
         axes.axhline(1, color="#555555", linewidth=1, linestyle="--", zorder=1, label="step as learned")
-        _log_sizes(axes)
+        log_sizes(axes)
         axes.set_title(on[0].layers[layer])
-    _ratios(panels[0], [value for r in on for value in r.gamma_mean or ()])
+    ratios(panels[0], [value for r in on for value in r.gamma_mean or ()])
     panels[0].set_ylabel(r"step size multiplier, $\gamma_l$")
     panels[layers // 2].set_xlabel("images in the task, $N$")
-    _legend_above(figure, panels[0], 7)
-    _explain(figure, f"Dots: posterior means of tasks. {_BARS} {_LINES.format('tasks')}")
+    legend_above(figure, panels[0], 7)
+    explain(figure, f"Dots: posterior means of tasks. {_BARS} {_LINES.format('tasks')}")
     return figure
 
 
-@_styled
+@styled
 def z_figure(records: Sequence[BalanceRecord]) -> Figure:
     """‖z‖ of every task, by image set: how far the start moves."""
     groups = list(_by_imageset([r for r in records if r.z_norm is not None]))
@@ -150,11 +159,11 @@ def z_figure(records: Sequence[BalanceRecord]) -> Figure:
     axes.set(ylabel=r"shift of the start, $\Vert z \Vert$", xlim=(-0.6, len(groups) - 0.4), ylim=(0, None))
     axes.grid(False, axis="x")
     axes.set_title("How far each image set moves the start")
-    _explain(figure, "Dots: tasks. Thick bar: middle half. Line: median.")
+    explain(figure, "Dots: tasks. Thick bar: middle half. Line: median.")
     return figure
 
 
-@_styled
+@styled
 def training_figure(logs: Mapping[str, Iterable[Mapping[str, Any]]]) -> Figure:
     """Curves of one or several runs: `logs` maps a run's name to its records (`Run.records()`).
 
@@ -187,7 +196,7 @@ def training_figure(logs: Mapping[str, Iterable[Mapping[str, Any]]]) -> Figure:
     if handles:
         figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), 7))
     if any(_window(len(points)) > 1 for found in curves.values() for points in found.get("loss", {}).values()):
-        _explain(figure, "Faint: every iteration. Strong: the running mean over a thirtieth of them.")
+        explain(figure, "Faint: every iteration. Strong: the running mean over a thirtieth of them.")
     return figure
 
 
@@ -270,7 +279,8 @@ def _trend(x: Any, y: Any) -> tuple[Any, Any]:
     return [np.exp(np.log(x[b]).mean()) for b in filled], [y[b].mean() for b in filled]
 
 
-def _log_sizes(axes: Axes) -> None:
+def log_sizes(axes: Axes) -> None:
+    """An x-axis of sizes, on a scale of ratios, with the numbers written out."""
     low, high = axes.dataLim.intervalx
     if high < 1.001 * low:  # a single size
         axes.set_xlim(low / 2, high * 2)
@@ -280,7 +290,7 @@ def _log_sizes(axes: Axes) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _ratios(axes: Axes, values: Sequence[float]) -> None:
+def ratios(axes: Axes, values: Sequence[float]) -> None:
     """A scale on which half and double are as far from 1; bars may leave it, dots do not."""
     axes.set_yscale("log", base=2)
     axes.set_ylim(min(0.5, 0.9 * min(values)), max(2, 1.1 * max(values)))
@@ -293,13 +303,13 @@ _BARS = "Thin bars: one posterior deviation either way."
 _LINES = "Lines: means over {} of similar size."
 
 
-def _explain(figure: Figure, text: str) -> None:
+def explain(figure: Figure, text: str) -> None:
     """What dots, bars and lines are, below the panels."""
     width = int(14 * figure.get_figwidth())  # letters that fit
     figure.supxlabel("\n".join(textwrap.wrap(text, width)), fontsize=8.5, color="#555555")
 
 
-def _legend_above(figure: Figure, axes: Axes, columns: int) -> None:
+def legend_above(figure: Figure, axes: Axes, columns: int) -> None:
     """A legend above the panels, where no dot can be; none for a single entry."""
     handles, labels = axes.get_legend_handles_labels()
     if len(handles) > 1:

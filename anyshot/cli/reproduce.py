@@ -1,0 +1,121 @@
+"""anyshot reproduce: every table and figure of the paper, and those of one's own."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from anyshot.cli.options import Workers, words
+from anyshot.cli.test import duration
+from anyshot.lists import EXPERIMENTS
+
+if TYPE_CHECKING:
+    from anyshot.experiments.reproduce import Request
+    from anyshot.experiments.scales import Data
+
+
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help=f"One of {', '.join(EXPERIMENTS)}; a file of your own; or list."),
+    ],
+    scale: Annotated[
+        Literal["smoke", "short", "paper"],
+        typer.Option(metavar="NAME", help="smoke (a minute, on embedded images), short (hours) or paper (days)."),
+    ] = "short",
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A+B,C", help="Other image sets, names or folders: those to learn from, then others to test on."
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Only the columns of these image sets. Default: all that are ready."),
+    ] = None,
+    recipe: Annotated[
+        Literal["anyshot", "paper"] | None,
+        typer.Option(
+            metavar="anyshot|paper", help="Start from one warm body, or as the paper does. Default: the scale's own."
+        ),
+    ] = None,
+    start: Annotated[
+        Path | None, typer.Option("--from", metavar="RUN", help="A warm start that is there already (anyshot warm).")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Runs of each model.")] = None,
+    tasks: Annotated[int | None, typer.Option(min=2, metavar="N", help="Test tasks for each column.")] = None,
+    iterations: Annotated[int | None, typer.Option(min=1, metavar="N", help="Meta-iterations of each run.")] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="For the runs, which experiments share, and the results.")
+    ] = (Path("runs/reproduce")),
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Runs at once, each in its own process.")] = 1,
+    workers: Workers = None,
+) -> None:
+    """Run an experiment of the paper end to end: train what is missing, test, tabulate, draw.
+
+    Leaves results.json, table.md, table.tex, figures and report.html in a folder of `--out`. Interrupted, the same
+    command goes on; what was done is not done again, not even by another experiment that needs it. `anyshot reproduce
+    list` shows all with what they need.
+
+    Example: anyshot reproduce any-shot --scale short --columns cifar-fs,svhn
+    """
+    from anyshot.experiments.reproduce import Request, find_experiment
+    from anyshot.files import check_writable
+
+    if name == "list":
+        return _list()
+    request = Request(
+        find_experiment(name), scale, out, _data(data), tuple(words(columns, "columns")) if columns else (), recipe,
+        None if start is None else str(start), seeds, tasks, iterations,
+    )  # fmt: skip
+    check_writable(request.folder / "results.json")
+    _run(request, jobs, workers)
+
+
+def _run(request: Request, jobs: int, workers: int | None) -> None:
+    from anyshot.experiments.reproduce import reproduce
+    from anyshot.report.beside import accuracy_lines, paired_lines, screen
+    from anyshot.report.tables import print_tables
+
+    command = shlex.join(["anyshot", *sys.argv[1:]])
+    try:
+        outcome = reproduce(request, jobs, workers, command)
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt("The same command goes on with what is left.") from error
+    title, lines = outcome.plan.experiment.title, paired_lines(outcome.beside)
+    tables = [screen(accuracy_lines(outcome.beside), title)]
+    print_tables(*tables, *([screen(lines, "Paired differences, % points")] if len(lines) > 1 else []))
+    print(*outcome.notes, sep="\n")
+    print(f"In {request.folder}: results.json, table.md, table.tex, figures and report.html.")
+
+
+def _data(text: str | None) -> Data | None:
+    """--data a+b,c: learn from a and b, test on c as well."""
+    from anyshot.experiments.scales import Data
+
+    if text is None:
+        return None
+    first, *others = words(text, "data")
+    return Data(tuple(first.split("+")), tuple(others))
+
+
+def _list() -> None:
+    """All experiments: what they need, what is ready, how long they take here."""
+    from rich import box
+    from rich.table import Table
+
+    from anyshot.experiments.foretell import listing
+    from anyshot.report.tables import print_tables
+
+    table = Table(box=box.SIMPLE_HEAD, caption="Foretold from a few measured tasks; short counts a warm start once.")
+    for heading in ("name", "what", "needs (– not ready)", "runs", "short", "paper"):
+        table.add_column(heading)
+    for one in listing():
+        needs = ", ".join(f"{'' if ready else '– '}{images}" for images, ready in one.needs.items())
+        times = [duration(seconds) if seconds else "–" for seconds in (one.short, one.paper)]
+        table.add_row(one.name, one.title, needs, str(one.runs), *times)
+    print_tables(table)

@@ -1,0 +1,84 @@
+"""What each experiment needs, whether it is here, and how long it will take, from a few measured tasks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from anyshot.errors import AnyshotError
+from anyshot.experiments.cost import Speed, seconds
+from anyshot.experiments.design import Experiment
+from anyshot.experiments.plan import planned
+from anyshot.experiments.scales import PAPER, SHORT, Scale
+from anyshot.experiments.situate import learned, ready, with_ready
+from anyshot.images import ImageSet
+from anyshot.lists import EXPERIMENTS
+from anyshot.methods import create_method
+from anyshot.parallel import cores, map_tasks
+from anyshot.progress import progress
+from anyshot.settings import MethodSettings, TaskSettings
+from anyshot.tasks import TaskStream
+from anyshot.training import task_gradients
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """A line of the list."""
+
+    name: str
+    title: str
+    needs: dict[str, bool]  #: image sets, and whether they are ready
+    runs: int  #: at the paper's scale
+    short: float | None  #: seconds of what can be done here; None where nothing can
+    paper: float | None
+
+
+def listing() -> list[Foretold]:
+    """All experiments."""
+    speed = measured_speed()
+    return [foretold(EXPERIMENTS[name], speed) for name in EXPERIMENTS]
+
+
+def foretold(experiment: Experiment, speed: Speed) -> Foretold:
+    """One experiment, on a machine of such a speed."""
+    blocks = experiment.blocks
+    sets = [name for block in blocks for name in (*learned(block), *(column.images for column in block.columns))]
+    units = planned(experiment, PAPER, Path()).units
+
+    def takes(scale: Scale) -> float | None:
+        try:
+            here, _ = with_ready(experiment)
+        except AnyshotError:
+            return None
+        return sum(seconds(unit, speed) for unit in planned(here, scale, Path()).units)
+
+    needs = {name: ready(name) for name in dict.fromkeys(sets)}
+    return Foretold(experiment.name, experiment.title, needs, len(units), takes(SHORT), takes(PAPER))
+
+
+def measured_speed() -> Speed:
+    """Of this machine, on invented images."""
+    rng = np.random.default_rng(0)
+    classes = {f"{c}": rng.integers(0, 255, (41, 32, 32, 3), dtype=np.uint8) for c in range(5)}
+    images = ImageSet.from_arrays("noise", classes, {"train": list(classes)})
+    stream = TaskStream(images, "train", TaskSettings(shots="fixed:26"))
+    method = create_method(MethodSettings(prediction="naive"), (32, 32))
+    with progress("Measuring how long a task takes", 2) as advance:
+        training = _seconds_each(lambda index: task_gradients(method, stream.task(index)))
+        advance()
+        adaptation = _seconds_each(lambda index: method.predict(stream.task(index)))
+        advance()
+    return Speed(training, adaptation, training / 400)  # an image of a warm start: a 400th of a training task
+
+
+def _seconds_each(work: Callable[[int], object]) -> float:
+    """Per task when many are done on all cores; a first one loads and compiles."""
+    work(0)
+    few = range(2 * cores())
+    started = time.perf_counter()
+    map_tasks(work, few)
+    return (time.perf_counter() - started) / len(few)

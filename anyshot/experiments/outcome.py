@@ -1,0 +1,160 @@
+"""What a grid has found: the table, the figures, and sentences on how it was done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from anyshot.errors import AnyshotError
+from anyshot.experiments.design import Picture
+from anyshot.experiments.grid import Failures
+from anyshot.experiments.pictures import Answer, draw
+from anyshot.experiments.plan import Asked, Look, Plan
+from anyshot.experiments.probes import Value, known, summary_of
+from anyshot.metrics import Summary, paired, pool, same_tasks
+from anyshot.report.beside import Beside, Cell, excludes_zero
+from anyshot.report.figures import training_figure
+from anyshot.report.plots import comparison_figure
+from anyshot.runs import Run
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All that is written and shown."""
+
+    plan: Plan
+    beside: Beside
+    figures: tuple[tuple[str, str, Figure], ...]  #: name, title, figure
+    notes: tuple[str, ...]  #: the caption, sentence by sentence
+
+    @property
+    def caption(self) -> str:
+        """The notes as one paragraph."""
+        return " ".join(self.notes)
+
+
+def gathered(plan: Plan, failures: Failures, notes: Sequence[str] = ()) -> Outcome:
+    """The outcome of a grid whose units have run."""
+    beside = table(plan)
+    figures, missing = _figures(plan, beside)
+    failed = [f"Failed: {sentence}" for sentence in dict.fromkeys(failures.values())]
+    return Outcome(plan, beside, tuple(figures), (*_protocol(plan, beside), *notes, *failed, *missing))
+
+
+def table(plan: Plan) -> Beside:
+    """Every model in every column, with the paper's number, and compared with the others on the same tasks."""
+    experiment = plan.experiment
+    cells = {}
+    for place, column in enumerate(experiment.columns):
+        found = {model.name: _summary(plan.tests[model.name, place]) for model in experiment.models}
+        best = _best(found)
+        base = found[experiment.compared_with]
+        for name, summary in found.items():
+            comparable = base and summary and name != experiment.compared_with and same_tasks([summary, base])
+            ahead = paired(summary, base) if comparable and summary and base else None
+            cells[name, place] = Cell(summary, column.paper.get(name), ahead, name == best)
+    models, columns = (tuple(m.name for m in experiment.models), tuple(c.label for c in experiment.columns))
+    return Beside(models, columns, cells, experiment.compared_with)
+
+
+def _summary(asked: Sequence[Asked]) -> Summary | None:
+    found = _found(asked)
+    return pool([summary_of(value) for value in found]) if found else None
+
+
+def _found(asked: Sequence[Asked]) -> list[Value]:
+    return [value for one in asked if (value := known(*one)) is not None]
+
+
+def _best(found: dict[str, Summary | None]) -> str | None:
+    """The model that is ahead of every other by more than the paired interval, if there is one."""
+    some = {name: summary for name, summary in found.items() if summary}
+    if len(some) < 2:
+        return None
+    first = max(some, key=lambda name: some[name].accuracy)
+    others = [summary for name, summary in some.items() if name != first]
+    ahead = all(same_tasks([one, some[first]]) and excludes_zero(paired(one, some[first])) for one in others)
+    return first if ahead else None
+
+
+def _figures(plan: Plan, beside: Beside) -> tuple[list[tuple[str, str, Figure]], list[str]]:
+    """The experiment's pictures, accuracies beside the paper's, and the learning curves of the first seeds; sentences
+    on pictures that could not be drawn."""
+    found, missing = [], []
+    if beside.columns and any(cell.paper for cell in beside.cells.values()):
+        found.append(("accuracy", "Accuracy beside the paper's", comparison_figure(beside)))
+    for picture, looks in plan.looks:
+        try:
+            figure = draw(picture, [_answer(look) for look in looks])
+        except AnyshotError as error:
+            missing.append(f"The picture {picture.title!r} is not drawn: {error}")
+            continue
+        name = picture.kind if [p.kind for p, _ in plan.looks].count(picture.kind) == 1 else _name(picture, looks)
+        found.append((name, picture.title, figure))
+    logs: dict[str, list[dict[str, Any]]] = {}
+    for (model, _), asked in plan.tests.items():
+        if asked and (run := Run.find(asked[0].folder)):
+            logs.setdefault(model, list(run.records()))
+    if logs:
+        found.append(("training", "Learning curves of the first seed", training_figure(logs)))
+    return found, missing
+
+
+def _name(picture: Picture, looks: Sequence[Look]) -> str:
+    return f"{picture.kind}-{looks[0].column.images.rpartition('/')[2]}"
+
+
+def _answer(look: Look) -> Answer:
+    found = _found(look.asked)
+    if not found:
+        raise AnyshotError(f"{look.model} has not been measured on {look.column.label}.")
+    return Answer(look.model, look.column.images, look.asked[0].probe.task.way, look.value, tuple(found))
+
+
+def _protocol(plan: Plan, beside: Beside) -> list[str]:
+    """What was done, and what differs from the paper."""
+    e, s = plan.experiment, plan.scale
+    seeds, some = s.seeds_of(e), next(iter(plan.tests.values()), ())
+    tasks = sorted({asked[0].probe.tasks for asked in plan.tests.values()})
+    sentences = []
+    if some:
+        task = some[0].probe.task
+        counts = " to ".join(f"{n:,}" for n in dict.fromkeys((tasks[0], tasks[-1])))
+        sentences.append(
+            f"{task.way}-way tasks, {task.query} query images a class; {counts} test tasks and {seeds} "
+            f"seed{'s' if seeds > 1 else ''} of each model. Accuracy in %, 95 % intervals over tasks"
+            f"{' and seeds' if seeds > 1 else ''}; bold: ahead of every other by more than the paired interval."
+        )
+    short_of = [f"{seeds} seeds, not {e.seeds}"] if seeds != e.seeds else []
+    short_of += [f"{tasks[0]:,} test tasks, not {e.tasks:,}"] if tasks and tasks[0] != e.tasks else []
+    warm = next((unit.settings.warm for unit in plan.units if unit.settings.warm), None)
+    if s.warm:
+        epochs = f" of {warm.epochs} epochs" if warm else ""
+        short_of.append(f"all models from one warm start{epochs} of the body, not from the paper's random one")
+    different = "; ".join([*short_of, *plan.differences])
+    return [*sentences, *([f"Other than the paper's protocol: {different}."] if different else [])]
+
+
+def results(outcome: Outcome) -> dict[str, Any]:
+    """The numbers as plain values."""
+    rows = []
+    for (model, place), cell in outcome.beside.cells.items():
+        asked = outcome.plan.tests[model, place]
+        rows.append(
+            {
+                "model": model,
+                "column": outcome.beside.columns[place],
+                "images": outcome.plan.experiment.columns[place].images,
+                "shots": asked[0].probe.task.shots,
+                "paper": None if cell.paper is None else {"accuracy": cell.paper[0], "interval": cell.paper[1]},
+                "best": cell.best,
+                "reference": outcome.beside.reference,
+                "reference_minus_this": cell.ahead,
+                **(cell.summary.as_dict() if cell.summary else {}),
+                "runs_in": [one.folder for one in asked],
+            }
+        )
+    return {"rows": rows, "notes": outcome.notes}

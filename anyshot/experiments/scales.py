@@ -1,0 +1,85 @@
+"""How much of an experiment is done: ``paper`` all of it, ``short`` within hours on two cores, ``smoke`` a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from anyshot.errors import AnyshotError
+from anyshot.experiments.design import Experiment
+from anyshot.settings import parse_shots, suggestion
+
+LARGE = 50  #: images a class; a task of more costs more than those that methods are trained on
+
+
+@dataclass(frozen=True)
+class Data:
+    """Image sets to put an experiment on: those learned from, and others that are only tested on."""
+
+    learned: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What is other than the paper's protocol says. Settings are changed before those of a model."""
+
+    name: str
+    share: float = 1.0  #: of the experiment's test tasks
+    pictured: int = 300  #: tasks that figures of ω, γ and z look at
+    seeds: int | None = None  #: instead of the experiment's
+    tasks: int | None = None  #: instead of the share
+    fewer_large: bool = False  #: the larger the tasks beyond those of training, the fewer
+    task: Mapping[str, Any] = field(default_factory=dict)
+    method: Mapping[str, Any] = field(default_factory=dict)
+    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  #: of single methods besides
+    train: Mapping[str, Any] = field(default_factory=dict)
+    warm: bool = False  #: whether all models start from one warm start
+    data: Data | None = None
+
+    def seeds_of(self, experiment: Experiment) -> int:
+        """Runs of each model."""
+        return self.seeds or (experiment.seeds_short if self.name == "short" else experiment.seeds)
+
+    def tasks_of(self, experiment: Experiment, shots: str) -> int:
+        """Tasks of a test with such shots."""
+        tasks = self.tasks or max(2, round(self.share * experiment.tasks))
+        _, _, most = parse_shots(shots)
+        return max(2, tasks * LARGE // most) if self.fewer_large and most > LARGE else tasks
+
+
+PAPER = Scale("paper")
+# A warm body needs centred features, a long step of the head beside a short one of the body, and balancing variables
+# that do not wipe it out (docs/method.md); MAML's 0.5 would.
+SHORT = Scale(
+    "short",
+    share=0.1,
+    pictured=100,
+    fewer_large=True,
+    method={"centre": True, "alpha": 0.003, "alpha_head": 1.0, "gains": (1.0, 0.3, 0.1)},
+    methods={"proto-maml": {"alpha_head": 0.003}, "abml": {"deviation": 0.003, "deviation_head": 0.1}},
+    train={
+        "iterations": 200, "decay": "cosine", "validate_every": 100, "validation_tasks": 50, "checkpoint_every": 25,
+    },
+    warm=True,
+)  # fmt: skip
+SMOKE = Scale(
+    "smoke",
+    pictured=3,
+    seeds=1,
+    tasks=3,
+    fewer_large=True,
+    task={"way": 3, "query": 3},
+    method={"channels": 4, "start": "he", "steps": 1, "test_steps": 1, "samples": 2},
+    train={"iterations": 2, "meta_batch": 1, "validate_every": 0, "validation_tasks": 2, "checkpoint_every": 2},
+    data=Data(("glyphs",), ("digits",)),
+)
+SCALES = {scale.name: scale for scale in (SMOKE, SHORT, PAPER)}
+
+
+def scale_of(name: str) -> Scale:
+    """The scale of a name, or a sentence."""
+    if name not in SCALES:
+        raise AnyshotError(f"There is no scale {name!r}{suggestion(name, SCALES)}")
+    return SCALES[name]

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from anyshot.cli import main
+from anyshot.experiments import foretell, scales
+
+FILE = """
+from anyshot.experiments import Block, Column, Experiment, Model
+
+EXPERIMENT = Experiment(
+    "mine", "Mine", (Model("MAML", "maml"), Model("TAML", test={{"prediction": "naive"}})),
+    (Block("cifar-fs", (Column({images!r}),), images=({images!r},)),),
+)
+"""
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as end:
+        main([str(argument) for argument in arguments])
+    return end.value.code or 0
+
+
+def test_an_experiment_of_ones_own_runs_from_its_file_and_is_not_run_twice(tiny, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(scales.SCALES, "smoke", dataclasses.replace(scales.SMOKE, data=None))
+    file = tmp_path / "mine.py"
+    file.write_text(FILE.format(images=tiny))
+    arguments = ("reproduce", file, "--scale", "smoke", "--out", tmp_path / "out", "--tasks", 4)
+    assert run(*arguments) == 0
+    first = capsys.readouterr().out
+    assert "TAML minus" in first
+    assert f"In {tmp_path / 'out' / 'mine-smoke'}" in first.replace("\n", "")
+    monkeypatch.setattr("anyshot.training.MetaTraining.step", None)
+    assert run(*arguments) == 0
+    assert capsys.readouterr().out == first
+
+
+def test_the_list_says_what_is_needed_and_ready_and_how_long_it_takes(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "250")
+    monkeypatch.setattr(foretell, "measured_speed", lambda: foretell.Speed(0.2, 0.1, 0.001))
+    assert run("reproduce", "list") == 0
+    out = capsys.readouterr().out
+    assert "– cifar-fs, – svhn, – miniimagenet, – cub" in out
+    assert "any-shot" in out
+
+
+def test_wrong_usage_is_said():
+    assert run("reproduce", "any-shots", "--scale", "smoke") == 1
+    assert run("reproduce", "any-shot", "--scale", "large") == 2
+    assert run("reproduce", "any-shot", "--data", "a,,b") == 2

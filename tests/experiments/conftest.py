@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from support import make_imageset
+
+from anyshot.experiments import Block, Column, Experiment, Model
+from anyshot.experiments.scales import SMOKE
+
+
+@pytest.fixture(scope="session")
+def sets(tmp_path_factory) -> tuple[str, str]:
+    """Folders of two image sets of 16×16 pixels: one to learn from, one only to test on."""
+    place = tmp_path_factory.mktemp("sets")
+    for name in ("tiny", "other"):
+        make_imageset(name=name).save(place / name)
+    return str(place / "tiny"), str(place / "other")
+
+
+@pytest.fixture(scope="session")
+def experiment(sets) -> Experiment:
+    """Two models, of which one is tested in two ways, on two image sets."""
+    tiny, other = sets
+    return Experiment(
+        "mine",
+        "Mine",
+        models=(
+            Model("MAML", "maml"),
+            Model("TAML, naive", test={"prediction": "naive"}),
+            Model("TAML"),
+        ),
+        blocks=(Block("cifar-fs", (Column(tiny), Column(other, "fixed:2")), images=(tiny,)),),
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_scale():
+    """Runs of less than a second, on the experiment's own images."""
+    return dataclasses.replace(SMOKE, data=None)

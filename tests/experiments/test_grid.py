@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from anyshot.errors import AnyshotError
+from anyshot.experiments import grid as grids
+from anyshot.experiments.grid import run_units
+from anyshot.experiments.plan import planned
+from anyshot.experiments.probes import known, summary_of
+
+
+def test_a_unit_that_fails_leaves_the_others_alone(experiment, tiny_scale, tmp_path, monkeypatch):
+    plan = planned(experiment, tiny_scale, tmp_path)
+    run_unit, (first, second) = grids.run_unit, plan.units
+
+    def failing(unit, workers, command):
+        if unit == first:
+            raise AnyshotError("The loss is no longer finite.")
+        run_unit(unit, workers, command)
+
+    monkeypatch.setattr(grids, "run_unit", failing)
+    assert run_units(plan.units) == {first.folder: "The loss is no longer finite."}
+    assert known(second.folder, second.probes[0]) is not None
+
+
+def test_an_interrupt_ends_the_grid(experiment, tiny_scale, tmp_path, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(grids, "run_unit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_units(planned(experiment, tiny_scale, tmp_path).units)
+
+
+def test_two_processes_find_what_one_does(experiment, tiny_scale, tmp_path):
+    plans = [planned(experiment, tiny_scale, tmp_path / name) for name in ("one", "two")]
+    assert [run_units(plan.units, jobs) for plan, jobs in zip(plans, (1, 2), strict=True)] == [{}, {}]
+    for key in plans[0].tests:
+        one, two = (summary_of(known(*plan.tests[key][0])) for plan in plans)
+        assert one.scores == two.scores

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from anyshot.experiments import outcome as outcomes
+from anyshot.experiments.grid import run_units
+from anyshot.experiments.outcome import gathered, results
+from anyshot.experiments.plan import planned
+from anyshot.metrics import Metrics, Summary, TaskResult
+from anyshot.report.beside import accuracy_lines, paired_lines
+
+
+def summary(hits: list[int]) -> Summary:
+    """A test of tasks with ten query images, so many of which were recognised."""
+    metrics = Metrics()
+    for index, n in enumerate(hits):
+        labels = [0, 1] * 5
+        rows = [[0.9, 0.1] if (label == 0) == (i < n) else [0.1, 0.9] for i, label in enumerate(labels)]
+        metrics.update(TaskResult(index, rows, labels, [1, 1]))
+    return metrics.compute()
+
+
+@pytest.mark.parametrize(
+    ("taml", "best"),
+    [([6, 8, 5, 9], None), ([8, 9, 7, 10], "TAML"), ([3, 4, 3, 5], "MAML")],
+    ids=["sometimes ahead", "always ahead", "always behind"],
+)
+def test_the_best_is_marked_only_where_it_is_ahead_of_every_other_task_by_task(
+    experiment, tiny_scale, monkeypatch, taml, best
+):
+    tests = {"MAML": [6, 7, 6, 8], "TAML, naive": [5, 6, 4, 7], "TAML": taml}
+    plan = planned(experiment, tiny_scale, Path("nowhere"))
+    of = {id(asked): tests[model] for (model, _), asked in plan.tests.items()}
+    monkeypatch.setattr(outcomes, "_summary", lambda asked: summary(of[id(asked)]))
+    cells = outcomes.table(plan).cells
+    assert [model for (model, place), cell in cells.items() if cell.best and place == 0] == ([best] if best else [])
+    difference = (sum(taml) - sum(tests["MAML"])) / 40
+    assert cells["MAML", 0].ahead.accuracy == pytest.approx(difference)
+    assert cells["TAML", 0].ahead is None
+
+
+@pytest.fixture(scope="module")
+def outcome(experiment, tiny_scale, tmp_path_factory):
+    plan = planned(experiment, replace(tiny_scale, seeds=2), tmp_path_factory.mktemp("grid"))
+    assert run_units(plan.units) == {}
+    return gathered(plan, {}, ["other is far away."])
+
+
+def test_the_seeds_of_a_model_are_one_row(outcome):
+    cell = outcome.beside.cells["TAML", 1]
+    assert cell.summary.runs == 2
+    assert len(cell.summary.scores) == 2 * cell.summary.tasks
+    assert cell.summary.support_most == 2  # its column has shots of its own
+
+
+def test_the_caption_says_all_that_differs_from_the_paper(outcome):
+    text = outcome.caption
+    for words in (
+        "iterations 2, not 50,000", "way 3, not 5", "2 seeds, not 3", "3 test tasks, not 3,000", "steps 1, not 5",
+        "other is far away.", "tiny, not cifar-fs",
+    ):  # fmt: skip
+        assert words in text
+
+
+def test_a_failure_is_told_and_leaves_a_gap(outcome):
+    plan = outcome.plan
+    gone = {("MAML", p): tuple(a._replace(folder="gone") for a in plan.tests["MAML", p]) for p in (0, 1)}
+    found = gathered(replace(plan, tests={**plan.tests, **gone}), {"gone": "The loss is no longer finite."})
+    assert "Failed: The loss is no longer finite." in found.caption
+    assert accuracy_lines(found.beside)[1][1].text == "–"
+    assert paired_lines(found.beside)[1][1].text == "–"
+
+
+def test_the_results_name_runs_tasks_and_differences(outcome):
+    rows = results(outcome)["rows"]
+    assert len(rows) == 6
+    assert {row["reference"] for row in rows} == {"TAML"}
+    assert all(Path(folder).is_dir() for row in rows for folder in row["runs_in"])
+    maml = next(row for row in rows if row["model"] == "MAML")
+    expected = outcome.beside.cells["TAML", 0].summary.accuracy - maml["accuracy"]
+    assert maml["reference_minus_this"].accuracy == pytest.approx(expected)

@@ -1,0 +1,88 @@
+"""Every experiment, end to end at the scale that tests can bear; they share their runs."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from anyshot.errors import AnyshotError
+from anyshot.experiments.reproduce import Request, find_experiment, plan_of, reproduce, scaled
+from anyshot.experiments.scales import PAPER, SHORT, Data
+from anyshot.lists import EXPERIMENTS
+
+FIGURES = {
+    "ood": ["starts"],
+    "task-imbalance": ["accuracy-by-size", "samples", "gamma"],
+    "class-imbalance": ["omega", "gain"],
+    "bayesian": ["gamma"],
+    "initialisation": ["distances"],
+}
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    return tmp_path_factory.mktemp("reproduce")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_leaves_results_tables_figures_and_a_page(name, out):
+    request = Request(EXPERIMENTS[name], "smoke", out)
+    outcome = reproduce(request)
+    found = json.loads((request.folder / "results.json").read_text())
+    rows = {(row["model"], row["column"]): row["accuracy"] for row in found["results"]["rows"]}
+    assert len(rows) == len(outcome.beside.models) * len(outcome.beside.columns)
+    table = (request.folder / "table.md").read_text()
+    for accuracy in rows.values():
+        assert f"{100 * accuracy:.2f} ±" in table
+    assert r"\toprule" in (request.folder / "table.tex").read_text()
+    page = (request.folder / "report.html").read_text()
+    for figure in [*FIGURES.get(name, []), "training"]:
+        assert (request.folder / f"{figure}.png").stat().st_size > 1000
+        assert (request.folder / f"{figure}.svg").stat().st_size > 1000
+    assert page.count("data:image/png") == len(outcome.figures)
+    assert not re.search(r'(src|href)="(?!data:|#)', page)  # it needs nothing else
+
+
+def test_recipes_and_sizes_change_the_scale():
+    def scale(**chosen):
+        return scaled(Request(EXPERIMENTS["any-shot"], **chosen))
+
+    assert scale() == SHORT
+    assert scale(scale="paper") == PAPER
+    paper = scale(recipe="paper")
+    assert (paper.warm, paper.method, paper.train) == (False, {}, SHORT.train)
+    warm = scale(scale="paper", recipe="anyshot")
+    assert (warm.warm, warm.method, warm.train) == (True, SHORT.method, {})
+    small = scale(iterations=6, tasks=5, seeds=1)
+    assert (small.train["iterations"], small.train["validate_every"]) == (6, 3)
+    assert small.tasks_of(EXPERIMENTS["any-shot"], "any-shot:1-50") == 5
+    assert (small.seeds_of(EXPERIMENTS["any-shot"]), SHORT.seeds_of(EXPERIMENTS["any-shot"])) == (1, 3)
+
+
+def test_an_experiment_of_ones_own_is_found_by_its_file(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from anyshot.experiments import *\n"
+        "EXPERIMENT = Experiment('mine', 'Mine', (Model('MAML', 'maml'),), (Block('glyphs', (Column('glyphs'),)),))\n"
+    )
+    assert find_experiment(str(file)).name == "mine"
+    with pytest.raises(AnyshotError, match="any-shot, multi-dataset"):
+        find_experiment("any-shots")
+
+
+def test_a_warm_start_that_is_given_is_used_and_one_that_does_not_fit_refused(experiment, sets, tmp_path):
+    import dataclasses
+
+    from anyshot.presets import preset, warming
+    from anyshot.warm import warm_start
+
+    settings = dataclasses.replace(warming(preset("cifar-fs")), images=(sets[0],), ood=())
+    settings = dataclasses.replace(settings, task=dataclasses.replace(settings.task, way=3, query=3))
+    small = dataclasses.replace(settings.warm, epochs=1, check_tasks=1)
+    start = str(warm_start(dataclasses.replace(settings, warm=small), tmp_path / "warm").folder)
+    plan, _ = plan_of(Request(experiment, "short", tmp_path, start=start))
+    assert {unit.settings.train.body_from for unit in plan.units} == {start}
+    with pytest.raises(AnyshotError, match="none learns from its images"):
+        plan_of(Request(experiment, "short", tmp_path, Data((sets[1],)), start=start))

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from anyshot.experiments import probes
+from anyshot.experiments.cost import done
+from anyshot.experiments.plan import planned
+from anyshot.experiments.probes import known, summary_of
+from anyshot.experiments.units import merged, run_unit, waves
+from anyshot.runs import Run
+from anyshot.tasks import TaskStream
+from anyshot.testing import evaluate
+from anyshot.training import MetaTraining
+
+
+@pytest.fixture
+def grid(experiment, tiny_scale, tmp_path):
+    return planned(experiment, tiny_scale, tmp_path)
+
+
+def test_models_that_differ_in_tests_alone_share_their_run(grid):
+    maml, taml = grid.units
+    assert [len(maml.probes), len(taml.probes)] == [2, 4]
+    assert grid.tests["TAML", 0][0].folder == grid.tests["TAML, naive", 0][0].folder == taml.folder
+
+
+def test_a_unit_is_trained_and_measured_and_says_how_far_it_is(grid):
+    unit = pickle.loads(pickle.dumps(grid.units[1]))
+    assert done(unit) == 0
+    run_unit(unit)
+    assert done(unit) == 1
+    (asked,) = grid.tests["TAML, naive", 0]
+    run = Run(unit.folder)
+    stream = TaskStream(run.imageset(asked.probe.images), "test", asked.probe.task)
+    expected = evaluate(run.load_method(), stream, asked.probe.tasks, prediction="naive")
+    found = summary_of(known(*asked))
+    assert found.scores == expected.scores
+    assert (found.accuracy, found.interval, found.ece) == (expected.accuracy, expected.interval, expected.ece)
+
+
+def test_what_was_measured_is_not_measured_again_unless_parameters_or_images_change(grid, sets, monkeypatch):
+    unit = grid.units[0]
+    run_unit(unit)
+    probe = unit.probes[0]
+    calls = []
+    monkeypatch.setitem(probes.KINDS, "test", lambda *arguments: calls.append(1) or {"scores": []})
+    run_unit(unit)
+    assert calls == []
+    Run(unit.folder).best_path.write_bytes(Run(grid.units[0].folder).best_path.read_bytes() + b" ")
+    assert known(unit.folder, probe) is None
+
+
+def test_an_interrupted_unit_goes_on_to_the_same_numbers(grid, experiment, tiny_scale, tmp_path, monkeypatch):
+    whole = planned(experiment, tiny_scale, tmp_path / "whole")
+    run_unit(whole.units[0])
+    step, steps = MetaTraining.step, []
+
+    def interrupted(self):
+        steps.append(1)
+        if len(steps) == 2:
+            raise KeyboardInterrupt
+        return step(self)
+
+    monkeypatch.setattr(MetaTraining, "step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_unit(grid.units[0])
+    assert 0 < done(grid.units[0]) < 1
+    run_unit(grid.units[0])
+    one, two = (summary_of(known(*g.tests["MAML", 1][0])) for g in (grid, whole))
+    assert one.scores == two.scores
+
+
+def test_warm_starts_come_first_and_units_of_one_folder_are_one(grid, experiment, tmp_path):
+    from anyshot.experiments.scales import SHORT
+
+    units = planned(experiment, SHORT, tmp_path).units
+    assert [[unit.first for unit in wave] for wave in waves(list(reversed(units)))] == [[True], [False, False]]
+    assert merged([*units, *units]) == list(units)
+    assert [len(wave) for wave in waves(grid.units)] == [2]
