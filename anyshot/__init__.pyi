@@ -36,6 +36,7 @@ from anyshot.network import zero_head as zero_head
 from anyshot.presets import PRESETS as PRESETS
 from anyshot.presets import preset as preset
 from anyshot.runs import Run as Run
+from anyshot.runs import load as load
 from anyshot.settings import MethodSettings as MethodSettings
 from anyshot.settings import Settings as Settings
 from anyshot.settings import TaskSettings as TaskSettings

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -20,6 +21,7 @@ from typing import Any
 
 import torch
 
+from anyshot import shipped
 from anyshot.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from anyshot.device import choose_device
 from anyshot.errors import AnyshotError
@@ -40,7 +42,7 @@ NAME = re.compile(r"[a-z]+-\d+\.safetensors")  #: of a checkpoint; names sort by
 
 
 class Run:
-    """A run folder that exists.
+    """A run folder that exists, or the name of a trained method that comes with anyshot (`anyshot weights`).
 
     >>> Run("no/such/folder")
     Traceback (most recent call last):
@@ -49,9 +51,16 @@ class Run:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        if not (self.folder / "run.json").is_file():
-            raise AnyshotError(f"There is no run in '{self.folder}'; anyshot train makes one.")
-        self.info: dict[str, Any] = read_json(self.folder / "run.json")
+        file = self.folder / "run.json"
+        if not file.is_file() and str(folder) in shipped.models():
+            self.folder = shipped.HOME / str(folder)
+            file = self.folder / "config.json"
+        if not file.is_file():
+            raise AnyshotError(
+                f"There is no run in '{self.folder}'; anyshot train makes one"
+                + (f", and {' and '.join(shipped.models())} come with anyshot." if shipped.models() else ".")
+            )
+        self.info: dict[str, Any] = read_json(file)
         try:
             self.settings = Settings.from_dict(self.info["settings"])
             height, width = map(int, self.info["image_size"])
@@ -64,7 +73,7 @@ class Run:
             }
         except (AnyshotError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise AnyshotError(
-                f"'{self.folder / 'run.json'}' does not describe a run ({type(error).__name__}: {error}); restore it, "
+                f"'{file}' does not describe a run ({type(error).__name__}: {error}); restore it, "
                 "or choose another folder."
             ) from error
 
@@ -199,6 +208,12 @@ class Run:
             )
         return read_checkpoint(self.best_path)
 
+    def pack(self, folder: str | Path) -> None:
+        """Write what is needed to use the run: its settings, what it learned from, and its chosen parameters."""
+        self.best()  # says so if there is none yet, or a damaged one
+        write_json(Path(folder) / "config.json", self.info)
+        shutil.copyfile(self.best_path, Path(folder) / self.best_path.name)
+
     def new_method(self, device: str = "cpu") -> Method:
         """The run's method at its start; code that is not anyshot's own must be what the run began with."""
         check_code(self.code)
@@ -222,6 +237,15 @@ class Run:
         except (RuntimeError, KeyError, TypeError, ValueError) as error:
             first = str(error).splitlines()[0]
             raise AnyshotError(f"{name} of the run '{self.folder}' does not fit its settings ({first}).") from error
+
+
+def load(run: str | Path, device: str = "cpu") -> Method:
+    """The trained method of a run's folder, or of weights that come with anyshot, ready to predict.
+
+    method = anyshot.load("cifar-fs")
+    predictor = method.adapt(images, labels)
+    """
+    return Run(run).load_method(device)
 
 
 @contextmanager

@@ -25,23 +25,43 @@ def weights(context: typer.Context) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from anyshot.weights import HOME, names, open_weights
+    from anyshot import shipped
 
-    table = Table("name", "for features of", "meta-trained on", "kB")
-    for name in names():
-        config = open_weights(name).config
-        size = (HOME / name / "learner.safetensors").stat().st_size / 1000
-        table.add_row(name, config["backbone"], ", ".join(config["sets"]), f"{size:.0f}")
+    table = Table("name", "what", "learned from", "kB")
+    for name in shipped.names():
+        config = shipped.config(name)
+        settings = config.get("settings")
+        what = f"{settings['method']['name']}, {settings['method']['body']}" if settings else config["backbone"]
+        sets = settings["images"] if settings else config["sets"]
+        size = sum(file.stat().st_size for file in (shipped.HOME / name).glob("*.safetensors")) / 1000
+        table.add_row(name, what, ", ".join(sets), f"{size:.0f}")
     Console().print(table)
 
 
 @app.command()
 def show(name: Annotated[str, typer.Argument(metavar="NAME", help="Of the list.")]) -> None:
     """Print the model card: what it learned from, what was left out, results and limits."""
-    from anyshot.weights import HOME, open_weights
+    from anyshot import shipped
+    from anyshot.errors import AnyshotError
+    from anyshot.settings import suggestion
 
-    open_weights(name)
-    print((HOME / name / "README.md").read_text(encoding="utf-8"))
+    if name not in shipped.names():
+        raise AnyshotError(f"There are no weights {name!r}{suggestion(name, shipped.names())}")
+    print((shipped.HOME / name / "README.md").read_text(encoding="utf-8"))
+
+
+@app.command()
+def pack(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write them.")],
+) -> None:
+    """Keep what is needed to use a run: settings, what it learned from, chosen parameters; no log, no checkpoints.
+
+    Example: anyshot weights pack runs/taml anyshot/weights/mine
+    """
+    from anyshot.runs import Run
+
+    Run(run).pack(folder)
 
 
 @app.command()

@@ -1,9 +1,4 @@
-"""What meta-training left behind, by name: shipped in this package, or in a folder of your own.
-
-NAME/config.json            what it is for, what it was trained on, by which command
-NAME/learner.safetensors    its numbers
-NAME/README.md              the model card
-"""
+"""A learner on features by name: one that comes with the package (see anyshot.shipped), or in a folder of your own."""
 
 from __future__ import annotations
 
@@ -16,14 +11,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from anyshot import shipped
 from anyshot.errors import AnyshotError
 from anyshot.files import read_json, write_json, write_tensors
 from anyshot.heads.learner import Learner
 from anyshot.heads.outlook import Outlook
 from anyshot.settings import suggestion
 from anyshot.version import VERSION
-
-HOME = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -45,21 +39,22 @@ class Learned:
         write_json(Path(folder) / "config.json", self.config)
 
 
-def names() -> list[str]:
-    """The weights that come with the package."""
-    return sorted(path.parent.name for path in HOME.glob("*/config.json"))
-
-
 def open_weights(name: str | Path) -> Learned:
     """Weights by name, or from a folder.
 
     >>> open_weights("photos-lite0").config["backbone"]
     'efficientnet-lite0'
     """
-    folder = HOME / str(name) if str(name) in names() else Path(name)
+    if str(name) in shipped.models():
+        raise AnyshotError(
+            f"{name} is a trained method, no learner on features; anyshot test and inspect take it, and conv4:{name} "
+            "names its body."
+        )
+    learners = [known for known in shipped.names() if known not in shipped.models()]
+    folder = shipped.HOME / str(name) if str(name) in learners else Path(name)
     if not (folder / "config.json").is_file():
         raise AnyshotError(
-            f"There are no weights {str(name)!r}{suggestion(str(name), [*names(), 'a folder of weights'])}"
+            f"There are no weights {str(name)!r}{suggestion(str(name), [*learners, 'a folder of weights'])}"
         )
     try:
         return learned_from(load_file(folder / "learner.safetensors"), read_json(folder / "config.json"))

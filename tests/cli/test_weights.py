@@ -1,0 +1,67 @@
+"""Weights by name are used wherever a run's folder is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support import assert_equal
+from support import run_command as run
+
+import anyshot
+from anyshot import shipped
+from anyshot.errors import AnyshotError
+from anyshot.runs import Run
+from anyshot.weights import open_weights
+
+
+@pytest.fixture
+def mine(trained, tmp_path, monkeypatch):
+    """The weights of a run, as if they came with the package by the name of mine."""
+    monkeypatch.setattr(shipped, "HOME", tmp_path / "weights")
+    assert run("weights", "pack", trained["taml"], shipped.HOME / "mine") == 0
+    (shipped.HOME / "mine" / "README.md").write_text("# Of a test")
+    return trained["taml"]
+
+
+def test_packed_weights_predict_as_their_run_does(mine):
+    assert sorted(file.name for file in (shipped.HOME / "mine").iterdir()) == [
+        "README.md", "best.safetensors", "config.json",
+    ]  # fmt: skip
+    loaded = anyshot.load("mine")
+    assert_equal(dict(loaded.state_dict()), dict(Run(mine).load_method().state_dict()))
+    assert Run("mine").settings == Run(mine).settings
+
+
+def test_test_and_inspect_take_weights_by_name(mine, tmp_path):
+    for name, folder in {"named": "mine", "trained": mine}.items():
+        assert run("test", folder, "--tasks", 3, "--json", tmp_path / name) == 0
+    named, trained = (json.loads((tmp_path / name).read_text())["results"][0] for name in ("named", "trained"))
+    assert named["accuracy"] == trained["accuracy"]
+    assert named["run"] == "mine"
+    assert run("inspect", "mine", "--tasks", 2) == 0
+
+
+def test_a_folder_of_that_name_comes_first(mine, trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(trained["maml"].parent)
+    Run(mine).pack(shipped.HOME / "maml")
+    assert Run("maml").settings.method.name == "maml"
+
+
+def test_weights_are_listed_and_their_card_is_shown(mine, capsys):
+    assert run("weights") == 0
+    assert "mine" in capsys.readouterr().out
+    assert run("weights", "show", "mine") == 0
+    assert "# Of a test" in capsys.readouterr().out
+    assert run("weights", "show", "nine") == 1
+    assert "There are no weights 'nine'; did you mean 'mine'?" in capsys.readouterr().err
+
+
+def test_a_name_that_nobody_knows_tells_which_there_are(mine):
+    with pytest.raises(AnyshotError, match="no run in 'other'; anyshot train makes one, and mine come with anyshot"):
+        Run("other")
+
+
+def test_a_trained_method_is_no_learner_on_features(mine):
+    with pytest.raises(AnyshotError, match=r"mine is a trained method.*conv4:mine names its body"):
+        open_weights("mine")
