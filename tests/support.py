@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from anyshot.cli import main
 from anyshot.images import ImageSet
@@ -85,6 +87,21 @@ def make_imageset(size: int = 16, classes: int = 12, images: int = 30, name: str
     names, third = list(arrays), classes // 3
     splits = {"train": names[:third], "validation": names[third : 2 * third], "test": names[2 * third :]}
     return ImageSet.from_arrays(name, arrays, splits)
+
+
+def colours(pixels: np.ndarray) -> np.ndarray:
+    """A backbone without weights: mean and spread of each channel of uint8 images [n, side, side, 3]."""
+    x = pixels.astype(np.float32)
+    return np.concatenate([x.mean((1, 2)), x.std((1, 2))], 1)
+
+
+def noise_png(channel: int, seed: int, side: int = 8) -> bytes:
+    """A file: noise that is brighter in one channel, by which `colours` tells classes apart."""
+    x = np.random.default_rng([channel, seed]).integers(0, 120, (side, side, 3), np.uint8)
+    x[..., channel] += np.uint8(100)
+    file = io.BytesIO()
+    Image.fromarray(x).save(file, "PNG")
+    return file.getvalue()
 
 
 def make_task(

@@ -19,6 +19,7 @@ from anyshot.cli import (
     label,
     report,
     reproduce,
+    serve,
     test,
     train,
     warm,
@@ -73,6 +74,7 @@ app.command()(bench.bench)
 app.command()(classify.classify)
 app.command()(evaluate.evaluate)
 app.command()(label.label)
+app.command()(serve.serve)
 app.add_typer(weights.app, name="weights")
 app.add_typer(data.app, name="data")
 

@@ -5,17 +5,24 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from anyshot.cli.classify import LEARNER, learned, print_answers, write_page
 from anyshot.cli.inspect import draw, look
 from anyshot.cli.options import Json, Workers
 from anyshot.cli.test import Seed, Tasks, check_files, say_shortfalls, show, task_text
 from anyshot.settings import Settings
 
+if TYPE_CHECKING:
+    from anyshot.images import ImageSet
+    from anyshot.runs import Run
+
 METHODS = ("maml", "taml")
 IMAGES = ("glyphs", "digits")
+FEW_TO_MANY = (2, 3, 5, 10, 20)  # pictures to learn from, class by class
+NEW = 5  # pictures of each class to be asked about
 
 
 def demo(
@@ -33,6 +40,7 @@ def demo(
     Both learn from scratch from tasks of some characters of the embedded glyphs. They are then tested on characters
     they have never seen (in distribution) and on real handwritten digits (out of distribution), with anything from 1
     to 50 images a class. To stay within minutes, TAML predicts at its posterior's mean instead of averaging samples.
+    In the end, what TAML has learned classifies pictures in folders, as it would yours.
     """
     from anyshot.comparison import compared, measure, plan
     from anyshot.presets import preset
@@ -61,8 +69,41 @@ def demo(
             split="test", tasks=tasks, seeds=[seed], notes=notes, seconds=seconds,
         )  # fmt: skip
     names = ", ".join(path.name for path in paths)
-    print(f"{seconds:.0f} seconds. In {folder}: results.json, results.csv, {names}.")
+    classify_pictures(runs[-1], folder)
+    print(f"\n{seconds:.0f} seconds. In {folder}: results.json, results.csv, {names}, answers.html.")
     print(f"Next: anyshot test {runs[-1].folder} --images digits --shots class-imbalance:1-50 --prediction mc")
+
+
+def classify_pictures(run: Run, folder: Path) -> None:
+    """The last word: folders of pictures through the classifier for everybody, with the run as its backbone."""
+    from anyshot.classifier.folders import answer, labelled_pictures
+
+    images = run.imageset(IMAGES[-1])
+    write_folders(images, folder / "pictures")
+    support, query = folder / "pictures" / "learn", folder / "pictures" / "new"
+    print(f"\nPictures in folders, as you may have them: {', '.join(map(str, FEW_TO_MANY))} of a class to learn from, "
+          f"{NEW} new ones of each.\n$ anyshot classify --support {support} --query {query} --backbone {run.folder} "
+          f"--html {folder / 'answers.html'}\n")  # fmt: skip
+    classifier, explanation = learned(support, str(run.folder), LEARNER, None, "cpu")
+    asked = labelled_pictures(query)
+    answers = sorted(answer(classifier, asked.paths), key=lambda a: -a.doubt)
+    print_answers(answers, query)
+    print(explanation)
+    write_page(folder / "answers.html", answers, explanation, asked)
+    right = sum(a.label == a.path.parent.name for a in answers)
+    print(f"{right} of the {len(answers)} new pictures got the class of the folder that they are in.")
+
+
+def write_folders(images: ImageSet, root: Path) -> None:
+    """learn/CLASS/*.png, from few pictures to many, and new/CLASS/*.png; of classes that nothing has learned from."""
+    from PIL import Image
+
+    for c, count in zip(images.splits["test"], FEW_TO_MANY, strict=False):
+        label = images.classes[c]
+        for i, pixels in enumerate(images.of(label)[: count + NEW]):
+            path = root / ("learn" if i < count else "new") / label / f"{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(path)
 
 
 def _settings(base: Settings, seed: int, iterations: int) -> Settings:

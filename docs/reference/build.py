@@ -11,7 +11,7 @@ import anyshot
 
 HERE = Path(__file__).parent
 TO = HERE.parents[1] / "build" / "reference"
-APART = {"bench", "cli"}  # commands explain themselves: anyshot --help
+APART = {"bench", "cli", "web"}  # commands explain themselves: anyshot --help
 
 
 def main() -> None:

@@ -1,0 +1,10 @@
+"""The local page: classes and pictures of several visitors in memory, a classifier for each, served on this computer.
+
+photos.py      an upload becomes a thumbnail and what the classifier takes; nothing is written to disk
+workspace.py   a visitor's classes and pictures, and what the classifier says of them
+visitors.py    whose workspace is whose; how many, and for how long
+guard.py       requests that other sites forge are refused
+app.py         addresses and answers
+server.py      `anyshot serve`
+static/        the page itself: plain HTML, CSS and JavaScript
+"""

@@ -1,0 +1,70 @@
+"""An upload becomes a photo: a thumbnail to show, and what the classifier takes. The upload itself is not kept."""
+
+from __future__ import annotations
+
+import io
+import secrets
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from anyshot.classifier import AnyShotClassifier
+from anyshot.features import open_backbone
+from anyshot.features.backbones import Source
+from anyshot.images.decode import Unreadable, decode
+from anyshot.web.limits import Refused
+from anyshot.weights import open_weights
+
+SIDE = 320  # of a thumbnail, square: the part that the backbone sees
+
+
+@dataclass(frozen=True, eq=False)
+class Photo:
+    """A picture of a visitor."""
+
+    id: str
+    name: str
+    thumbnail: bytes  # JPEG
+    content: NDArray[Any]  # what the classifier takes: features, or pixels where features depend on the task
+
+
+class Darkroom:
+    """Reads uploads through a frozen backbone, one at a time, and makes classifiers for what comes out."""
+
+    def __init__(
+        self, backbone: Source, *, weights: str | Path = "photos-lite0", side: int | None = None, device: str = "cpu"
+    ) -> None:
+        self.backbone = open_backbone(backbone, side=side, device=device)
+        bound = self.backbone.bind is not None  # the features change with the images learned from: made at each fit
+        self.given: dict[str, Any] = {"backbone": backbone if bound else None, "weights": weights, "device": device}
+        self.lock = threading.Lock()
+        open_weights(weights)  # an unknown name is said now, not at the first picture
+
+    def classifier(self) -> AnyShotClassifier:
+        """A new one, that takes the content of photos."""
+        return AnyShotClassifier(**self.given)
+
+    def read(self, name: str, data: bytes) -> Photo:
+        """A photo of an uploaded file; a sentence if it is no picture."""
+        try:
+            shown, pixels = decode(data, SIDE), decode(data, self.backbone.side)
+        except Unreadable as error:
+            raise Refused(
+                f"{name} cannot be used: {error}. Pictures may be JPEG, PNG, WebP, GIF, BMP or TIFF."
+            ) from None
+        content = pixels if self.given["backbone"] is not None else self._features(pixels)
+        file = io.BytesIO()
+        Image.fromarray(shown).save(file, "JPEG", quality=85)
+        return Photo(secrets.token_urlsafe(12), name, file.getvalue(), content)
+
+    def _features(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        with self.lock:  # one at a time: the cores are busy with one
+            features = self.backbone(pixels[None])[0]
+        if not np.isfinite(features).all():
+            raise Refused(f"The backbone {self.backbone.name!r} made features that are not finite numbers.")
+        return features

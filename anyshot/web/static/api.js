@@ -1,0 +1,27 @@
+// Requests to the server, one after another; a refusal becomes an Error whose message is the server's sentence.
+
+let last = Promise.resolve();
+
+export function call(method, path, body) {
+  const turn = last.then(() => send(method, path, body));
+  last = turn.catch(() => {});
+  return turn;
+}
+
+async function send(method, path, body) {
+  const isFile = body instanceof Blob;
+  let response;
+  try {
+    response = await fetch(path, {
+      method,
+      body: body === undefined || isFile ? body : JSON.stringify(body),
+      headers: { "Content-Type": isFile ? "application/octet-stream" : "application/json" },
+    });
+  } catch {
+    throw new Error("The server does not answer; is anyshot serve still running?");
+  }
+  if (response.status === 204) return null;
+  const answer = await response.json().catch(() => ({ error: `The server failed (${response.status}).` }));
+  if (response.ok) return answer;
+  throw Object.assign(new Error(answer.error), { status: response.status });
+}

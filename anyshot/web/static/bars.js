@@ -1,0 +1,31 @@
+// A class has one colour everywhere; probabilities are bars in it.
+
+import { follow, h, percent } from "./dom.js";
+import { now } from "./state.js";
+
+const HUES = 8;
+
+export const colour = (element, id) => {
+  element.dataset.hue = now().classes.findIndex((c) => c.id === id) % HUES;
+};
+
+export const nameOf = (id) => now().classes.find((c) => c.id === id)?.name ?? "";
+
+// [class, probability], the most probable first.
+export const ranked = (probabilities) => Object.entries(probabilities).sort((a, b) => b[1] - a[1]);
+
+export function bars(parent, probabilities, most) {
+  const rows = ranked(probabilities).slice(0, most).map(([id, p]) => ({ id, p }));
+  follow(parent, rows, () => h("p", { className: "bar" }, h("span"), h("b"), h("i")), (row, { id, p }) => {
+    const [name, number, bar] = row.children;
+    colour(row, id);
+    name.textContent = nameOf(id);
+    number.textContent = percent(p);
+    bar.style.setProperty("--share", p);
+  });
+}
+
+export function verdict(picture) {
+  const [[id, p]] = ranked(picture.probabilities);
+  return { id, p, name: nameOf(id), unknown: picture.unknown };
+}

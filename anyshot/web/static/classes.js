@@ -1,0 +1,127 @@
+// The classes: names, pictures, evidence, and the slider that takes pictures away.
+
+import { call } from "./api.js";
+import { colour } from "./bars.js";
+import { $, address, follow, h, percent, pictures } from "./dom.js";
+import { change, now, report, take, watch } from "./state.js";
+import { accept, children, filesOf, onDrop, upload } from "./upload.js";
+import { sure, view } from "./viewer.js";
+
+const sliding = new Map(); // class → the number last chosen, until the server has answered it
+
+watch((state) => {
+  $("folders").hidden = state.classes.length > 0;
+  follow($("class-list"), state.classes, card, fill);
+});
+
+$("add").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const input = $("new");
+  if (await change("POST", "/api/classes", { name: input.value })) input.value = "";
+  input.focus();
+});
+
+// Folders dropped on the column become classes, or the folders in one that holds nothing else.
+onDrop($("classes"), async (entries) => {
+  const folders = entries.filter((entry) => entry.isDirectory);
+  if (!folders.length) return report("Drop pictures on a class; folders dropped here become classes.");
+  const inside = await Promise.all(folders.map(children));
+  const nested = folders.length === 1 && inside[0].length && inside[0].every((entry) => entry.isDirectory);
+  for (const folder of nested ? inside[0] : folders) {
+    const there = () => now().classes.find((c) => c.name.toLowerCase() === folder.name.toLowerCase());
+    if (!there() && !(await change("POST", "/api/classes", { name: folder.name }))) continue;
+    await upload(await filesOf(folder), there().id);
+  }
+});
+
+function card({ id }) {
+  const find = () => now().classes.find((c) => c.id === id);
+  const name = h("input", { className: "name", ariaLabel: "Name of the class", enterKeyHint: "done" });
+  name.addEventListener("change", async () => {
+    if (!(await change("PATCH", `/api/classes/${id}/name`, { name: name.value }))) name.value = find().name;
+  });
+  name.addEventListener("keydown", (event) => event.key === "Enter" && name.blur());
+  const remove = h("button", { type: "button", className: "close" }, "×");
+  remove.addEventListener("click", async () => {
+    const { name: called, pictures: { length } } = find();
+    const agreed = !length || (await sure(`Remove ${called} and its ${pictures(length)}?`));
+    if (agreed) change("DELETE", `/api/classes/${id}`);
+  });
+  const input = h("input", { type: "file", multiple: true, className: "sr" });
+  const picker = h("label", { className: "pick" }, input, h("span", {}, "+ Add pictures"));
+  const slider = h("input", { type: "range", min: 1, step: 1 });
+  slider.addEventListener("input", () => slide(id, slider));
+  const element = h("article", { className: "class card" },
+    h("header", {}, h("i", { className: "dot" }), name, h("span", { className: "count" }), remove),
+    h("div", { className: "thumbs" }),
+    picker,
+    h("dl", { className: "evidence" },
+      stat("Weight ω", "How much the class counts; 1 is an even share."),
+      stat("Expected right", "Share of new pictures of this class that will be recognised."),
+      stat("5 more would gain", "Points of overall accuracy.")),
+    h("label", { className: "slider" }, h("span"), slider));
+  accept(element, input, () => id);
+  return element;
+}
+
+const stat = (name, title) =>
+  h("div", { title }, h("dt", {}, name), h("dd", {}, h("b"), h("i", { className: "meter" })));
+
+function fill(element, c) {
+  const part = (selector) => element.querySelector(selector);
+  colour(element, c.id);
+  const name = part(".name");
+  if (document.activeElement !== name) name.value = c.name;
+  element.setAttribute("aria-label", c.name);
+  part(".count").textContent = pictures(c.pictures.length);
+  part(".close").setAttribute("aria-label", `Remove the class ${c.name}`);
+  part(".pick input").setAttribute("aria-label", `Add pictures to ${c.name}`);
+  element.classList.toggle("empty", !c.pictures.length);
+  const shown = sliding.get(c.id) ?? c.used;
+  follow(part(".thumbs"), c.pictures, thumb, (button, picture) => {
+    button.classList.toggle("unused", c.pictures.indexOf(picture) >= shown);
+    button.onclick = () => view(picture, c);
+  });
+  evidence(part(".evidence"), c);
+  part(".slider").hidden = c.pictures.length < 2;
+  const slider = part(".slider input");
+  slider.max = c.pictures.length;
+  slider.setAttribute("aria-label", `Pictures of ${c.name} to learn from`);
+  if (!sliding.has(c.id)) slider.value = c.used;
+  part(".slider span").textContent = `Learn from ${shown} of ${c.pictures.length}`;
+}
+
+const thumb = (picture) =>
+  h("button", { type: "button", className: "thumb", title: picture.name },
+    h("img", { src: address(picture.id), alt: picture.name, loading: "lazy", width: 48, height: 48 }));
+
+function evidence(list, c) {
+  list.hidden = c.weight === undefined;
+  if (list.hidden) return;
+  const heaviest = Math.max(2, ...now().classes.map((other) => other.weight ?? 0));
+  const [weight, expected, gain] = list.querySelectorAll("dd");
+  weight.firstChild.textContent = c.weight.toFixed(2);
+  weight.lastChild.style.setProperty("--share", c.weight / heaviest);
+  expected.firstChild.textContent = percent(c.expected);
+  expected.lastChild.style.setProperty("--share", c.expected);
+  gain.firstChild.textContent = `+${(100 * c.gain).toFixed(1)}`;
+  gain.lastChild.style.setProperty("--share", Math.min(1, 20 * c.gain));
+}
+
+// The slider's last place is sent as soon as the one before is answered.
+async function slide(id, slider) {
+  const running = sliding.has(id);
+  sliding.set(id, Number(slider.value));
+  fill(slider.closest("article"), now().classes.find((c) => c.id === id));
+  if (running) return;
+  for (let sent = null; sent !== sliding.get(id); ) {
+    sent = sliding.get(id);
+    try {
+      take(await call("PATCH", `/api/classes/${id}/used`, { used: sent }));
+    } catch (error) {
+      report(error.message);
+      break;
+    }
+  }
+  sliding.delete(id);
+}
