@@ -64,7 +64,7 @@ class Darkroom:
 
     def _features(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         with self.lock:  # one at a time: the cores are busy with one
-            features = self.backbone(pixels[None])[0]
+            features = self.backbone(np.stack([pixels]))[0]
         if not np.isfinite(features).all():
             raise Refused(f"The backbone {self.backbone.name!r} made features that are not finite numbers.")
         return features

@@ -26,10 +26,10 @@ class Visitor(TestClient):
         state = self.post("/api/classes", json={"name": name}).raise_for_status().json()
         key = state["classes"][-1]["id"]
         for file in files:
-            self.send(key, file).raise_for_status()
+            self.upload(key, file).raise_for_status()
         return key
 
-    def send(self, place: str, file: bytes, name: str = "a.png") -> Any:
+    def upload(self, place: str, file: bytes, name: str = "a.png") -> Any:
         return self.post("/api/pictures", params={"place": place, "name": name}, content=file)
 
 
@@ -61,5 +61,5 @@ def busy(visitor) -> Visitor:
     visitor.add("red", *(noise_png(0, i) for i in range(3)))
     visitor.add("green", noise_png(1, 0))
     for channel in (0, 1):
-        visitor.send("pool", noise_png(channel, 50)).raise_for_status()
+        visitor.upload("pool", noise_png(channel, 50)).raise_for_status()
     return visitor

@@ -12,6 +12,7 @@ let order = []; // of the pictures on the screen: the most doubtful first, kept 
 
 watch((state) => {
   const pool = sorted(state.pool);
+  $("pool-drop").classList.toggle("alone", !pool.length);
   $("asked").textContent = pool.length || "";
   $("waiting").textContent = waiting(state);
   follow($("answer-list"), pool, answer, fill);
@@ -61,7 +62,7 @@ function say(line, picture) {
   const { id, p, name, unknown } = verdict(picture);
   colour(line, id);
   line.children[1].textContent = unknown ? "Like none of these" : name;
-  line.children[2].textContent = unknown ? `else ${name}` : percent(p);
+  line.children[2].textContent = unknown ? "" : percent(p);
 }
 
 const suggestion = (picture) =>

@@ -52,13 +52,13 @@ function card({ id }) {
   const slider = h("input", { type: "range", min: 1, step: 1 });
   slider.addEventListener("input", () => slide(id, slider));
   const element = h("article", { className: "class card" },
-    h("header", {}, h("i", { className: "dot" }), name, h("span", { className: "count" }), remove),
+    h("header", {}, name, h("span", { className: "count" }), remove),
     h("div", { className: "thumbs" }),
     picker,
     h("dl", { className: "evidence" },
       stat("Weight ω", "How much the class counts; 1 is an even share."),
       stat("Expected right", "Share of new pictures of this class that will be recognised."),
-      stat("5 more would gain", "Points of overall accuracy.")),
+      stat("Gain of 5 more", "Points of overall accuracy that five more pictures would bring, about.")),
     h("label", { className: "slider" }, h("span"), slider));
   accept(element, input, () => id);
   return element;
@@ -88,6 +88,7 @@ function fill(element, c) {
   slider.max = c.pictures.length;
   slider.setAttribute("aria-label", `Pictures of ${c.name} to learn from`);
   if (!sliding.has(c.id)) slider.value = c.used;
+  slider.style.setProperty("--share", (shown - 1) / Math.max(1, c.pictures.length - 1));
   part(".slider span").textContent = `Learn from ${shown} of ${c.pictures.length}`;
 }
 

@@ -27,7 +27,7 @@ watch((state) => {
 function outlook({ expected, classes }) {
   const { overall, low, high } = expected;
   $("expected").textContent = percent(overall);
-  $("interval").textContent = `${percent(low)} to ${percent(high)} is where it lies nine times in ten.`;
+  $("interval").textContent = `between ${percent(low)} and ${percent(high)}, nine times in ten`;
   for (const [name, value] of Object.entries({ low, high, overall })) $("scale").style.setProperty(`--${name}`, value);
   $("scale").ariaLabel = `Expected accuracy ${percent(overall)}, 90 % interval ${percent(low)} to ${percent(high)}`;
   const next = classes.find((c) => c.id === expected.next);
