@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from anyshot.cli.classify import DEFAULT, LEARNER, Backbone, Device, Side, Weights
+from anyshot.cli.classify import DEFAULT, LEARNER, Backbone, Side, Weights
+from anyshot.cli.options import Device
 from anyshot.errors import AnyshotError
 
 
@@ -19,7 +20,7 @@ def serve(
     backbone: Backbone = DEFAULT,
     weights: Weights = LEARNER,
     side: Side = None,
-    device: Device = "cpu",
+    device: Device = "auto",
 ) -> None:
     """Open a page: add classes, drop pictures on them, see what new pictures are and which to label next.
 
