@@ -1,33 +1,16 @@
-"""A visitor's classes and pictures, and what the classifier says of them."""
+"""A visitor's classes and pictures, and how they change."""
 
 from __future__ import annotations
 
 import secrets
 import threading
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
+from anyshot.web.answers import Group, learned
 from anyshot.web.limits import Limits, Refused
 from anyshot.web.photos import Darkroom, Photo
 
 POOL = "pool"  # the place of pictures that have no class yet
-SUGGESTED = 6  # pictures to label next
-
-
-@dataclass(eq=False)
-class Group:
-    """A class: its pictures, of which the first `used` are learned from (None: all)."""
-
-    name: str
-    photos: dict[str, Photo] = field(default_factory=dict)
-    used: int | None = None
-
-    @property
-    def learned(self) -> list[Photo]:
-        """The pictures that are learned from."""
-        return list(self.photos.values())[: self.used]
 
 
 class Workspace:
@@ -142,45 +125,5 @@ class Workspace:
         """Classes with their evidence, pictures with their probabilities, what to label next, accuracy to expect."""
         with self.lock:
             if self._state is None:
-                self._state = self._learn()
+                self._state = learned(self.groups, list(self.pool.values()), self.darkroom.classifier())
             return self._state
-
-    def _learn(self) -> dict[str, Any]:
-        groups = [group for group in self.groups.values() if group.photos]
-        state = {
-            "classes": [
-                {"id": key, "name": g.name, "used": len(g.learned), "pictures": [_named(p) for p in g.photos.values()]}
-                for key, g in self.groups.items()
-            ],
-            "pool": [_named(photo) for photo in self.pool.values()],
-            "suggested": [],
-            "expected": None,
-        }  # fmt: skip
-        if len(groups) < 2:
-            return state
-        classifier = self.darkroom.classifier()
-        labels = np.repeat(np.arange(len(groups)), [len(group.learned) for group in groups])
-        classifier.fit(_stack([photo for group in groups for photo in group.learned]), labels)
-        explanation = classifier.explain()
-        keys = [key for key, group in self.groups.items() if group.photos]
-        for row in state["classes"]:
-            if row["id"] in keys:
-                c = explanation.classes[keys.index(row["id"])]
-                row |= {"weight": c.weight, "expected": c.expected, "gain": c.gain}
-        state["expected"] = {"overall": explanation.expected, "low": explanation.low, "high": explanation.high,
-                             "next": keys[int(explanation.next)]}  # fmt: skip
-        if self.pool:
-            x = _stack(list(self.pool.values()))
-            answers = zip(classifier.predict_proba(x), classifier.is_unknown(x), strict=True)
-            for row, (p, unknown) in zip(state["pool"], answers, strict=True):
-                row |= {"probabilities": dict(zip(keys, p.tolist(), strict=True)), "unknown": bool(unknown)}
-            state["suggested"] = [state["pool"][i]["id"] for i in classifier.label_next(x, SUGGESTED)]
-        return state
-
-
-def _named(photo: Photo) -> dict[str, Any]:
-    return {"id": photo.id, "name": photo.name}
-
-
-def _stack(photos: list[Photo]) -> Any:
-    return np.stack([photo.content for photo in photos])
