@@ -58,7 +58,7 @@ def make_app(darkroom: Darkroom, limits: Limits | None = None, names: frozenset[
 
 
 class Page:
-    """The endpoints. All that takes time runs on threads, so that visitors do not wait for each other."""
+    """The endpoints. All that takes time, or waits for it, is on threads: visitors do not wait for each other."""
 
     def __init__(self, darkroom: Darkroom, limits: Limits) -> None:
         self.visitors, self.limits = Visitors(darkroom, limits), limits
@@ -78,7 +78,7 @@ class Page:
         """One picture as the request's body; ?place= is a class or the pool, ?name= the file's name."""
         secret, workspace = self.enter(request)
         place, name = request.query_params.get("place", ""), request.query_params.get("name", "")[:200] or "The picture"
-        workspace.check_room(place)
+        await run_in_threadpool(workspace.check_room, place)
         data = await _body(request, self.limits.bytes, f"{name} is larger than {self.limits.megabytes} MB, the most.")
         await run_in_threadpool(workspace.add_photo, name, data, place)
         return _remembered(request, Response(status_code=204), secret)
@@ -88,7 +88,7 @@ class Page:
         workspace = self.visitors.find(_secret(request))
         if workspace is None:
             raise Refused("That picture is not here any more; reload the page.", 404)
-        photo = workspace.photo(request.path_params["key"])
+        photo = await run_in_threadpool(workspace.photo, request.path_params["key"])
         return Response(
             photo.thumbnail, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600, immutable"}
         )

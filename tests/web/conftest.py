@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from support import colours, noise_png
 from anyshot.web.app import make_app
 from anyshot.web.limits import Limits
 from anyshot.web.photos import Darkroom
+from anyshot.web.server import Server, address, open_socket
 
 
 class Visitor(TestClient):
@@ -36,6 +39,26 @@ class Visitor(TestClient):
 @pytest.fixture(scope="session")
 def darkroom() -> Darkroom:
     return Darkroom(colours, side=8)
+
+
+@contextmanager
+def really_served(app: Any) -> Iterator[str]:
+    """The address at which a server on a thread answers for an app."""
+    listening, ready = open_socket("127.0.0.1", 0), threading.Event()
+    server = Server(app, ready.set)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        assert ready.wait(20)
+        yield address(listening)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def served() -> Callable[[Any], Any]:
+    return really_served
 
 
 @pytest.fixture

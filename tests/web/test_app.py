@@ -6,7 +6,9 @@ import io
 import re
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx2
 import numpy as np
 import pytest
 from PIL import Image
@@ -195,25 +197,45 @@ def test_looking_at_the_page_takes_no_place_from_others(page, visit):
     visit(app).add("red")
 
 
-def test_nobody_waits_for_the_pictures_of_others(visit):
-    reading, go_on = threading.Event(), threading.Event()
+class Slow(Darkroom):
+    """Stops in the middle of its work until it may go on."""
 
-    def slow(pixels):
-        reading.set()
-        assert go_on.wait(20)
-        return colours(pixels)
+    def __init__(self, stop):
+        super().__init__(colours, side=8)
+        self.stop, self.stopped, self.go_on = stop, threading.Event(), threading.Event()
 
-    app = make_app(Darkroom(slow, side=8))
-    one, other = visit(app), visit(app)
-    key = one.add("red")
-    upload = threading.Thread(target=one.upload, args=(key, noise_png(0, 0)))
-    upload.start()
-    assert reading.wait(20)
-    other.add("blue")  # while the first picture is still read
-    assert one.state()["classes"][0]["pictures"] == []
-    go_on.set()
-    upload.join()
-    assert len(one.state()["classes"][0]["pictures"]) == 1
+    def read(self, name, data):
+        return self.wait("read") or super().read(name, data)
+
+    def classifier(self):
+        return self.wait("learn") or super().classifier()
+
+    def wait(self, at):
+        if self.stop == at:
+            self.stopped.set()
+            assert self.go_on.wait(20)
+
+
+@pytest.mark.parametrize("stop", ["read", "learn"])
+def test_nobody_waits_for_what_the_page_does_for_others(served, stop):
+    darkroom = Slow("")
+    with served(make_app(darkroom)) as place, ThreadPoolExecutor(2) as pool:
+        one, other = (httpx2.Client(base_url=place, headers={"Origin": place.rstrip("/")}) for _ in range(2))
+        key = one.post("/api/classes", json={"name": "red"}).json()["classes"][0]["id"]
+        darkroom.stop = stop
+        first = pool.submit(one.post, f"/api/pictures?place={key}", content=noise_png(0, 0))
+        if stop == "learn":
+            first.result()
+            first = pool.submit(one.get, "/api/state")
+        assert darkroom.stopped.wait(20)
+        darkroom.stop = ""
+        second = pool.submit(one.post, f"/api/pictures?place={key}", content=noise_png(0, 1))  # waits, on a thread
+        assert other.post("/api/classes", json={"name": "blue"}, timeout=10).status_code == 200
+        darkroom.go_on.set()
+        assert {first.result().status_code, second.result().status_code} <= {200, 204}
+        assert len(one.get("/api/state").json()["classes"][0]["pictures"]) == 2
+        one.close()
+        other.close()
 
 
 # ------------------------------------------------------------------------------------------------ disk and network

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from browser import PROGRAM, Browser
-from support import colours, noise_png
+from support import noise_png
 
 from anyshot.web.app import make_app
 from anyshot.web.limits import Limits
-from anyshot.web.photos import Darkroom
-from anyshot.web.server import Server, address, open_socket
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="Chromium is not installed (Debian's package: chromium)")
 SIZES = {"desk": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844, "phone": True}}
@@ -25,16 +21,9 @@ def browser(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def place():
-    """The address of a page that is really served."""
-    listening, ready = open_socket("127.0.0.1", 0), threading.Event()
-    server = Server(make_app(Darkroom(colours, side=8), Limits(megabytes=1, pictures=12)), ready.set)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    assert ready.wait(20)
-    yield address(listening)
-    server.should_exit = True
-    thread.join()
+def place(served, darkroom):
+    with served(make_app(darkroom, Limits(megabytes=1, pictures=12))) as place:
+        yield place
 
 
 @pytest.fixture(scope="module")

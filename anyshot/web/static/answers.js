@@ -2,7 +2,7 @@
 
 import { bars, colour, verdict } from "./bars.js";
 import { $, address, follow, h, percent } from "./dom.js";
-import { now, watch } from "./state.js";
+import { change, now, watch } from "./state.js";
 import { accept } from "./upload.js";
 import { choice, choices, view } from "./viewer.js";
 
@@ -65,9 +65,12 @@ function say(line, picture) {
   line.children[2].textContent = unknown ? "" : percent(p);
 }
 
-const suggestion = (picture) =>
-  h("article", { className: "suggestion card", ariaLabel: picture.name }, image(picture),
-    h("p", { className: "guess" }), h("div", { className: "choices" }));
+function suggestion(picture) {
+  const onclick = () => change("DELETE", address(picture.id));
+  return h("article", { className: "suggestion card", ariaLabel: picture.name }, image(picture),
+    h("p", { className: "guess" }), h("div", { className: "choices" }),
+    h("button", { type: "button", className: "close", ariaLabel: `Remove ${picture.name}`, onclick }, "×"));
+}
 
 function suggest(element, picture) {
   const { p, name, unknown } = verdict(picture);
