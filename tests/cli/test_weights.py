@@ -39,7 +39,7 @@ def test_test_and_inspect_take_weights_by_name(mine, tmp_path):
     named, trained = (json.loads((tmp_path / name).read_text())["results"][0] for name in ("named", "trained"))
     assert named["accuracy"] == trained["accuracy"]
     assert named["run"] == "mine"
-    assert run("inspect", "mine", "--tasks", 2) == 0
+    assert run("inspect", "mine", "--tasks", 2, "--figures", tmp_path / "figures") == 0
 
 
 def test_a_folder_of_that_name_comes_first(mine, trained, tmp_path, monkeypatch):
