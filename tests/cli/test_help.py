@@ -34,7 +34,8 @@ def test_no_python_type_leaks_into_help(command, help_of):
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_figures_are_pictures_and_never_numbers(command, help_of):
     assert "write the figures" not in help_of(command)
-    assert ("figures" in help_of(command)) == (command in {(), ("demo",), ("inspect",)})  # the ones that draw
+    drawing = {(), ("demo",), ("inspect",), ("reproduce",)}
+    assert ("figures" in help_of(command)) == (command in drawing)
 
 
 def test_an_option_and_a_panel_never_share_a_name(help_of):
