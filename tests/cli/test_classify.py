@@ -9,16 +9,15 @@ import os
 import numpy as np
 import pytest
 from PIL import Image
+from support import colours
 from typer.testing import CliRunner
 
+from anyshot import shipped
+from anyshot.classifier import AnyShotClassifier
 from anyshot.cli import app
 from anyshot.errors import AnyshotError
 from anyshot.features import backbones
-
-
-def colours(pixels):
-    x = pixels.astype(np.float32)
-    return np.concatenate([x.mean((1, 2)), x.std((1, 2))], 1)
+from anyshot.runs import Run
 
 
 @pytest.fixture(autouse=True)
@@ -112,6 +111,38 @@ def test_files_that_cannot_be_written_are_said_before_the_work(folders, monkeypa
     monkeypatch.setattr(backbones, "_lite", lambda size, side, device: pytest.fail("the work begins"))
     with pytest.raises(AnyshotError, match="Cannot write"):
         run(command, "--support", folders / "train", asked, folders / "test", option, "/dev/null/out")
+
+
+@pytest.fixture
+def shipped_run(trained, tmp_path, monkeypatch):
+    """A trained method as if it had come with the package."""
+    (tmp_path / "shipped").mkdir()
+    (tmp_path / "shipped" / "photos-lite0").symlink_to(shipped.HOME / "photos-lite0")
+    monkeypatch.setattr(shipped, "HOME", tmp_path / "shipped")
+    Run(trained["taml"]).pack(tmp_path / "shipped" / "tiny-taml")
+
+
+@pytest.mark.usefixtures("shipped_run")
+@pytest.mark.parametrize(
+    "options",
+    ["--backbone RUN", "--backbone conv4:RUN", "--weights RUN", "--backbone conv4:tiny-taml", "--weights tiny-taml"],
+)
+def test_a_run_is_named_as_backbone_or_as_weights(folders, trained, tmp_path, options):
+    words = options.replace("RUN", str(trained["taml"])).split()
+    run("classify", "--support", folders / "train", "--query", folders / "test", "--csv", tmp_path / "out.csv", *words)
+    rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
+    known = sorted((folders / "train").glob("*/*.png"))
+    classifier = AnyShotClassifier(trained["taml"]).fit(known, [path.parent.name for path in known])
+    expected = classifier.predict_proba([row["path"] for row in rows])[:, 1]
+    np.testing.assert_allclose([float(row["p(red)"]) for row in rows], expected, atol=1e-5)
+
+
+def test_a_run_keeps_its_backbone_and_its_size(folders, trained):
+    asked = ("label", "--support", folders / "train", "--pool", folders / "test", "--weights", trained["taml"])
+    with pytest.raises(AnyshotError, match="brings a backbone of its own; leave --backbone efficientnet-lite1 out"):
+        run(*asked, "--backbone", "efficientnet-lite1")
+    with pytest.raises(AnyshotError, match="sees images of 32 x 32, not of 64 x 64"):
+        run(*asked, "--side", 64)
 
 
 def test_label_names_pictures_of_the_pool(folders):
