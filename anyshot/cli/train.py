@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from anyshot.cli.options import EVERYTHING, Device, Json, Workers, options
 from anyshot.cli.running import Folder, Preset, Show, Tensorboard, accuracy_table, carried_out, say_next
@@ -12,11 +14,21 @@ from anyshot.lists import short
 if TYPE_CHECKING:
     from anyshot.runs import Run
 
+Recipe = Annotated[
+    str,
+    typer.Option(
+        metavar="anyshot|paper",
+        help="How cifar-fs, miniimagenet and multi are trained: from a warm start (in RUN/warm unless --from names "
+        "a body), or from chance as in the paper.",
+    ),
+]
+
 
 @options(*EVERYTHING, default="")
 def train(
     folder: Folder = None,
     preset: Preset = None,
+    recipe: Recipe = "anyshot",
     show: Show = False,
     tensorboard: Tensorboard = None,
     workers: Workers = None,
@@ -33,12 +45,19 @@ def train(
     Example: anyshot train runs/taml --preset glyphs --iterations 500
     """
 
+    from anyshot import recipe as recipes
+    from anyshot.training import train
+
+    if recipe not in recipes.RECIPES:
+        raise typer.BadParameter(f"{recipe!r} is not one of {', '.join(recipes.RECIPES)}.", param_hint="--recipe")
+    ours = recipe == "anyshot" and preset in recipes.PAPERS
+    stages = recipes.train_by_recipe if ours else train
+
     def start(*arguments: Any, **named: Any) -> Run:
-        from anyshot.training import train
+        return stages(*arguments, **named, workers=workers, tensorboard=tensorboard, device=device)
 
-        return train(*arguments, **named, workers=workers, tensorboard=tensorboard, device=device)
-
-    if run := carried_out("train", start, folder, preset, chosen, json, show):
+    prepared = recipes.recipe if ours else lambda settings: settings
+    if run := carried_out("train", start, folder, preset, chosen, json, show, prepared=prepared):
         _show(run, json)
 
 
