@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from anyshot.methods import Method
-from anyshot.parallel import map_tasks
 from anyshot.tasks import TaskStream
 from anyshot.testing import answer
+from anyshot.together import map_all
 
 LIMITS = (0.02, 50.0)  #: beyond, probabilities are all alike, or 0 and 1
 
@@ -44,9 +44,9 @@ def calibrated(
     tasks: int,
     prediction: str | None = None,
     workers: int | None = None,
-    advance: Callable[[int], object] | None = None,
+    advance: Callable[[int], object] = lambda n: None,
 ) -> float:
     """The temperature of a method (at 1 now) on the first ``tasks`` tasks of each stream."""
     asked = [(stream, index) for stream in streams for index in range(tasks)]
-    results = map_tasks(lambda pair: answer(method, *pair, prediction, advance), asked, workers)
+    results = map_all(lambda pair: answer(method, *pair, prediction), asked, workers, advance)
     return fit_temperature([np.asarray(r.probabilities) for r in results], [np.asarray(r.labels) for r in results])

@@ -7,6 +7,7 @@ from typing import Any
 
 from anyshot.errors import AnyshotError
 from anyshot.files import explained
+from anyshot.ranks import first_only
 from anyshot.runs import Run
 
 Callback = Callable[[dict[str, Any]], None]
@@ -19,6 +20,7 @@ class Journal:
         self.run, self.callback = run, callback
         self.board: Any = None
 
+    @first_only
     def open_board(self, step: int, wanted: bool | None) -> None:
         """Event files for TensorBoard, unless they are not wanted or, where nobody asked for them, it is not installed;
         what an interrupted run wrote after ``step`` is dropped."""
@@ -34,6 +36,7 @@ class Journal:
         with explained("write", place):
             self.board = SummaryWriter(str(place), purge_step=step + 1)
 
+    @first_only
     def add(self, record: dict[str, Any], step: int) -> None:
         """To the log, to TensorBoard and to the callback."""
         self.run.log(record)

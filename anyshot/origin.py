@@ -1,4 +1,4 @@
-"""Where a run's body comes from, if not from chance: another run, or a file."""
+"""How a run begins: its images, and a body that comes, if not from chance, from another run or a file."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
+from anyshot import ranks, together
 from anyshot.errors import AnyshotError
+from anyshot.images import ImageSet
 from anyshot.images.record import SetRecord
 from anyshot.methods import Method
 from anyshot.optimiser import BODY
 from anyshot.runs import Run
+from anyshot.settings import Settings
+from anyshot.sources import Sources, open_sources
 
 
 @dataclass(frozen=True)
@@ -77,3 +81,23 @@ def open_origin(source: str) -> Origin:
             f"There is no body in '{source}' ({error}); give the folder of a run or a safetensors file."
         ) from error
     return Origin(source, tensors, hashlib.sha256(data).hexdigest(), sets)
+
+
+def begin(
+    settings: Settings,
+    folder: str | Path,
+    imagesets: Sequence[ImageSet] | None,
+    ood: Sequence[ImageSet] | None,
+    command: str,
+) -> tuple[Run, Sources, Origin | None]:
+    """The run in the folder, made if there is none, its images, and where a new one starts."""
+    if not ranks.is_first():
+        run: Run = together.from_first(lambda: Run(folder))
+        return run, open_sources(run.settings, run.sets, imagesets, ood), None
+    begun, source = Run.find(folder), settings.train.body_from
+    sources = open_sources(settings, begun.sets if begun else (), imagesets, ood)
+    origin = None if begun or source is None else open_origin(source)
+    records = origin.seen_too(sources.records) if origin else sources.records
+    body = origin.record() if origin else None
+    run = Run.create(folder, sources.named(settings), sources.size, command, records, body)
+    return together.from_first(lambda: run), sources, origin

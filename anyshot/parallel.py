@@ -24,12 +24,24 @@ R = TypeVar("R")
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
 _pool_size = 0
+_sharing = 1  # processes that have this machine's cores between them
 _here = threading.local()  # .crew: that of the task which this thread works on now
 
 
 def cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores this process may use: its share of them, where several processes of ours are at work."""
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, there // _sharing)
+
+
+def share_cores(processes: int) -> None:
+    """From now on this process is one of several that share the cores, and has no more threads than its share."""
+    global _sharing
+    _sharing = processes
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(min(torch.get_num_threads(), cores()))
+    else:
+        os.environ.setdefault("OMP_NUM_THREADS", str(cores()))
 
 
 def map_tasks(

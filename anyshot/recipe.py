@@ -13,6 +13,7 @@ from typing import Any
 from anyshot.presets import warming
 from anyshot.runs import Run
 from anyshot.settings import Settings
+from anyshot.together import from_first
 from anyshot.training import train
 from anyshot.warm import warm_start
 
@@ -53,6 +54,6 @@ def train_by_recipe(settings: Settings, folder: str | Path, **how: Any) -> Run:
     if settings.train.body_from is None:
         warm = Path(folder) / "warm"
         settings = replace(settings, train=replace(settings.train, body_from=str(warm)))
-        if Run.find(folder) is None:
+        if not from_first(lambda: Run.find(folder) is not None):
             warm_start(warming(settings), warm, **how)
     return train(settings, folder, **how)

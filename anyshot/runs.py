@@ -30,6 +30,7 @@ from anyshot.images import ImageSet
 from anyshot.images.record import SetRecord
 from anyshot.lists import Fingerprint, check_code, fingerprint
 from anyshot.methods import Method, create_method
+from anyshot.ranks import first_only
 from anyshot.scratch import clear_leftovers, held
 from anyshot.settings import Settings
 from anyshot.sources import open_for_run
@@ -134,6 +135,7 @@ class Run:
         """One JSON object a line."""
         return self.folder / "log.jsonl"
 
+    @first_only
     def log(self, record: Mapping[str, Any]) -> None:
         """Add a line."""
         append_line(self.log_path, json.dumps(plain(record)))
@@ -153,6 +155,7 @@ class Run:
             if isinstance(record, dict) and "kind" in record and kind in (None, record["kind"]):
                 yield record
 
+    @first_only
     def rewind_log(self, lines: int) -> None:
         """Keep the first ``lines`` lines: what came after the checkpoint will be written again."""
         if self.log_path.exists():
@@ -169,6 +172,13 @@ class Run:
             return self.log_path.read_bytes().count(b"\n")
 
     # ------------------------------------------------------------------------------------------------ checkpoints
+    def share(self) -> float:
+        """How much of the training is done, by the newest checkpoint's name."""
+        s, names = self.settings, [path.stem for path in _checkpoints(self.folder)]
+        done = int(names[-1].rpartition("-")[2]) if names else 0
+        return done / (s.warm.epochs if s.warm else s.train.iterations)
+
+    @first_only
     def save_checkpoint(self, name: str, checkpoint: Checkpoint) -> None:
         """Write atomically, then drop all but the newest few. Names must sort by time."""
         write_checkpoint(self.folder / "checkpoints" / f"{name}.safetensors", checkpoint)
@@ -195,6 +205,7 @@ class Run:
         """The file of the parameters to use."""
         return self.folder / "best.safetensors"
 
+    @first_only
     def save_best(self, checkpoint: Checkpoint) -> None:
         """The parameters to use from now on."""
         write_checkpoint(self.best_path, checkpoint)
@@ -220,11 +231,11 @@ class Run:
         method = create_method(self.settings.method, self.image_size, self.settings.train.seed)
         return method.to(choose_device(device))
 
-    def load_method(self, device: str = "cpu") -> Method:
+    def load_method(self, device: str = "cpu", best: Checkpoint | None = None) -> Method:
         """The trained method, ready to predict on a device (``auto``: the best there is)."""
         method = self.new_method(device)
         with self.fitting("best.safetensors"):
-            best = self.best()
+            best = best or self.best()
             method.load_state_dict(best.tensors)
             method.temperature = float(best.state.get("temperature", 1.0))
         return method.requires_grad_(False)

@@ -164,7 +164,10 @@ class WarmSettings:
     """How the body is trained to tell all training classes apart before any meta-training."""
 
     epochs: int = option(60, "Times that every training image is seen.", least=1)
-    batch: int = option(128, "Images in a step, in two halves with their own batch statistics.", least=4)
+    batch: int = option(128, "Images in a step.", least=4)
+    parts: int = option(
+        2, "Parts of a batch, each with its own batch statistics; as many cores or ranks work at once.", least=1
+    )
     rate: float = option(0.2, "Highest rate of SGD.", least=0)
     schedule: str = option(
         "one-cycle", "The rate: rising for three tenths and falling, or falling only.", choices=("one-cycle", "cosine")
@@ -189,6 +192,10 @@ class WarmSettings:
 
     def __post_init__(self) -> None:
         _check(self)
+        if 2 * self.parts > self.batch:
+            raise AnyshotError(
+                f"A batch of {self.batch} images has no {self.parts} parts of two images or more; take fewer parts."
+            )
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,20 @@ class Task:
         return torch_rng(int(seed), *names, "noise")
 
 
+@dataclass(frozen=True)
+class Draw:
+    """Which images a task of a stream is made of; they are not read yet."""
+
+    index: int
+    imageset: ImageSet
+    classes: np.ndarray  #: numbers in the set, [way]
+    support: list[np.ndarray]  #: rows of the set, for each class
+    query: list[np.ndarray]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.support))
+
+
 class TaskStream:
     """An endless stream of tasks over one or several image sets; any task of it can be had alone.
 
@@ -164,8 +178,11 @@ class TaskStream:
 
     def task(self, index: int) -> Task:
         """The stream's task number ``index``."""
-        name = (self.split, index)
-        rng, s = numpy_rng(self.seed, *name), self.settings
+        return self.drawn_task(self.draw(index))
+
+    def draw(self, index: int) -> Draw:
+        """Which images the task number ``index`` is made of."""
+        rng, s = numpy_rng(self.seed, self.split, index), self.settings
         imageset = self.imagesets[
             (index // self.run) % len(self.imagesets)
             if self.mixing == "turn"
@@ -180,13 +197,18 @@ class TaskStream:
             chosen = imageset.starts[c] + rng.choice(size, n + m, replace=False)
             support.append(chosen[:n])
             query.append(chosen[n:])
-        how, other = allowed(self.augment, imageset), numpy_rng(self.seed, *name, "augment")
+        return Draw(index, imageset, classes, support, query)
+
+    def drawn_task(self, draw: Draw) -> Task:
+        """The task of these images, read and augmented."""
+        name, imageset = (self.seed, self.split, draw.index), draw.imageset
+        how, rng = allowed(self.augment, imageset), numpy_rng(*name, "augment")
         return Task(
-            *_gather(imageset, support, how, other),
-            *_gather(imageset, query, how, other),
-            classes=tuple(imageset.classes[c] for c in classes),
+            *_gather(imageset, draw.support, how, rng),
+            *_gather(imageset, draw.query, how, rng),
+            classes=tuple(imageset.classes[c] for c in draw.classes),
             imageset=imageset.name,
-            seed=(self.seed, *name),
+            seed=name,
             mirrors=imageset.mirrors,
         )
 

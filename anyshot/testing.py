@@ -6,16 +6,18 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
+from anyshot import together
 from anyshot.lists import METRICS
 from anyshot.methods import Method
 from anyshot.metrics import Metrics, Summary, TaskResult
 from anyshot.parallel import cores, map_tasks
 from anyshot.progress import progress
+from anyshot.ranks import count
 from anyshot.tasks import TaskStream
 
 log = logging.getLogger(__name__)
 
-CHUNK = 64  #: tasks drawn and held in memory at once
+CHUNK = 64  #: tasks whose answers are held in memory at once
 
 
 def evaluate(
@@ -31,7 +33,7 @@ def evaluate(
     """Accuracy, calibration and the rest over the stream's first ``tasks`` tasks.
 
     ``metrics`` names others to be had besides (``Summary.more``); ``prediction`` "naive" or "mc" overrides the method's
-    own. ``advance(1)`` is told of each task, from any thread; without it, progress is shown, and what the stream's
+    own. ``advance(n)`` is told of tasks, from any thread; without it, progress is shown, and what the stream's
     classes do not allow is said first.
     """
     if advance is None:
@@ -43,25 +45,25 @@ def evaluate(
                 method, stream, tasks, prediction=prediction, workers=workers, advance=shown, metrics=metrics
             )
     total, start = Metrics(METRICS.named(metrics)), time.perf_counter()
-    for first in range(0, tasks, CHUNK):
-        indices = range(first, min(first + CHUNK, tasks))
-        for result in map_tasks(lambda index: answer(method, stream, index, prediction, advance), indices, workers):
+
+    def one(index: int) -> TaskResult:
+        result = answer(method, stream, index, prediction)
+        advance(together.step(index, tasks))
+        return result
+
+    own = together.own(tasks)
+    for first in range(0, len(own), CHUNK):
+        for result in map_tasks(one, own[first : first + CHUNK], workers):
             total.update(result)
+    for other in together.others(total):
+        total.merge(other)
     return total.compute(time.perf_counter() - start)
 
 
-def answer(
-    method: Method,
-    stream: TaskStream,
-    index: int,
-    prediction: str | None = None,
-    advance: Callable[[int], object] | None = None,
-) -> TaskResult:
+def answer(method: Method, stream: TaskStream, index: int, prediction: str | None = None) -> TaskResult:
     """The method's answer to one task of the stream."""
     task = stream.task(index)
     probabilities = method.predict(task, prediction=prediction).cpu().numpy()
-    if advance:
-        advance(1)
     return TaskResult(index, probabilities, task.query_labels.numpy(), task.shots, task.classes)
 
 
@@ -71,4 +73,4 @@ def seconds_per_task(method: Method, stream: TaskStream, workers: int | None = N
     answer(method, stream, 0)
     start = time.perf_counter()
     map_tasks(lambda index: answer(method, stream, index), few, workers)
-    return (time.perf_counter() - start) / len(few)
+    return (time.perf_counter() - start) / len(few) / count()

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anyshot import ranks, together
 from anyshot.calibration import calibrated
 from anyshot.checkpoints import Checkpoint
 from anyshot.errors import AnyshotError
@@ -25,13 +26,11 @@ from anyshot.journal import Callback, Journal
 from anyshot.methods import Method
 from anyshot.metrics import Summary
 from anyshot.optimiser import Optimiser
-from anyshot.origin import Origin, open_origin
-from anyshot.parallel import map_tasks
+from anyshot.origin import Origin, begin
 from anyshot.progress import progress
 from anyshot.runs import Run, training_in
 from anyshot.settings import Settings
-from anyshot.sources import open_sources
-from anyshot.tasks import Task, TaskStream
+from anyshot.tasks import Draw, Task, TaskStream
 from anyshot.testing import evaluate
 
 log = logging.getLogger(__name__)
@@ -72,18 +71,13 @@ def train(
 
     ``callback(record)`` is told every line of the log as it is written (``{"kind": "iteration", "loss": …}``): for
     Weights & Biases and the like. ``tensorboard`` writes event files; None does so where TensorBoard is installed.
-    ``device`` is where to compute ("cpu", "cuda", "mps" or "auto"); a run may go on elsewhere.
+    ``device`` is where to compute ("cpu", "cuda", "mps" or "auto"); a run may go on elsewhere. Inside
+    :func:`anyshot.ranks.joined` the processes that torchrun started train one run together, to the same bits.
     """
     if settings.warm is not None:
         raise AnyshotError(f"The settings of '{folder}' are those of a warm start; anyshot warm takes them.")
-    with training_in(folder), torch.inference_mode(False), torch.enable_grad():
-        begun, source = Run.find(folder), settings.train.body_from
-        sources = open_sources(settings, begun.sets if begun else (), imagesets, ood)
-        origin = None if begun or source is None else open_origin(source)
-        records = origin.seen_too(sources.records) if origin else sources.records
-        run = Run.create(
-            folder, sources.named(settings), sources.size, command, records, origin.record() if origin else None
-        )
+    with ranks.if_first(training_in(folder)), torch.inference_mode(False), torch.enable_grad():
+        run, sources, origin = begin(settings, folder, imagesets, ood, command)
         for sentence in sources.sentences():
             log.info("%s", sentence)
         training = MetaTraining(run, sources.images, sources.ood, workers, callback, device)
@@ -158,10 +152,14 @@ class MetaTraining:
         order = 1 if state.iteration < t.first_order_until else self.settings.method.order
         self.method.settings = replace(self.method.settings, order=order)
         first = state.iteration * t.meta_batch
-        tasks = [self.stream.task(first + i) for i in range(t.meta_batch)]
-        results = map_tasks(lambda task: task_gradients(self.method, task), tasks, self.workers, size=len)
-        gradients = [sum(parts) / t.meta_batch for parts in zip(*(g for g, _ in results), strict=True)]
-        record: dict[str, Any] = {k: sum(info[k] for _, info in results) / t.meta_batch for k in results[0][1]}
+        draws = [self.stream.draw(first + i) for i in range(t.meta_batch)]
+
+        def one(draw: Draw) -> tuple[list[Tensor], dict[str, float]]:
+            return task_gradients(self.method, self.stream.drawn_task(draw))
+
+        sums, infos = together.map_sum(one, draws, list(self.method.parameters()), self.workers, size=len)
+        gradients = [total / t.meta_batch for total in sums]
+        record: dict[str, Any] = {k: sum(info[k] for info in infos) / t.meta_batch for k in infos[0]}
         state.iteration += 1
         if math.isfinite(record["loss"] + record["penalty"]) and all(g.isfinite().all() for g in gradients):
             state.skipped_in_a_row = 0
@@ -215,10 +213,11 @@ class MetaTraining:
     def calibrate(self) -> None:
         """Fit the temperature of the chosen parameters to the validation tasks of the sets trained on, unless the log
         says that it is."""
-        t, best = self.settings.train, self.run.best()
-        if any(record["iteration"] == best.state["iteration"] for record in self.run.records("calibration")):
+        t, best = self.settings.train, together.from_first(self.run.best)
+        done = together.from_first(lambda: list(self.run.records("calibration")))
+        if any(record["iteration"] == best.state["iteration"] for record in done):
             return
-        method = self.run.load_method(self.method.like.device.type)
+        method = self.run.load_method(self.method.like.device.type, best)
         method.temperature = 1.0
         with progress("Calibrating", t.validation_tasks * len(self.validation)) as advance:
             streams = list(self.validation.values())
@@ -239,13 +238,16 @@ class MetaTraining:
     # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> None:
         """Everything that the next iteration depends on."""
+        together.align(self.optimiser.tensors().values())
+        if work := ranks.report():
+            self.journal.add({"kind": "ranks", "iteration": self.state.iteration, **work}, self.state.iteration)
         self.state.log_lines = self.run.log_lines()
         checkpoint = Checkpoint(asdict(self.state), self.optimiser.tensors())
         self.run.save_checkpoint(f"meta-{self.state.iteration:07d}", checkpoint)
 
     def restore(self) -> bool:
         """Go on from the newest checkpoint, if there is one."""
-        checkpoint = self.run.latest_checkpoint()
+        checkpoint = together.from_first(self.run.latest_checkpoint)
         if checkpoint is None:
             self.run.rewind_log(0)
             return False

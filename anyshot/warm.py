@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anyshot import ranks, together
 from anyshot.average import average_in
 from anyshot.checkpoints import Checkpoint
 from anyshot.errors import AnyshotError
@@ -28,14 +29,11 @@ from anyshot.labelled import Labelled
 from anyshot.methods import Method
 from anyshot.methods.base import accuracy
 from anyshot.methods.head import prototypes
-from anyshot.parallel import map_tasks
+from anyshot.origin import begin
 from anyshot.progress import Advance, progress
 from anyshot.runs import Run, training_in
 from anyshot.settings import Settings
-from anyshot.sources import open_sources
 from anyshot.tasks import Rng, Task, TaskStream, numpy_rng, torch_rng
-
-PARTS = 2  #: of a batch, side by side; not the number of workers, on which nothing may depend
 
 
 def warm_start(
@@ -54,10 +52,8 @@ def warm_start(
     :func:`anyshot.train`."""
     if settings.warm is None:
         raise AnyshotError(f"The settings of '{folder}' are those of meta-training; anyshot train takes them.")
-    with training_in(folder), torch.inference_mode(False), torch.enable_grad():
-        begun = Run.find(folder)
-        sources = open_sources(settings, begun.sets if begun else (), imagesets, ood)
-        run = Run.create(folder, sources.named(settings), sources.size, command, sources.records)
+    with ranks.if_first(training_in(folder)), torch.inference_mode(False), torch.enable_grad():
+        run, sources, _ = begin(settings, folder, imagesets, ood, command)
         return Warming(run, sources.images, sources.ood, workers, callback, device).finish(tensorboard)
 
 
@@ -76,6 +72,10 @@ class Warming:
         assert run.settings.warm is not None
         self.run, self.settings, self.seed, self.workers = run, run.settings.warm, run.settings.train.seed, workers
         self.journal, self.images = Journal(run, callback), Labelled(imagesets, self.settings)
+        if not self.batch:
+            raise AnyshotError(
+                f"{len(self.images)} images are too few for {self.settings.parts} parts of a batch; take fewer parts."
+            )
         self.method = run.new_method(device)
         self.layer = linear_layer(self.images.outputs, self.method, self.seed)
         self.kept = copy.deepcopy(self.method) if self.settings.average else self.method
@@ -94,7 +94,7 @@ class Warming:
     @property
     def batch(self) -> int:
         """Images in a step: fewer where there are not so many, and whole parts."""
-        return min(self.settings.batch, len(self.images)) // PARTS * PARTS
+        return min(self.settings.batch, len(self.images)) // self.settings.parts * self.settings.parts
 
     @property
     def steps(self) -> int:
@@ -143,20 +143,20 @@ class Warming:
     def step(self, chosen: NDArray[np.int64], step: int) -> tuple[float, float]:
         """One step on the images of these numbers: their mean loss and accuracy."""
         s, done = self.settings, self.epoch * self.steps + step
-        rngs = [numpy_rng(self.seed, "warm", self.epoch, step, i) for i in range(PARTS)]
-        parts = list(zip(np.split(chosen, PARTS), rngs, strict=True))
-        results = map_tasks(lambda part: self.part(*part), parts, self.workers)
-        gradients, losses, hits = zip(*results, strict=True)
-        for parameter, *of_parts in zip(self.parameters, *gradients, strict=True):
-            parameter.grad = sum(of_parts[1:], of_parts[0])
+        rngs = [numpy_rng(self.seed, "warm", self.epoch, step, i) for i in range(s.parts)]
+        parts = list(zip(np.split(chosen, s.parts), rngs, strict=True))
+        gradients, shares = together.map_sum(lambda part: self.part(*part), parts, self.parameters, self.workers)
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
         self.optimiser.param_groups[0]["lr"] = self.rate(done)
         self.optimiser.step()
         if self.kept is not self.method:
             average_in(self.kept.parameters(), self.method.parameters(), s.average, done)
+        losses, hits = zip(*shares, strict=True)
         return sum(losses), sum(hits)
 
-    def part(self, rows: NDArray[np.int64], rng: Rng) -> tuple[tuple[Tensor, ...], float, float]:
-        """Gradients, loss and accuracy of a part, each as its share of the batch's; with the part's own statistics."""
+    def part(self, rows: NDArray[np.int64], rng: Rng) -> tuple[tuple[Tensor, ...], tuple[float, float]]:
+        """Gradients; loss and accuracy; of a part, each as its share of the batch's; with the part's own statistics."""
         uint8, labels, turns = self.images.get(rows, rng)
         x, y = self.method.images(torch.from_numpy(uint8)), torch.from_numpy(labels).to(self.method.like.device)
         scores = F.linear(self.method.embed(x), *self.layer)
@@ -166,7 +166,7 @@ class Warming:
             loss = loss + F.cross_entropy(angles, torch.from_numpy(turns).to(y))
         share = len(rows) / self.batch
         gradients = torch.autograd.grad(loss * share, self.parameters, allow_unused=True, materialize_grads=True)
-        return gradients, loss.item() * share, accuracy(classes, y) * share
+        return gradients, (loss.item() * share, accuracy(classes, y) * share)
 
     # ------------------------------------------------------------------------------------------------ checks
     def check(self) -> None:
@@ -174,7 +174,7 @@ class Warming:
         found: dict[str, float] = {}
         for name, stream in self.streams.items():
             tasks = [partial(stream.task, i) for i in range(self.settings.check_tasks)]
-            results = map_tasks(lambda task: mean_accuracies(self.kept, task()), tasks, self.workers)
+            results = together.map_all(lambda task: mean_accuracies(self.kept, task()), tasks, self.workers)
             means, cosines = np.mean(results, 0).tolist()
             found |= {f"{name} nearest mean": means, f"{name} cosine": cosines}
         self.journal.add({"kind": "check", "epoch": self.epoch, **found}, self.epoch)
@@ -193,13 +193,16 @@ class Warming:
 
     def checkpoint(self) -> None:
         """Everything that the next epoch depends on."""
+        together.align(self.tensors().values())
+        if work := ranks.report():
+            self.journal.add({"kind": "ranks", "epoch": self.epoch, **work}, self.epoch)
         state = {"epoch": self.epoch, "log_lines": self.run.log_lines()}
         self.run.save_checkpoint(f"warm-{self.epoch:07d}", Checkpoint(state, self.tensors()))
 
     @torch.no_grad()
     def restore(self) -> bool:
         """Go on from the newest checkpoint, if there is one."""
-        checkpoint = self.run.latest_checkpoint()
+        checkpoint = together.from_first(self.run.latest_checkpoint)
         self.run.rewind_log(checkpoint.state["log_lines"] if checkpoint else 0)
         if checkpoint is None:
             return False

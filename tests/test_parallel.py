@@ -11,7 +11,8 @@ import time
 import pytest
 import torch
 
-from anyshot.parallel import alone, cores, map_parts, map_tasks, tune_process
+from anyshot import parallel
+from anyshot.parallel import alone, cores, map_parts, map_tasks, share_cores, tune_process
 
 
 @pytest.mark.parametrize("workers", [None, 1, 2, 5])
@@ -203,3 +204,15 @@ def test_importing_changes_nothing_and_tuning_says_what_it_did():
 def test_too_late_for_openmp_is_not_claimed():
     assert "OpenMP threads sleep at barriers" not in tune_process()
     assert cores() >= 1
+
+
+def test_processes_that_share_the_cores_have_no_more_threads_than_cores_between_them(monkeypatch):
+    before, there = torch.get_num_threads(), cores()
+    monkeypatch.setattr(parallel, "_sharing", 1)
+    try:
+        for processes in (1, 2, 100):
+            share_cores(processes)
+            assert cores() == max(1, there // processes)
+            assert torch.get_num_threads() <= cores()
+    finally:
+        torch.set_num_threads(before)

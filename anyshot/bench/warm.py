@@ -27,7 +27,7 @@ from anyshot.parallel import cores, map_tasks
 from anyshot.runs import Run
 from anyshot.settings import MethodSettings, Settings, WarmSettings
 from anyshot.tasks import numpy_rng
-from anyshot.warm import PARTS, Warming
+from anyshot.warm import Warming
 
 CLASSES, IMAGES = 64, 20
 
@@ -42,7 +42,7 @@ def bench_warm(
         contestants: dict[str, Callable[[np.ndarray, int], float]] = {"ours": lambda rows, i: ours.step(rows, i)[0]}
         for layout in FORMATS:
             contestants[f"torch, {layout}"] = Loop(ours, layout, 1).step
-            contestants[f"torch, {layout}, halves"] = Loop(ours, layout, PARTS).step
+            contestants[f"torch, {layout}, halves"] = Loop(ours, layout, ours.settings.parts).step
         seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
         losses: dict[str, float] = {}
         for done in range(rounds + 1):  # the first warms up
@@ -72,10 +72,10 @@ def _summary(seconds: dict[str, list[tuple[float, float]]], losses: dict[str, fl
     }
 
 
-def noise(size: int) -> ImageSet:
+def noise(size: int, classes: int = CLASSES, images: int = IMAGES) -> ImageSet:
     """Images of nothing."""
     rng = numpy_rng(0, "bench")
-    arrays = {f"{c}": rng.integers(0, 256, (IMAGES, size, size, 3), np.uint8) for c in range(CLASSES)}
+    arrays = {f"{c}": rng.integers(0, 256, (images, size, size, 3), np.uint8) for c in range(classes)}
     return ImageSet.from_arrays("noise", arrays, {"train": list(arrays)})
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from anyshot import ranks
 from anyshot.cli import (
     bench,
     classify,
@@ -32,6 +33,8 @@ from anyshot.errors import AnyshotError
 from anyshot.lists import own_line
 from anyshot.parallel import tune_process
 from anyshot.version import VERSION
+
+RANKED = ("train", "warm", "test")  #: commands that torchrun may start
 
 app = typer.Typer(
     cls=PlainHelp,
@@ -87,7 +90,8 @@ def main(arguments: list[str] | None = None) -> None:
         try:
             _run(arguments)
         except KeyboardInterrupt as interrupt:
-            say(" ".join(["Interrupted.", *map(str, interrupt.args)]))
+            if ranks.speaks():
+                say(" ".join(["Interrupted.", *map(str, interrupt.args)]))
             raise SystemExit(130) from interrupt
 
 
@@ -97,12 +101,15 @@ def _run(arguments: list[str]) -> None:
     try:
         _check(arguments)
         try:
-            app(arguments, prog_name="anyshot")
+            with ranks.one_voice():
+                app(arguments, prog_name="anyshot")
         finally:
             flush()
     except SystemExit as end:  # Typer ends this way, with 130 for Ctrl-C
         if end.code == 130:
             raise _interrupt(end) from end
+        if end.code and ranks.rank() and ranks.speaks():
+            say(f"Rank {ranks.rank()} refuses these arguments; start them there without torchrun to see why.")
         raise
     except AnyshotError as error:
         _fail(str(error), debug)
@@ -117,6 +124,8 @@ def _run(arguments: list[str]) -> None:
 
 
 def _check(arguments: list[str]) -> None:
+    if ranks.started() and arguments and not arguments[0].startswith("-") and arguments[0] not in RANKED:
+        raise AnyshotError(f"torchrun is for {', '.join(RANKED)}; start anyshot {arguments[0]} without it.")
     for before, argument in itertools.pairwise(["anyshot", *arguments]):
         if not argument.strip() or (argument.startswith("--") and argument.endswith("=")):
             place = argument if argument.strip() else f"{before} ''"
@@ -135,5 +144,6 @@ def _interrupt(end: BaseException) -> KeyboardInterrupt:
 def _fail(sentence: str, debug: bool) -> None:
     if debug:
         traceback.print_exc()
-    say(sentence)
+    if ranks.speaks():
+        say(sentence)
     raise SystemExit(1)

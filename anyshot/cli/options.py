@@ -27,6 +27,23 @@ Device = Annotated[
     Literal["auto", "cpu", "cuda", "mps"],
     typer.Option(metavar="auto|cpu|cuda|mps", help="Where to compute; auto: on a GPU with CUDA, or else on the CPU."),
 ]
+On = Annotated[
+    Literal["local", "ray"],
+    typer.Option(metavar="local|ray", help="Where several runs are made: on this machine, or on a Ray cluster."),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Runs at once, which share the cores. Default: one here, one for each processor of a cluster.",
+        show_default=False,
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Of the Ray cluster, or auto. Default: one on this machine, for this grid."),
+]
 METAVARS = {int: "N", int | None: "N", float: "X", float | None: "X", str: "TEXT", str | None: "RUN"}
 RENAMED = {("method", "name"): "method"}  # field -> option; all others keep their names
 FLAGS = {"body_from": "--from"}  # where a flag is a word that Python keeps for itself

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from anyshot.cli.options import Workers, words
+from anyshot.cli.options import Address, Jobs, On, Workers, words
 from anyshot.cli.test import duration
 from anyshot.lists import EXPERIMENTS
 
@@ -52,7 +52,9 @@ def reproduce(
     out: Annotated[
         Path, typer.Option(metavar="FOLDER", help="For the runs, which experiments share, and the results.")
     ] = (Path("runs/reproduce")),
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Runs at once, each in its own process.")] = 1,
+    jobs: Jobs = None,
+    on: On = "local",
+    address: Address = None,
     workers: Workers = None,
 ) -> None:
     """Run an experiment of the paper end to end: train what is missing, test, tabulate, draw.
@@ -73,19 +75,15 @@ def reproduce(
         None if start is None else str(start), seeds, tasks, iterations,
     )  # fmt: skip
     check_writable(request.folder / "results.json")
-    _run(request, jobs, workers)
+    _run(request, jobs=jobs, workers=workers, on=on, address=address)
 
 
-def _run(request: Request, jobs: int, workers: int | None) -> None:
+def _run(request: Request, **how: Any) -> None:
     from anyshot.experiments.reproduce import reproduce
     from anyshot.report.beside import accuracy_lines, paired_lines, screen
     from anyshot.report.tables import print_tables
 
-    command = shlex.join(["anyshot", *sys.argv[1:]])
-    try:
-        outcome = reproduce(request, jobs, workers, command)
-    except KeyboardInterrupt as error:
-        raise KeyboardInterrupt("The same command goes on with what is left.") from error
+    outcome = reproduce(request, command=shlex.join(["anyshot", *sys.argv[1:]]), **how)
     title, lines = outcome.plan.experiment.title, paired_lines(outcome.beside)
     tables = [screen(accuracy_lines(outcome.beside), title)]
     print_tables(*tables, *([screen(lines, "Paired differences, % points")] if len(lines) > 1 else []))

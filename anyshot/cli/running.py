@@ -8,18 +8,21 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from anyshot.cli.options import EVERYTHING, compared, settings_with
 from anyshot.errors import AnyshotError
+from anyshot.ranks import rank
 from anyshot.settings import Settings
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from anyshot.runs import Run
+
+T = TypeVar("T")
 
 
 def _preset_names() -> list[str]:
@@ -52,7 +55,7 @@ Tensorboard = Annotated[
 
 def carried_out(
     command: str,
-    start: Callable[..., Run],
+    start: Callable[..., T],
     folder: Path | None,
     preset: str | None,
     chosen: Mapping[str, Any],
@@ -60,8 +63,9 @@ def carried_out(
     show: bool,
     wanted: tuple[str, ...] = EVERYTHING,
     prepared: Callable[[Settings], Settings] = lambda settings: settings,
-) -> Run | None:
-    """Say which settings are in force and start, or go on with, the run in a folder; None if they are only shown.
+) -> T | None:
+    """Say which settings are in force and start, or go on with, what is in a folder; None if they are only shown, or
+    if another rank has it.
 
     ``wanted`` are the settings that the command has options for; ``prepared`` makes its settings of a preset's.
     """
@@ -79,7 +83,8 @@ def carried_out(
         check_writable(json)
     typer.echo("\n".join([f"Settings from {source}:", *in_brief(settings, base, wanted)]), err=True)
     with _interruptible(command, folder):
-        return start(settings, folder, command=shlex.join(["anyshot", *sys.argv[1:]]))
+        made = start(settings, folder, command=shlex.join(["anyshot", *sys.argv[1:]]))
+    return None if rank() else made
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import typer
 from anyshot.cli.options import Device, Json, Workers, options, settings_with, words
 from anyshot.errors import AnyshotError
 from anyshot.lists import METRICS, fingerprint
+from anyshot.ranks import joined, rank
 
 if TYPE_CHECKING:
     from anyshot.comparison import Row, Trial
@@ -76,17 +77,21 @@ def test(
     Example: anyshot test runs/maml runs/taml --images glyphs,digits --shots class-imbalance:1-50 --json out.json
     """
     from anyshot.comparison import check_seeds, compared, measure, plan, pooled
+    from anyshot.device import choose_device
     from anyshot.report.tables import payload, write_csv, write_per_task, write_results
 
     check_files(json, csv, per_task)
     others = metric_names(metrics)
-    runs = opened(folders, chosen)
-    trials = plan(runs, image_names(images), split, seed, device)
-    if pool_seeds:
-        check_seeds(trials)
-    notes = say_shortfalls(trials)
-    say_time(trials, tasks, workers)
-    each = measure(trials, tasks, workers, others)
+    with joined(choose_device(device)):
+        runs = opened(folders, chosen)
+        trials = plan(runs, image_names(images), split, seed, device)
+        if pool_seeds:
+            check_seeds(trials)
+        notes = say_shortfalls(trials)
+        say_time(trials, tasks, workers)
+        each = measure(trials, tasks, workers, others)
+    if rank():
+        return
     rows = compared(pooled(each) if pool_seeds else each)
     show(rows, f"Classes of the {split} split, {task_text(runs, notes)}")
     if csv:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anyshot.cli.options import EVERYTHING, Device, Json, Workers, options
+from anyshot.cli.options import EVERYTHING, Address, Device, Jobs, Json, On, Workers, options
 from anyshot.cli.running import Folder, Preset, Show, Tensorboard, accuracy_table, carried_out, say_next
 from anyshot.lists import short
+from anyshot.ranks import joined
 
 if TYPE_CHECKING:
     from anyshot.runs import Run
+    from anyshot.settings import Settings
 
 Recipe = Annotated[
     str,
@@ -34,17 +38,23 @@ def train(
     workers: Workers = None,
     device: Device = "auto",
     json: Json = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Train N runs, RUN/seed-0 and so on, from --seed upwards.")
+    ] = 1,
+    jobs: Jobs = None,
+    on: On = "local",
+    address: Address = None,
     **chosen: Any,
 ) -> None:
     """Meta-train a method, or go on with a run that was interrupted.
 
     Settings come from the preset, then from the options below; `--show` prints them. A run that exists goes on from its
     last checkpoint with its own settings, to the same parameters as if it had never stopped; `--iterations` may make it
-    longer.
+    longer. torchrun --nproc-per-node N -m anyshot train … trains one run on several processes or machines; --seeds
+    trains several runs.
 
     Example: anyshot train runs/taml --preset glyphs --iterations 500
     """
-
     from anyshot import recipe as recipes
     from anyshot.training import train
 
@@ -52,13 +62,39 @@ def train(
         raise typer.BadParameter(f"{recipe!r} is not one of {', '.join(recipes.RECIPES)}.", param_hint="--recipe")
     ours = recipe == "anyshot" and preset in recipes.PAPERS
     stages = recipes.train_by_recipe if ours else train
+    how: dict[str, Any] = {"workers": workers, "tensorboard": tensorboard, "device": device}
 
-    def start(*arguments: Any, **named: Any) -> Run:
-        return stages(*arguments, **named, workers=workers, tensorboard=tensorboard, device=device)
+    def start(settings: Settings, folder: Path, command: str) -> list[Run]:
+        from anyshot.device import choose_device
+        from anyshot.sweep import train_seeds
+
+        if seeds > 1:
+            grid: dict[str, Any] = {"on": on, "jobs": jobs, "address": address}
+            return train_seeds(settings, folder, seeds, stages, **grid, command=command, **how)
+        with joined(choose_device(device)):
+            return [stages(settings, folder, command=command, **how)]
 
     prepared = recipes.recipe if ours else lambda settings: settings
-    if run := carried_out("train", start, folder, preset, chosen, json, show, prepared=prepared):
-        _show(run, json)
+    runs = carried_out("train", start, folder, preset, chosen, json, show, prepared=prepared)
+    if runs and seeds > 1:
+        _show_seeds(runs, json)
+    elif runs:
+        _show(runs[0], json)
+
+
+def _show_seeds(runs: Sequence[Run], json: Path | None) -> None:
+    """What each run's validations chose, and what can be done next."""
+    from anyshot.report.tables import write_results
+
+    chosen = {run.folder.name: run.best().state for run in runs}
+    for name, state in chosen.items():
+        how_good = "" if state["selection"] is None else f", validation {100 * state['selection']:.1f}"
+        print(f"{name}: iteration {state['iteration']}{how_good}")
+    places = " ".join(shlex.quote(str(run.folder)) for run in runs)
+    print(f"Next: anyshot test {places} --pool-seeds")
+    if json:
+        settings = runs[0].settings
+        write_results(json, chosen, settings=settings.as_dict(), seeds=[run.settings.train.seed for run in runs])
 
 
 def _show(run: Run, json: Path | None) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyshot.cli.options import Device, Json, Workers, options
 from anyshot.cli.running import Folder, Preset, Show, Tensorboard, accuracy_table, carried_out, say_next
+from anyshot.ranks import joined
 
 if TYPE_CHECKING:
     from anyshot.runs import Run
@@ -36,9 +37,11 @@ def warm(
     from anyshot.presets import warming
 
     def start(*arguments: Any, **named: Any) -> Run:
+        from anyshot.device import choose_device
         from anyshot.warm import warm_start
 
-        return warm_start(*arguments, **named, workers=workers, tensorboard=tensorboard, device=device)
+        with joined(choose_device(device)):
+            return warm_start(*arguments, **named, workers=workers, tensorboard=tensorboard, device=device)
 
     if run := carried_out("warm", start, folder, preset, chosen, json, show, OPTIONS, warming):
         _show(run, json)

@@ -76,10 +76,19 @@ def plan_of(request: Request) -> tuple[Plan, list[str]]:
     return planned(experiment, scale, request.out, request.start), [*notes, *missing]
 
 
-def reproduce(request: Request, jobs: int = 1, workers: int | None = None, command: str = "") -> Outcome:
-    """The whole experiment; what was done before is not done again."""
+def reproduce(
+    request: Request,
+    jobs: int | None = None,
+    workers: int | None = None,
+    command: str = "",
+    on: str = "local",
+    address: str | None = None,
+) -> Outcome:
+    """The whole experiment; what was done before is not done again. ``jobs``, ``on`` and ``address`` are those of
+    :func:`anyshot.grid.run_grid`."""
     plan, notes = plan_of(request)
-    failures = run_units(plan.units, jobs, workers, command, f"{plan.experiment.name}, {plan.scale.name}")
+    title = f"{plan.experiment.name}, {plan.scale.name}"
+    failures = run_units(plan.units, jobs, workers, command, title, on, address)
     outcome = gathered(plan, failures, notes)
     write(outcome, request.folder)
     return outcome

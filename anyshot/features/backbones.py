@@ -66,6 +66,7 @@ def open_backbone(source: Source, *, side: int | None = None, device: str = "cpu
     array([[7., 7., 7.],
            [7., 7., 7.]], dtype=float32)
     """
+    device = str(choose_device(device))
     if isinstance(source, nn.Module):
         return _module(type(source).__name__, source, side or SIDE, device)
     if callable(source):

@@ -102,6 +102,24 @@ def test_tensorboard_can_be_switched_off(tiny, short, tmp_path):
     assert not (tmp_path / "run" / "tensorboard").exists()
 
 
+def test_several_seeds_are_runs_that_can_be_pooled_and_the_same_command_leaves_them_alone(
+    tiny, short, tmp_path, capsys
+):
+    arguments = ("train", tmp_path / "sweep", "--images", tiny, *short, "--seed", "5", "--seeds", "2")
+    assert run(*arguments, "--json", tmp_path / "out.json") == 0
+    folders = [tmp_path / "sweep" / f"seed-{seed}" for seed in (5, 6)]
+    assert f"Next: anyshot test {folders[0]} {folders[1]} --pool-seeds" in capsys.readouterr().out
+    assert [Run(folder).settings.train.seed for folder in folders] == [5, 6]
+    chosen = json.loads((tmp_path / "out.json").read_text())
+    assert chosen["origin"]["seeds"] == [5, 6]
+    assert chosen["results"] == {folder.name: Run(folder).best().state for folder in folders}
+    assert [Run(folder).share() for folder in folders] == [1, 1]
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "sweep").rglob("*.safetensors")}
+    assert run(*arguments) == 0
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "sweep").rglob("*.safetensors")} == before
+    assert run("test", *folders, "--pool-seeds", "--tasks", "2") == 0
+
+
 def test_an_interrupted_run_says_how_to_go_on_and_paths_are_quoted(tiny, short, tmp_path, capsys, monkeypatch):
     from anyshot.training import MetaTraining
 

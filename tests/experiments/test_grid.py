@@ -24,7 +24,7 @@ def test_a_unit_that_fails_leaves_the_others_alone(experiment, tiny_scale, tmp_p
 
 
 def test_an_interrupt_ends_the_grid(experiment, tiny_scale, tmp_path, monkeypatch):
-    def interrupted(*arguments):
+    def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(grids, "run_unit", interrupted)
