@@ -15,7 +15,7 @@ from typing import Any
 PROGRAM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
-PATIENCE = 20.0  # seconds; waiting ends as soon as what is waited for is there
+PATIENCE = 60.0  # seconds; waiting ends as soon as what is waited for is there
 OPTIONS = ("--headless=new", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu", "--hide-scrollbars",
            "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage")  # fmt: skip
 

@@ -83,6 +83,10 @@ def test_nothing_imports_the_command_line_but_what_starts_it():
     assert [name for name, known in arrows().items() if "cli" in known] == ["__main__"]
 
 
+def test_only_the_command_that_serves_it_knows_the_page():
+    assert [name for name, known in arrows().items() if "web" in known] == ["cli"]
+
+
 def test_no_arrow_points_back():
     graphlib.TopologicalSorter(arrows()).prepare()  # raises CycleError with the circle
 

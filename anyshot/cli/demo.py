@@ -91,7 +91,7 @@ def classify_pictures(run: Run, folder: Path) -> None:
     print(explanation)
     write_page(folder / "answers.html", answers, explanation, asked)
     right = sum(a.label == a.path.parent.name for a in answers)
-    print(f"{right} of the {len(answers)} new pictures got the class of the folder that they are in.")
+    print(f"{right} of {len(answers)} right, as the names of the folders tell.")
 
 
 def write_folders(images: ImageSet, root: Path) -> None:

@@ -103,8 +103,12 @@ def test_teach_classify_label_and_take_away(page, files):
     page.wait("document.querySelector('#status').textContent.startsWith('Learned from')")  # for those who listen
 
 
-def test_a_picture_can_be_looked_at_moved_and_removed(page, files):
+def test_classes_are_renamed_and_pictures_looked_at_moved_and_removed(page, files):
     teach(page, files, greens=2)
+    page.js(f"document.querySelector('{card(2)} .name').select()")
+    page.type("dark green")
+    page.press("Enter")
+    page.wait(f"document.querySelector('{card(2)}').ariaLabel === 'dark green'")
     page.click(f"{card(1)} .thumb")
     page.wait("document.querySelector('#viewer').open")
     page.click("#viewer-choices > :last-child")  # back to those without a class

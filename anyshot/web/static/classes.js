@@ -11,6 +11,7 @@ const sliding = new Map(); // class → the number last chosen, until the server
 
 watch((state) => {
   $("folders").hidden = state.classes.length > 0;
+  $("meaning").hidden = !state.expected;
   follow($("class-list"), state.classes, card, fill);
 });
 
@@ -56,16 +57,13 @@ function card({ id }) {
     h("div", { className: "thumbs" }),
     picker,
     h("dl", { className: "evidence" },
-      stat("Weight ω", "How much the class counts; 1 is an even share."),
-      stat("Expected right", "Share of new pictures of this class that will be recognised."),
-      stat("Gain of 5 more", "Points of overall accuracy that five more pictures would bring, about.")),
+      stat("Weight ω"), stat("Expected right"), stat("Gain of 5 more")),
     h("label", { className: "slider" }, h("span"), slider));
   accept(element, input, () => id);
   return element;
 }
 
-const stat = (name, title) =>
-  h("div", { title }, h("dt", {}, name), h("dd", {}, h("b"), h("i", { className: "meter" })));
+const stat = (name) => h("div", {}, h("dt", {}, name), h("dd", {}, h("b"), h("i", { className: "meter" })));
 
 function fill(element, c) {
   const part = (selector) => element.querySelector(selector);
