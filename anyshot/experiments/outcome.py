@@ -19,6 +19,7 @@ from anyshot.report.beside import Beside, Cell, excludes_zero
 from anyshot.report.figures import training_figure
 from anyshot.report.plots import comparison_figure
 from anyshot.runs import Run
+from anyshot.settings import parse_shots
 
 
 @dataclass(frozen=True)
@@ -119,23 +120,36 @@ def _protocol(plan: Plan, beside: Beside) -> list[str]:
     e, s = plan.experiment, plan.scale
     seeds, some = s.seeds_of(e), next(iter(plan.tests.values()), ())
     tasks = sorted({asked[0].probe.tasks for asked in plan.tests.values()})
+    counts = " to ".join(f"{n:,}" for n in dict.fromkeys((*tasks[:1], *tasks[-1:])))
     sentences = []
     if some:
         task = some[0].probe.task
-        counts = " to ".join(f"{n:,}" for n in dict.fromkeys((tasks[0], tasks[-1])))
         sentences.append(
             f"{task.way}-way tasks, {task.query} query images a class; {counts} test tasks and {seeds} "
             f"seed{'s' if seeds > 1 else ''} of each model. Accuracy in %, 95 % intervals over tasks"
             f"{' and seeds' if seeds > 1 else ''}; bold: ahead of every other by more than the paired interval."
         )
-    short_of = [f"{seeds} seeds, not {e.seeds}"] if seeds != e.seeds else []
-    short_of += [f"{tasks[0]:,} test tasks, not {e.tasks:,}"] if tasks and tasks[0] != e.tasks else []
+    short_of = [f"{seeds} seed{'s' if seeds > 1 else ''}, not {e.seeds}"] if seeds != e.seeds else []
+    short_of += [f"{counts} test tasks, not {e.tasks:,}"] if tasks and tasks[0] != e.tasks else []
     warm = next((unit.settings.warm for unit in plan.units if unit.settings.warm), None)
     if s.warm:
         epochs = f" of {warm.epochs} epochs" if warm else ""
         short_of.append(f"all models from one warm start{epochs} of the body, not from the paper's random one")
     different = "; ".join([*short_of, *plan.differences])
-    return [*sentences, *([f"Other than the paper's protocol: {different}."] if different else [])]
+    sentences += [f"Other than the paper's protocol: {different}."] if different else []
+    return sentences + _drawn(plan, beside)
+
+
+def _drawn(plan: Plan, beside: Beside) -> list[str]:
+    """Columns whose classes have fewer images than a fixed number that was asked for."""
+    found = []
+    for (_, place), asked in plan.tests.items():
+        rule, _, most = parse_shots(asked[0].probe.task.shots)
+        summaries = [beside.cells[model, place].summary for model in beside.models]
+        least = min((s.support_mean for s in summaries if s), default=most)
+        if rule == "fixed" and least < most:
+            found.append(f"{beside.columns[place]}: {least:.0f} images a class on average, since there are no more.")
+    return list(dict.fromkeys(found))
 
 
 def results(outcome: Outcome) -> dict[str, Any]:

@@ -154,14 +154,19 @@ def _published(cell: Cell) -> str:
 
 
 def _difference(cell: Cell) -> str:
-    return f"{100 * cell.summary.accuracy - cell.paper[0]:+.2f}" if cell.paper and cell.summary else "–"
+    return _signed(100 * cell.summary.accuracy - cell.paper[0]) if cell.paper and cell.summary else "–"
 
 
 def _ahead(paired: Paired | None) -> str:
     if paired is None:
         return "–"
     interval = "" if paired.accuracy_interval is None else f" ± {100 * paired.accuracy_interval:.2f}"
-    return f"{100 * paired.accuracy:+.2f}{interval}"
+    return f"{_signed(100 * paired.accuracy)}{interval}"
+
+
+def _signed(value: float) -> str:
+    """With its sign; nothing is +0.00, from whichever side."""
+    return f"{round(value, 2) + 0.0:+.2f}"
 
 
 def _percent(value: float | None) -> str:

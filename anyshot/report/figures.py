@@ -285,7 +285,8 @@ def log_sizes(axes: Axes) -> None:
     if high < 1.001 * low:  # a single size
         axes.set_xlim(low / 2, high * 2)
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    near = low < high < 2 * low  # ratios would find no round number between them
+    axes.xaxis.set_major_locator(MaxNLocator(3) if near else LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
 

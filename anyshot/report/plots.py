@@ -49,7 +49,7 @@ def lines_figure(
         ratios(axes[0], [point.y for lines in panels.values() for points in lines.values() for point in points])
     axes[0].set_ylabel(ylabel)
     axes[len(panels) // 2].set_xlabel(xlabel)
-    legend_above(figure, axes[0], 4)
+    legend_above(figure, axes[0], 4 if len(panels) > 2 else 2)
     if any(point.interval for lines in panels.values() for points in lines.values() for point in points):
         explain(figure, "Bars: 95 % intervals.")
     return figure
@@ -102,6 +102,7 @@ def map_figure(points: Mapping[str, NDArray[np.float64]], origin: NDArray[np.flo
     axes.set_xticks([])
     axes.set_yticks([])
     legend_above(figure, axes, 4)
+    explain(figure, "Dots: tasks.")
     return figure
 
 
