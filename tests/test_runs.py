@@ -1,15 +1,19 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
+from support import assert_equal, make_imageset
 
 from anyshot.checkpoints import Checkpoint
 from anyshot.errors import AnyshotError
+from anyshot.images.record import SetRecord
+from anyshot.lists import fingerprint
 from anyshot.runs import Run, training_in
-from anyshot.settings import Settings, TaskSettings, TrainSettings
+from anyshot.settings import MethodSettings, Settings, TaskSettings, TrainSettings
+from anyshot.version import VERSION
 
 
 def make(folder) -> Run:
@@ -21,6 +25,49 @@ def test_a_run_says_what_it_is(tmp_path):
     assert made.info["command"] == "anyshot train"
     assert Run(tmp_path / "run").settings == Settings()
     assert Run(tmp_path / "run").image_size == (32, 32)
+
+
+def test_a_run_records_all_that_it_depends_on_and_keeps_it_when_it_is_made_longer(tmp_path):
+    record = SetRecord.of(make_imageset(), "tiny", None)
+    body, code = {"source": "runs/warm", "sha256": "0" * 64}, "statistics:median"
+    settings = Settings(images=("tiny",), method=MethodSettings(statistics=("mean", code)))
+    made = Run.create(tmp_path, settings, (16, 20), "anyshot train x", [record], body)
+    assert made.info == {
+        "settings": json.loads(json.dumps(settings.as_dict())), "image_size": [16, 20], "version": VERSION,
+        "command": "anyshot train x", "threads": torch.get_num_threads(), "code": {code: fingerprint(code)},
+        "sets": json.loads(json.dumps([asdict(record)])), "body": body,
+    }  # fmt: skip
+    assert made.image_size == (16, 20)
+    assert made.sets == (record,)
+    made.log({"kind": "iteration"})
+    again = Run.create(tmp_path, longer(settings, 60_000), (16, 20), "anyshot train x --iterations 60000")
+    assert again.info["command"].endswith("60000")
+    assert {**again.info, "settings": 0, "command": 0} == {**made.info, "settings": 0, "command": 0}
+
+
+def test_a_run_has_begun_with_its_first_checkpoint_or_line(tmp_path):
+    assert Run.find(tmp_path) is None
+    made = make(tmp_path)
+    assert Run.find(tmp_path) is None
+    made.save_checkpoint("meta-0000000", Checkpoint({}, {}))
+    assert Run.find(tmp_path).folder == tmp_path
+
+
+def test_a_loaded_method_is_where_it_should_be_and_no_longer_learns(tmp_path):
+    made = make(tmp_path)
+    start = made.new_method()
+    made.save_best(Checkpoint({"temperature": 1.5}, {k: v + 1 for k, v in start.state_dict().items()}))
+    loaded = made.load_method()
+    assert loaded.temperature == 1.5
+    assert not any(parameter.requires_grad for parameter in loaded.parameters())
+    assert_equal(loaded.state_dict(), {k: v + 1 for k, v in start.state_dict().items()})
+    made.save_best(Checkpoint({}, start.state_dict()))
+    assert made.load_method().temperature == 1.0
+    made.save_best(Checkpoint({}, {"theta.conv1_weight": torch.zeros(3)}))
+    with pytest.raises(AnyshotError, match=r"^best\.safetensors of the run '.*' does not fit its settings \(Error"):
+        made.load_method()
+    with pytest.raises(AnyshotError, match="device 'nowhere' is not to be had"):
+        made.load_method("nowhere")
 
 
 def test_only_the_newest_checkpoints_stay(tmp_path):

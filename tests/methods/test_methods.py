@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import make_imageset, make_method, make_task
@@ -220,3 +221,78 @@ def test_abml_stays_finite_at_the_papers_step_size():
     o = method.objective(task)
     assert torch.isfinite(o.loss + o.penalty)
     assert o.kl < 1e4
+
+
+def stepped(inner, start, loss, rates, steps: int) -> dict[str, torch.Tensor]:
+    """Plain steps of autograd's gradient of ``loss(θ, support loss)``, whatever the engine and the shared update do."""
+    at = {name: value.detach() for name, value in start.items()}
+    for _ in range(steps):
+        at = {name: value.detach().requires_grad_() for name, value in at.items()}
+
+        def support_loss(theta: dict[str, torch.Tensor]) -> torch.Tensor:
+            return F.cross_entropy(inner.query_logits(theta, inner.images), inner.labels)  # the mean
+
+        found = torch.autograd.grad(loss(at, support_loss), list(at.values()), allow_unused=True)
+        at = {
+            name: value if g is None else value - rates[name] * g
+            for (name, value), g in zip(at.items(), found, strict=True)
+        }
+    return at
+
+
+def test_abmls_steps_are_those_of_its_definition():
+    """On (μ, ρ) of CE(μ + σ ∘ ε) + KL(q ‖ p) / N, with the same ε."""
+    method, task = make_method("abml", alpha=0.3, deviation=0.3), make_task()
+    x, y, _, _ = method.tensors(task)
+    inner, prior, found = method.adapted(x, y, torch_rng(5), 3, order=0)
+    noise, n, softplus = torch_rng(5), len(y), F.softplus
+
+    def loss(q, support_loss):
+        epsilon = {name: torch.randn(v.shape, generator=noise).double() for name, v in inner.theta.items()}
+        total = support_loss({name: q[f"mean {name}"] + softplus(q[f"rho {name}"]) * epsilon[name] for name in epsilon})
+        for name in epsilon:
+            mine, theirs = (Normal(of[f"mean {name}"], softplus(of[f"rho {name}"])) for of in (q, prior))
+            total = total + kl_divergence(mine, theirs).sum() / n
+        return total
+
+    start = {key: value.detach() for key, value in prior.items()}
+    rates = dict.fromkeys(start, 0.3)
+    for name in inner.theta:
+        rates[f"mean {name}"] = 1 / (1 / 0.3 + 1 / (n * softplus(start[f"rho {name}"]) ** 2))
+    expected = stepped(inner, start, loss, rates, 3)
+    assert found.keys() == expected.keys()
+    for key in expected:
+        torch.testing.assert_close(found[key], expected[key], rtol=1e-9, atol=1e-12, msg=key)
+
+
+# ---------------------------------------------------------------------------------------------------- MT-net
+def test_mt_nets_steps_move_masked_weights_before_the_mixing():
+    """W ← W − α M ∘ ∇_W CE(T W), T as a 1×1 convolution."""
+    method, task = make_method("mt-net", alpha=0.3), make_task()
+    x, y, _, _ = method.tensors(task)
+    inner, found = method.adapted(x, y, torch_rng(5), 2, order=0)
+    mask = {name: value.detach().round() for name, value in method.mask(torch_rng(5), task.way).items()}
+    assert {value for m in mask.values() for value in m.tolist()} == {0.0, 1.0}
+
+    def mixed(theta):
+        return theta | {
+            unit.weight: (method.mixing[unit.weight] @ theta[unit.weight].flatten(1)).view_as(theta[unit.weight])
+            for unit in method.body.units
+        }
+
+    moving = {"head_bias": mask["head_weight"], "head_weight": mask["head_weight"][:, None]}
+    moving |= {unit.weight: mask[unit.weight][:, None, None, None] for unit in method.body.units}
+    rates = {name: 0.3 * moving.get(name, 1.0) for name in inner.theta}
+    expected = mixed(stepped(inner, inner.theta, lambda theta, support_loss: support_loss(mixed(theta)), rates, 2))
+    for name in moving:
+        torch.testing.assert_close(found[name], expected[name], rtol=1e-9, atol=1e-12, msg=name)
+
+
+# ---------------------------------------------------------------------------------------------------- rates
+def test_step_sizes_learn_in_proportion_to_their_start_at_most_ten_times_as_fast():
+    slow = make_method("meta-sgd", alpha=0.003, alpha_head=1.0).rate_factors()
+    assert slow["rate.conv2_weight"] == pytest.approx(0.3)
+    assert slow["rate.head_weight"] == slow["rate.head_bias"] == 10
+    assert make_method("taml", alpha=0.01).rate_factors()["rate.conv1_weight"] == pytest.approx(1)
+    assert make_method("taml", alpha=0.0).rate_factors()["rate.conv1_weight"] == 1  # or it would never leave zero
+    assert make_method("maml").rate_factors() == {}
