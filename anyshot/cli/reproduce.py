@@ -79,14 +79,13 @@ def reproduce(
 
 
 def _run(request: Request, **how: Any) -> None:
-    from anyshot.experiments.reproduce import reproduce
-    from anyshot.report.beside import accuracy_lines, paired_lines, screen
+    from anyshot.experiments.reproduce import reproduce, tables
+    from anyshot.report.beside import screen
     from anyshot.report.tables import print_tables
 
     outcome = reproduce(request, command=shlex.join(["anyshot", *sys.argv[1:]]), **how)
-    title, lines = outcome.plan.experiment.title, paired_lines(outcome.beside)
-    tables = [screen(accuracy_lines(outcome.beside), title)]
-    print_tables(*tables, *([screen(lines, "Paired differences, % points")] if len(lines) > 1 else []))
+    name = outcome.plan.experiment.title
+    print_tables(*(screen(lines, f"{name}. {title}") for title, lines in tables(outcome).items()))
     print(*outcome.notes, sep="\n")
     print(f"In {request.folder}: results.json, table.md, table.tex, figures and report.html.")
 

@@ -61,6 +61,7 @@ class Picture:
     models: tuple[str, ...]  #: by their names
     columns: tuple[Column, ...] = ()  #: whose tasks are looked at; none: those of the block
     values: tuple[int, ...] = ()  #: where the kind asks for some: numbers of samples
+    note: str = ""  #: what else to say below it, such as the paper's numbers
 
 
 @dataclass(frozen=True)

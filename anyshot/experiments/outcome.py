@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from anyshot.errors import AnyshotError
 from anyshot.experiments.design import Picture
 from anyshot.experiments.grid import Failures
-from anyshot.experiments.pictures import Answer, draw
+from anyshot.experiments.pictures import Answer, Drawn, draw
 from anyshot.experiments.plan import Asked, Look, Plan
 from anyshot.experiments.probes import Value, known, summary_of
 from anyshot.metrics import Summary, paired, pool, same_tasks
@@ -23,12 +21,21 @@ from anyshot.settings import parse_shots
 
 
 @dataclass(frozen=True)
+class Shown:
+    """A picture by the name of its files."""
+
+    name: str
+    title: str
+    drawn: Drawn
+
+
+@dataclass(frozen=True)
 class Outcome:
     """All that is written and shown."""
 
     plan: Plan
     beside: Beside
-    figures: tuple[tuple[str, str, Figure], ...]  #: name, title, figure
+    pictures: tuple[Shown, ...]
     notes: tuple[str, ...]  #: the caption, sentence by sentence
 
     @property
@@ -40,9 +47,9 @@ class Outcome:
 def gathered(plan: Plan, failures: Failures, notes: Sequence[str] = ()) -> Outcome:
     """The outcome of a grid whose units have run."""
     beside = table(plan)
-    figures, missing = _figures(plan, beside)
+    pictures, missing = _pictures(plan, beside)
     failed = [f"Failed: {sentence}" for sentence in dict.fromkeys(failures.values())]
-    return Outcome(plan, beside, tuple(figures), (*_protocol(plan, beside), *notes, *failed, *missing))
+    return Outcome(plan, beside, tuple(pictures), (*_protocol(plan, beside), *notes, *failed, *missing))
 
 
 def table(plan: Plan) -> Beside:
@@ -81,27 +88,33 @@ def _best(found: dict[str, Summary | None]) -> str | None:
     return first if ahead else None
 
 
-def _figures(plan: Plan, beside: Beside) -> tuple[list[tuple[str, str, Figure]], list[str]]:
+def _pictures(plan: Plan, beside: Beside) -> tuple[list[Shown], list[str]]:
     """The experiment's pictures, accuracies beside the paper's, and the learning curves of the first seeds; sentences
     on pictures that could not be drawn."""
     found, missing = [], []
-    if beside.columns and any(cell.paper for cell in beside.cells.values()):
-        found.append(("accuracy", "Accuracy beside the paper's", comparison_figure(beside)))
+    if any(cell.paper for cell in beside.cells.values()):
+        found.append(Shown("accuracy", "Accuracy beside the paper's", Drawn(comparison_figure(beside))))
     for picture, looks in plan.looks:
         try:
-            figure = draw(picture, [_answer(look) for look in looks])
+            drawn = draw(picture, [_answer(look) for look in looks])
         except AnyshotError as error:
             missing.append(f"The picture {picture.title!r} is not drawn: {error}")
             continue
-        name = picture.kind if [p.kind for p, _ in plan.looks].count(picture.kind) == 1 else _name(picture, looks)
-        found.append((name, picture.title, figure))
-    logs: dict[str, list[dict[str, Any]]] = {}
-    for (model, _), asked in plan.tests.items():
-        if asked and (run := Run.find(asked[0].folder)):
-            logs.setdefault(model, list(run.records()))
-    if logs:
-        found.append(("training", "Learning curves of the first seed", training_figure(logs)))
+        alone = [other.kind for other, _ in plan.looks].count(picture.kind) == 1
+        title = f"{picture.title}. {picture.note}" if picture.note else picture.title
+        found.append(Shown(picture.kind if alone else _name(picture, looks), title, drawn))
+    if logs := _logs(plan):
+        found.append(Shown("training", "Learning curves of the first seed", Drawn(training_figure(logs))))
     return found, missing
+
+
+def _logs(plan: Plan) -> dict[str, list[dict[str, Any]]]:
+    """The log of each model's first run."""
+    asked = [(model, found[0].folder) for (model, _), found in plan.tests.items()]
+    asked += [(look.model, look.asked[0].folder) for _, looks in plan.looks for look in looks]
+    first = dict(reversed(asked))
+    runs = {model: Run.find(first[model]) for model in dict.fromkeys(model for model, _ in asked)}
+    return {model: list(run.records()) for model, run in runs.items() if run}
 
 
 def _name(picture: Picture, looks: Sequence[Look]) -> str:
@@ -171,4 +184,4 @@ def results(outcome: Outcome) -> dict[str, Any]:
                 "runs_in": [one.folder for one in asked],
             }
         )
-    return {"rows": rows, "notes": outcome.notes}
+    return {"rows": rows, "notes": outcome.notes, "pictures": {p.name: p.drawn.numbers for p in outcome.pictures}}

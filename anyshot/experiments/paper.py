@@ -255,9 +255,15 @@ INITIALISATION = Experiment(
     blocks=(
         Block(
             "cifar-fs",
-            (Column("cifar-fs", "fixed:50", "CIFAR-FS, 50 shots"), Column("svhn", "fixed:50", "SVHN, 50 shots")),
             pictures=(
-                Picture("distances", "ℓ2 distance from E[θ_0] to the adapted parameters", (_z.name,), values=(50,)),
+                Picture(
+                    "distances",
+                    "ℓ2 distance from E[θ_0] to the adapted parameters",
+                    (_z.name,),
+                    (Column("cifar-fs", "fixed:50"), Column("svhn", "fixed:50")),
+                    (50,),
+                    "The paper: without z's variance 5.18 in and 4.61 out of distribution, with it 5.11 out of it.",
+                ),
             ),
             name="CIFAR-FS",
         ),

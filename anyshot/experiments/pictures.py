@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from anyshot.experiments.design import Picture
 from anyshot.experiments.probes import Value, summary_of
 from anyshot.metrics import pool
 from anyshot.metrics.summary import half_width
-from anyshot.report.plots import Point, bars_figure, lines_figure, map_figure
+from anyshot.report.plots import Lines, Point, bars_figure, lines_figure, map_figure
 from anyshot.settings import suggestion
 
 PROBED = {
@@ -52,9 +52,21 @@ def asks(picture: Picture) -> list[tuple[str, dict[str, int], int]]:
     return [(PROBED[picture.kind], {"samples": value} if change else {}, value) for value in picture.values or (0,)]
 
 
-def draw(picture: Picture, answers: Sequence[Answer]) -> Figure:
+@dataclass(frozen=True)
+class Drawn:
+    """A figure, and the numbers in it: by panel and line."""
+
+    figure: Figure
+    numbers: Mapping[str, Lines] = field(default_factory=dict)
+
+
+def draw(picture: Picture, answers: Sequence[Answer]) -> Drawn:
     """The picture of what runs have answered."""
     return DRAWN[picture.kind](answers)
+
+
+def _lines(panels: Mapping[str, Lines], *labels: str, **options: Any) -> Drawn:
+    return Drawn(lines_figure(panels, *labels, **options), panels)
 
 
 # ---------------------------------------------------------------------------------------------------- of tests
@@ -71,17 +83,17 @@ def _size(answer: Answer) -> float:
     return float(np.mean([sum(score["shots"]) for score in answer.each("scores")]))
 
 
-def accuracy_by_size(answers: Sequence[Answer]) -> Figure:
+def accuracy_by_size(answers: Sequence[Answer]) -> Drawn:
     """Accuracy against the images of a task."""
-    return lines_figure({"": _accuracies(answers, _size)}, "images in the task, $N$", "accuracy, %")
+    return _lines({"": _accuracies(answers, _size)}, "images in the task, $N$", "accuracy, %")
 
 
-def samples(answers: Sequence[Answer]) -> Figure:
+def samples(answers: Sequence[Answer]) -> Drawn:
     """Accuracy against the samples of a prediction."""
-    return lines_figure({"": _accuracies(answers, lambda a: a.value)}, "MC samples, $S$", "accuracy, %")
+    return _lines({"": _accuracies(answers, lambda a: a.value)}, "MC samples, $S$", "accuracy, %")
 
 
-def gain(answers: Sequence[Answer]) -> Figure:
+def gain(answers: Sequence[Answer]) -> Drawn:
     """What each model gains over the first, by the images of a class."""
     base, *others = answers
     lines = {}
@@ -93,21 +105,21 @@ def gain(answers: Sequence[Answer]) -> Figure:
                 gains.append(100 * (after - before) / asked)
         lines[answer.model] = by_size(sizes, gains)
     ylabel = f"accuracy − that of {base.model}, % points"
-    return lines_figure({"": lines}, "images in the class, $N_c$", ylabel, level=0)
+    return _lines({"": lines}, "images in the class, $N_c$", ylabel, level=0)
 
 
 # ---------------------------------------------------------------------------------------------------- of ω, γ, z
-def omega(answers: Sequence[Answer]) -> Figure:
+def omega(answers: Sequence[Answer]) -> Drawn:
     """E[ω] against the images of a class."""
     lines = {}
     for answer in answers:
         records = answer.each("records")
         sizes = [n for record in records for n in record["shots"]]
         lines[answer.model] = by_size(sizes, [mean for record in records for mean in record["omega_mean"]])
-    return lines_figure({"": lines}, "images in the class, $N_c$", r"$E[\omega_c]$", level=1 / answers[0].way)
+    return _lines({"": lines}, "images in the class, $N_c$", r"$E[\omega_c]$", level=1 / answers[0].way)
 
 
-def gamma(answers: Sequence[Answer]) -> Figure:
+def gamma(answers: Sequence[Answer]) -> Drawn:
     """E[γ] of each layer against the images of a task."""
     panels: dict[str, dict[str, list[Point]]] = {}
     for answer in answers:
@@ -116,31 +128,31 @@ def gamma(answers: Sequence[Answer]) -> Figure:
         for place, layer in enumerate(records[0]["layers"]):
             values = [record["gamma_mean"][place] for record in records]
             panels.setdefault(layer, {})[answer.model] = by_size(sizes, values)
-    return lines_figure(panels, "images in the task, $N$", r"$E[\gamma_l]$", level=1, as_ratios=True)
+    return _lines(panels, "images in the task, $N$", r"$E[\gamma_l]$", level=1, as_ratios=True)
 
 
-def starts(answers: Sequence[Answer]) -> Figure:
+def starts(answers: Sequence[Answer]) -> Drawn:
     """t-SNE of θ∗E[z] of the tasks of each set, and of θ."""
     vectors = [np.array(answer.each("starts")) for answer in answers]
     together = np.concatenate([*vectors, np.zeros((1, vectors[0].shape[1]))])
     flat = tsne(together)
     ends = np.cumsum([len(group) for group in vectors])
     groups = dict(zip([answer.images for answer in answers], np.split(flat[:-1], ends[:-1]), strict=True))
-    return map_figure(groups, flat[-1], r"$\theta$")
+    return Drawn(map_figure(groups, flat[-1], r"$\theta$"))
 
 
-def distances(answers: Sequence[Answer]) -> Figure:
+def distances(answers: Sequence[Answer]) -> Drawn:
     """How far adaptation goes from E[θ_0], without and with z's variance."""
     names = {"without": r"$\theta^\tau(E[z])$", "with": r"$E[\theta^\tau(z)]$"}
-    groups: dict[str, Mapping[str, Sequence[Point]]] = {}
+    groups: dict[str, Lines] = {}
     for answer in answers:
         found = answer.each("distances")
         values = {name: [one[key] for one in found] for key, name in names.items()}
         groups[answer.images] = {n: [Point(0, float(np.mean(v)), half_width(v))] for n, v in values.items()}
-    return bars_figure(groups, r"$\ell_2$ distance from $E[\theta_0]$")
+    return Drawn(bars_figure(groups, r"$\ell_2$ distance from $E[\theta_0]$"), groups)
 
 
-DRAWN: dict[str, Callable[[Sequence[Answer]], Figure]] = {
+DRAWN: dict[str, Callable[[Sequence[Answer]], Drawn]] = {
     "accuracy-by-size": accuracy_by_size,
     "samples": samples,
     "gain": gain,

@@ -14,9 +14,10 @@ from anyshot.experiments.scales import SHORT, Data, Scale, scale_of
 from anyshot.experiments.situate import chosen, on_data, with_ready
 from anyshot.files import write_bytes
 from anyshot.lists import EXPERIMENTS
-from anyshot.report.beside import accuracy_lines, detail_lines, html, latex, markdown, paired_lines
+from anyshot.report.beside import Lines, accuracy_lines, detail_lines, html, latex, markdown, paired_lines
 from anyshot.report.contact import page, picture
-from anyshot.report.figures import save_figure
+from anyshot.report.figures import png, save_figure
+from anyshot.report.plots import number_lines
 from anyshot.report.tables import write_results
 
 
@@ -96,21 +97,46 @@ def reproduce(
 
 def write(outcome: Outcome, folder: Path) -> None:
     """results.json, table.md, table.tex, the figures and report.html."""
+    plan = outcome.plan
+    settings = {unit.folder: unit.settings.as_dict() for unit in plan.units}
+    facts = {"experiment": plan.experiment.name, "scale": plan.scale.name, "settings": settings}
+    write_results(folder / "results.json", results(outcome), **facts)
+    for shown in outcome.pictures:
+        save_figure(shown.drawn.figure, folder / shown.name)
+    for name, text in {"table.md": _markdown, "table.tex": _latex, "report.html": _html}.items():
+        write_bytes(folder / name, text(outcome).encode(errors="backslashreplace"))
+
+
+def tables(outcome: Outcome) -> dict[str, Lines]:
+    """The tables by their titles; of an experiment without columns, the numbers of its pictures."""
+    if not outcome.beside.columns:
+        return {p.title: number_lines(p.drawn.numbers) for p in outcome.pictures if p.drawn.numbers}
+    found = {"Accuracy, %": accuracy_lines(outcome.beside)}
+    differences = paired_lines(outcome.beside)
+    return found | ({"Paired differences, % points": differences} if len(differences) > 1 else {})
+
+
+def _markdown(outcome: Outcome) -> str:
+    text = [f"# {outcome.plan.experiment.title}"]
+    for title, lines in tables(outcome).items():
+        text += [f"{title}:", markdown(lines).strip()]
+    text += outcome.notes
+    text += [f"![{p.title}]({p.name}.png)" for p in outcome.pictures]
+    return "\n\n".join(text) + "\n"
+
+
+def _latex(outcome: Outcome) -> str:
     title = outcome.plan.experiment.title
-    tables = [("Accuracy", accuracy_lines(outcome.beside)), ("Paired differences", paired_lines(outcome.beside))]
-    tables = [(name, lines) for name, lines in tables if len(lines) > 1]
-    settings = {unit.folder: unit.settings.as_dict() for unit in outcome.plan.units}
-    write_results(folder / "results.json", results(outcome), experiment=outcome.plan.experiment.name,
-                  scale=outcome.plan.scale.name, settings=settings)  # fmt: skip
-    text = [f"# {title}\n", *(f"{markdown(lines)}" for _, lines in tables), outcome.caption + "\n"]
-    text += [f"![{title}]({name}.png)\n" for name, title, _ in outcome.figures]
-    write_bytes(folder / "table.md", "\n".join(text).encode())
-    tex = "\n".join(latex(lines, f"{title}. {outcome.caption}" if not place else f"{title}: {name.lower()}.")
-                    for place, (name, lines) in enumerate(tables))  # fmt: skip
-    write_bytes(folder / "table.tex", tex.encode())
-    body = [f"<h2>{name}</h2>{html(lines)}" for name, lines in [*tables, ("Details", detail_lines(outcome.beside))]]
-    body.insert(1, "".join(f"<p>{escape(note)}</p>" for note in outcome.notes))
-    for name, caption, figure in outcome.figures:
-        png, _ = save_figure(figure, folder / name)
-        body.append(picture(caption, png.read_bytes()))
-    write_bytes(folder / "report.html", page(title, "\n".join(body)).encode())
+    return "\n".join(latex(lines, f"{title}. {name}. {outcome.caption}") for name, lines in tables(outcome).items())
+
+
+def _html(outcome: Outcome) -> str:
+    body = [f"<h2>{escape(title)}</h2>{html(lines)}" for title, lines in tables(outcome).items()]
+    body += [f"<p>{escape(note)}</p>" for note in outcome.notes]
+    for shown in outcome.pictures:
+        body.append(picture(shown.title, png(shown.drawn.figure)))
+        if shown.drawn.numbers:
+            body.append(f"<details><summary>Numbers</summary>{html(number_lines(shown.drawn.numbers))}</details>")
+    if outcome.beside.columns:
+        body.append(f"<h2>Details</h2>{html(detail_lines(outcome.beside))}")
+    return page(outcome.plan.experiment.title, "\n".join(body))

@@ -29,13 +29,13 @@ def learned(block: Block) -> tuple[str, ...]:
 def on_data(experiment: Experiment, data: Data) -> Experiment:
     """The experiment on other sets: those learned from take the place of those learned from, others that of others.
     The paper has no numbers for them; blocks that then are alike become one."""
-    blocks: dict[tuple[str, bool], Block] = {}
-    for block in experiment.blocks:
+    blocks: dict[str, Block] = {}
+    for block in [block for block in experiment.blocks if block.columns] or experiment.blocks:
         pictures = tuple(replace(p, columns=_moved(block, p.columns, data)) for p in block.pictures)
         columns = _moved(block, block.columns, data)
         changed = replace(block, columns=columns, images=data.learned, pictures=pictures, name="")
-        blocks.setdefault((block.shots, bool(block.columns)), changed)
-    return replace(experiment, blocks=tuple(block for block in blocks.values() if block.columns))
+        blocks.setdefault(block.shots, changed)
+    return replace(experiment, blocks=tuple(blocks.values()))
 
 
 def _moved(block: Block, columns: Sequence[Column], data: Data) -> tuple[Column, ...]:

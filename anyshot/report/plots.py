@@ -12,7 +12,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from anyshot.metrics import SHOTS
-from anyshot.report.beside import Beside
+from anyshot.report.beside import Beside, Text
+from anyshot.report.beside import Lines as Texts
 from anyshot.report.figures import COLOURS, MARKERS, explain, legend_above, literal, log_sizes, ratios, styled
 from anyshot.report.tables import dashed
 
@@ -178,3 +179,14 @@ def calibration_figure(rows: Sequence[Row]) -> Figure:
     legend_above(figure, panels[0], 4)
     explain(figure, "Bins of a fifteenth. Discs: the larger, the more answers.")
     return figure
+
+
+def number_lines(panels: Mapping[str, Lines]) -> Texts:
+    """The numbers of a figure, a line each."""
+    points = [(panel, name, p) for panel, lines in panels.items() for name, own in lines.items() for p in own]
+    lines = [[Text(word) for word in ("", "at", "value", "± 95 %")]]
+    for panel, name, p in points:
+        interval = "–" if p.interval is None else f"{p.interval:.3g}"
+        what = ", ".join(word for word in (panel, name) if word).replace("$", "").replace("\\", "")
+        lines.append([Text(what), Text(f"{p.x:.4g}" if p.x else "–"), Text(f"{p.y:.4g}"), Text(interval)])
+    return lines

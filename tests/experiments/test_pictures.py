@@ -40,13 +40,13 @@ def test_numbers_of_samples_become_settings_of_the_method():
 def test_gains_are_those_of_each_class_by_its_size():
     base = answer("Meta-SGD", score(0, [1, 50], [2, 9]), score(1, [1, 50], [4, 9]))
     other = answer("TAML", score(0, [1, 50], [5, 8]), score(1, [1, 50], [5, 9]))
-    found = points(draw(Picture("gain", "", ()), [base, other]), "TAML")
+    found = points(draw(Picture("gain", "", ()), [base, other]).figure, "TAML")
     assert found == pytest.approx(np.array([[1, 50], [20.0, -5.0]]))
 
 
 def test_accuracy_stands_at_the_size_of_the_tasks():
     sizes = [answer("MAML", score(0, [n, n], [n, n]), score(1, [n, n], [n, n])) for n in (1, 5)]
-    found = points(draw(Picture("accuracy-by-size", "", ()), sizes), "MAML")
+    found = points(draw(Picture("accuracy-by-size", "", ()), sizes).figure, "MAML")
     assert found == pytest.approx(np.array([[2, 10], [10.0, 50.0]]))
 
 
@@ -57,7 +57,7 @@ def test_gamma_has_a_panel_a_layer_and_a_line_a_model():
         )
 
     answers = [Answer("a", "svhn", 2, 0, records((5, 0.5), (50, 1.5))), Answer("b", "svhn", 2, 0, records((5, 1.0)))]
-    figure = draw(Picture("gamma", "", ()), answers)
+    figure = draw(Picture("gamma", "", ()), answers).figure
     assert points(figure, "a", 1) == pytest.approx(np.array([[10, 100], [1.0, 3.0]]))
     assert points(figure, "b", 0) == pytest.approx(np.array([[10], [1.0]]))
 

@@ -41,7 +41,7 @@ def test_an_experiment_leaves_results_tables_figures_and_a_page(name, out):
     for figure in [*FIGURES.get(name, []), "training"]:
         assert (request.folder / f"{figure}.png").stat().st_size > 1000
         assert (request.folder / f"{figure}.svg").stat().st_size > 1000
-    assert page.count("data:image/png") == len(outcome.figures)
+    assert page.count("data:image/png") == len(outcome.pictures)
     assert not re.search(r'(src|href)="(?!data:|#)', page)  # it needs nothing else
 
 

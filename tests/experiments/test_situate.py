@@ -75,3 +75,9 @@ def test_columns_that_differ_in_shots_alone_stay_apart_on_other_images():
     ]  # fmt: skip
     sizes = on_data(EXPERIMENTS["task-imbalance"], Data(("mine",)))
     assert len(sizes.columns) == 8
+
+
+def test_an_experiment_of_pictures_alone_and_a_block_of_them_are_moved_once():
+    (block,) = on_data(EXPERIMENTS["initialisation"], Data(("mine",), ("other",))).blocks
+    assert [column.label for column in block.pictures[0].columns] == ["mine, fixed:50", "other, fixed:50"]
+    assert len(on_data(EXPERIMENTS["ood"], Data(("mine",), ("other",))).blocks) == 1
