@@ -19,6 +19,16 @@ PATIENCE = 60.0  # seconds; waiting ends as soon as what is waited for is there
 OPTIONS = ("--headless=new", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu", "--hide-scrollbars",
            "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage")  # fmt: skip
 
+# where the middle of an element is, once it has stayed there for two frames
+MIDDLE = """new Promise((found) => {
+  const look = (before) => requestAnimationFrame(() => {
+    const { x, y, width, height } = document.querySelector(%s).getBoundingClientRect();
+    const place = [x + width / 2, y + height / 2];
+    String(place) === before ? found(place) : look(String(place));
+  });
+  look("");
+})"""
+
 
 class Browser:
     """One page of one browser."""
@@ -145,8 +155,8 @@ class Browser:
     def middle(self, selector: str) -> tuple[float, float]:
         """Where an element is on the screen, once it is scrolled into sight."""
         self.js(f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block: 'center'}})")
-        box = f"document.querySelector({json.dumps(selector)}).getBoundingClientRect()"
-        return self.js(f"{box}.x + {box}.width / 2"), self.js(f"{box}.y + {box}.height / 2")
+        x, y = self.js(MIDDLE % json.dumps(selector))
+        return x, y
 
     def click(self, selector: str) -> None:
         """A real click on the middle of an element."""

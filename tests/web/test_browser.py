@@ -10,6 +10,7 @@ from anyshot.web.app import make_app
 from anyshot.web.limits import Limits
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="Chromium is not installed (Debian's package: chromium)")
+LONG = "Rindfleischetikettierungsueberwachungsaufgabenuebertragungsg"  # as many characters as a name may have
 SIZES = {"desk": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844, "phone": True}}
 
 
@@ -72,7 +73,7 @@ def teach(page, files, reds=3, greens=1):
     page.drop(card(1), *(files / "red" / f"{i}.png" for i in range(reds)))
     page.wait(f"{count(1)} === '{reds} pictures'")
     page.choose(f"{card(2)} input[type=file]", *(files / "green" / f"{i}.png" for i in range(greens)))
-    page.wait("!document.querySelector('#outlook').hidden")
+    page.wait("!document.querySelector('#outlook').hidden && document.querySelector('#work').hidden")
 
 
 def test_teach_classify_label_and_take_away(page, files):
@@ -106,11 +107,12 @@ def test_teach_classify_label_and_take_away(page, files):
 def test_classes_are_renamed_and_pictures_looked_at_moved_and_removed(page, files):
     teach(page, files, greens=2)
     page.js(f"document.querySelector('{card(2)} .name').select()")
-    page.type("dark green")
+    page.type(LONG)
     page.press("Enter")
-    page.wait(f"document.querySelector('{card(2)}').ariaLabel === 'dark green'")
+    page.wait(f"document.querySelector('{card(2)}').ariaLabel === '{LONG}'")
     page.click(f"{card(1)} .thumb")
     page.wait("document.querySelector('#viewer').open")
+    assert page.js("document.querySelector('#viewer').scrollWidth <= document.querySelector('#viewer').clientWidth")
     page.click("#viewer-choices > :last-child")  # back to those without a class
     page.wait("document.querySelectorAll('.answer').length === 1")
     page.click(".answer")

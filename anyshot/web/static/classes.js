@@ -57,7 +57,7 @@ function card({ id }) {
     h("div", { className: "thumbs" }),
     picker,
     h("dl", { className: "evidence" },
-      stat("Weight ω"), stat("Expected right"), stat("Gain of 5 more")),
+      stat("Weight ω"), stat("Expected right"), stat("With 5 more")),
     h("label", { className: "slider" }, h("span"), slider));
   accept(element, input, () => id);
   return element;
