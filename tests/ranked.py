@@ -22,7 +22,7 @@ TASK = TaskSettings(way=2, shots="any-shot:1-8", query=3)
 
 def meta_settings(iterations: int, **options) -> Settings:
     method = MethodSettings(name="taml", start="he", channels=4, steps=1, test_steps=1, alpha=0.05, samples=1)
-    chosen = {"meta_batch": 4, "validate_every": 7, "validation_tasks": 5, "checkpoint_every": 5, "average": 0.9}
+    chosen = {"meta_batch": 4, "validate_every": 4, "validation_tasks": 5, "checkpoint_every": 5, "average": 0.9}
     return Settings(("tiny",), (), task=TASK, method=method, train=TrainSettings(iterations, **{**chosen, **options}))
 
 
@@ -31,12 +31,12 @@ def warm_settings(epochs: int) -> Settings:
     return Settings(("tiny",), (), task=TASK, method=method, warm=warm)
 
 
-def work(folder: Path, iterations: int, shared: Path) -> None:
+def work(folder: Path, iterations: int, shared: Path, part: int) -> None:
     """A whole run, a run that others go on with, one that starts from a warm start, and a test."""
     images = [make_imageset()]
-    whole = train(meta_settings(20, calibrate=True), folder / "whole", imagesets=images, ood=[])
-    train(meta_settings(iterations), shared, imagesets=images, ood=[])
-    warm = warm_start(warm_settings(2), folder / "warm", imagesets=images, ood=[])
+    whole = train(meta_settings(iterations, calibrate=True), folder / "whole", imagesets=images, ood=[])
+    train(meta_settings(part), shared, imagesets=images, ood=[])
+    warm = warm_start(warm_settings(1), folder / "warm", imagesets=images, ood=[])
     start = meta_settings(2, body_from=str(warm.folder), meta_batch=1)
     train(start, folder / "from", imagesets=images, ood=[])
     method = Run(whole.folder).load_method()
@@ -47,4 +47,4 @@ def work(folder: Path, iterations: int, shared: Path) -> None:
 
 if __name__ == "__main__":
     with joined(torch.device("cpu")):
-        work(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+        work(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))

@@ -77,11 +77,9 @@ def _check_nodes(ray: Any, folder: Path) -> None:
         probe.touch()
     try:
         nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
-        look = {
-            node: ray.remote(_seen).options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False))
-            for node in nodes
-        }
-        seen = ray.get([task.options(num_cpus=0).remote(probe) for task in look.values()])
+        there = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
+        look = ray.remote(num_cpus=0)(_seen)
+        seen = ray.get([look.options(scheduling_strategy=place).remote(probe) for place in there])
     finally:
         probe.unlink()
     for name, (version, visible) in zip(nodes.values(), seen, strict=True):

@@ -51,7 +51,7 @@ def test_a_grid_survives_the_death_of_a_node(nodes, tmp_path):
         nodes.remove_node(nodes.second, allow_graceful=False)
         (tmp_path / "killed").touch()
 
-    thread = threading.Thread(target=kill)
+    thread = threading.Thread(target=kill, daemon=True)
     thread.start()
     found = run_grid(wanted, units.wait_for_others, on="ray", address=nodes.address)
     thread.join()
