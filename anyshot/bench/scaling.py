@@ -1,8 +1,8 @@
 """One and two processes beside each other, and what more would give: python -m anyshot.bench.scaling [FILE.json]
 
 Meta-iterations of four tasks by one process and one thread, by two processes (ranks) of one thread, and by one process
-of two threads, in turn, in one run of under three minutes. ``--foretell FILE.json`` computes the tables of the model
-again from a file that was written before.
+of two threads, in turn, in one run of under three minutes. FILE.json gets the numbers and FILE.md the tables;
+``--foretell FILE.json`` computes the tables of the model again from numbers that are there.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from anyshot.bench.scaling_model import Measured, efficiency, idle_shares
+from anyshot.bench.scaling_model import Measured, drawn_sizes, efficiency, idle_shares
 from anyshot.errors import AnyshotError
-from anyshot.files import read_json, write_json
+from anyshot.files import read_json, write_bytes, write_json
 
 RANKS = (2, 4, 8, 16, 64)
 NETWORKS = {"1 Gbit/s": 1e9, "10 Gbit/s": 1e10}
@@ -29,18 +29,18 @@ def measured() -> dict[str, Any]:
     from anyshot.bench import machine
 
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "ranks.json"
+        out, where = Path(folder) / "ranks.json", machine()
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
         done = subprocess.run([*command, "-m", "anyshot.bench.scaling_ranks", str(out)], env=environment, check=False)
         if done.returncode:
             raise AnyshotError("The ranks ended without results; what they said is above.")
-        return {"machine": machine(), "cases": read_json(out)}
+        return {"machine": where, "cases": read_json(out)}
 
 
 def foretold(case: dict[str, Any]) -> dict[str, Any]:
     """Efficiency by meta-batch, network and number of ranks, and the share of the time that ranks wait."""
-    model = Measured(**{**case["model"], "sizes": tuple(case["model"]["sizes"])})
+    model = Measured(**case["model"], sizes=drawn_sizes(case["shots"]))
     return {
         "efficiency": {
             batch: {
@@ -55,25 +55,31 @@ def foretold(case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def show(results: dict[str, Any]) -> None:
-    """What was measured, in sentences, and what is foretold, in tables of Markdown."""
+def page(results: dict[str, Any]) -> str:
+    """What was measured and what is foretold, in Markdown."""
+    where, lines = results["machine"], ["# Scaling, measured and foretold", ""]
+    lines += [f"{where['cores']} cores, load {where['load']:.1f} before it began, torch {where['torch']}.", ""]
     for name, case in results["cases"].items():
-        print(*_facts(name, case), "", *_tables(case["foretold"]), "", sep="\n")
+        lines += [f"## {name}, {case['shots']}, meta-batches of 4 tasks", "", *_facts(case), "", "Foretold:", ""]
+        lines += [*_tables(case["foretold"]), ""]
+    return "\n".join(lines)
 
 
-def _facts(name: str, case: dict[str, Any]) -> list[str]:
+def _facts(case: dict[str, Any]) -> list[str]:
     idle, sums = case["idle"], [1000 * case[f"{kind}_seconds"] for kind in ("ordered_sum", "all_reduce")]
     return [
-        f"{name}, {case['shots']}, 4 tasks; seconds of an iteration by processes × threads:",
+        "| processes × threads | median s | least s | processor s |",
+        "|---|--:|--:|--:|",
         *(
-            f"  {mode}: median {median(found):.3f}, least {min(found):.3f}, of processors {min(cpu):.3f}"
+            f"| {mode} | {median(found):.3f} | {min(found):.3f} | {min(cpu):.3f} |"
             for (mode, found), cpu in zip(case["seconds"].items(), case["cpu_seconds"].values(), strict=True)
         ),
-        f"  2 × 1 is {case['speedup']:.2f} times as fast as 1 × 1 ({case['speedup_of_minima']:.2f} by minima).",
-        f"  1 × 2 is {case['speedup_of_threads']:.2f} times as fast as 1 × 1.",
-        f"  Ranks wait for {idle['by cost']:.1%} of their time; dealt in turn they would for {idle['in turn']:.1%}.",
-        f"  A gradient has {case['gradient_bytes']:,} bytes; a rank sends {case['sent_bytes']:,} an iteration.",
-        f"  Summing in order takes {sums[0]:.2f} ms, a plain all-reduce {sums[1]:.2f} ms.",
+        "",
+        f"- 2 × 1 is {case['speedup']:.2f} times as fast as 1 × 1 ({case['speedup_of_minima']:.2f} by minima), "
+        f"1 × 2 {case['speedup_of_threads']:.2f} times.",
+        f"- Ranks wait for {idle['by cost']:.1%} of their time; dealt in turn they would for {idle['in turn']:.1%}.",
+        f"- A gradient has {case['gradient_bytes']:,} bytes; a rank sends {case['sent_bytes']:,} an iteration.",
+        f"- Summing in order takes {sums[0]:.2f} ms, a plain all-reduce {sums[1]:.2f} ms.",
     ]
 
 
@@ -91,15 +97,16 @@ def _tables(case: dict[str, Any]) -> list[str]:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure, or read what was measured; show, and write."""
+    """Measure, or read what was measured; show it, and write it beside the numbers."""
     again = arguments[:1] == ["--foretell"]
-    path = next(iter(arguments[1:] if again else arguments), None)
+    path = next((Path(name) for name in arguments[again:]), None)
     results = read_json(path) if again and path else measured()
     for case in results["cases"].values():
         case["foretold"] = foretold(case)
-    show(results)
-    if path and not again:
+    print(page(results))
+    if path:
         write_json(path, results)
+        write_bytes(path.with_suffix(".md"), page(results).encode())
 
 
 if __name__ == "__main__":

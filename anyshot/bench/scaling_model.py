@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from anyshot.dealing import deal, deal_in_turn, idle
+from anyshot.lists import SHOT_RULES
+from anyshot.settings import parse_shots
+from anyshot.tasks import numpy_rng
 
 LATENCY = 1e-4  #: seconds, of a message between machines on Ethernet; assumed
 COLLECTIVES = 4  #: of an iteration: two for the gradients, two for losses and times
@@ -30,7 +33,13 @@ class Measured:
     apply: float
     gradient: int  #: bytes
     byte: float  #: c
-    sizes: tuple[int, ...]  #: support images of many tasks, as they are drawn
+    sizes: tuple[int, ...]  #: support images of many tasks
+
+
+def drawn_sizes(shots: str, way: int = 5, tasks: int = 4096) -> tuple[int, ...]:
+    """Support images of as many tasks, as a rule of shots draws them."""
+    rule, least, most = parse_shots(shots)
+    return tuple(int(SHOT_RULES[rule](numpy_rng(0, "sizes", i), way, least, most).sum()) for i in range(tasks))
 
 
 def seconds(m: Measured, ranks: int, meta_batch: int, bits: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -51,9 +52,12 @@ def _ray() -> Any:
 def _join(ray: Any, address: str | None) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     new = {} if address else {"include_dashboard": False}
+    host, _, port = (address or "").rpartition("://")[2].rpartition(":")
     try:
+        if port.isdigit():  # Ray itself would try for minutes
+            socket.create_connection((host, int(port)), timeout=10).close()
         ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **new)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise AnyshotError(
             f"There is no Ray cluster at {address!r} ({reason}); start one there with: ray start --head"
@@ -77,12 +81,14 @@ def _check_nodes(ray: Any, folder: Path) -> None:
         probe.touch()
     try:
         nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
-        there = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
-        look = ray.remote(num_cpus=0)(_seen)
-        seen = ray.get([look.options(scheduling_strategy=place).remote(probe) for place in there])
+        look, seen = ray.remote(num_cpus=0)(_seen), {}
+        for node, name in nodes.items():
+            there = NodeAffinitySchedulingStrategy(node, soft=False)
+            with suppress(ray.exceptions.RayError):  # it has died meanwhile
+                seen[name] = ray.get(look.options(scheduling_strategy=there).remote(probe))
     finally:
         probe.unlink()
-    for name, (version, visible) in zip(nodes.values(), seen, strict=True):
+    for name, (version, visible) in seen.items():
         if not visible:
             raise AnyshotError(
                 f"The node {name} does not see the folder '{folder}'; name one that all nodes share, by the same path."

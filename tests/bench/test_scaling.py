@@ -8,7 +8,16 @@ from dataclasses import replace
 import pytest
 
 from anyshot.bench import scaling
-from anyshot.bench.scaling_model import COLLECTIVES, LATENCY, Measured, efficiency, exchange, idle_shares, seconds
+from anyshot.bench.scaling_model import (
+    COLLECTIVES,
+    LATENCY,
+    Measured,
+    drawn_sizes,
+    efficiency,
+    exchange,
+    idle_shares,
+    seconds,
+)
 
 EQUAL = Measured(start=0.1, slope=0.0, draw=0.0, apply=0.0, gradient=1_000_000, byte=0.0, sizes=(50,) * 256)
 MIXED = replace(EQUAL, slope=0.001, draw=1e-4, apply=1e-3, byte=1e-9, sizes=tuple(range(5, 251)) * 2)
@@ -41,10 +50,14 @@ def test_what_was_measured_once_is_shown_and_foretold_again(tmp_path, capsys):
     case = {
         "shots": "any-shot:1-50", "seconds": modes, "cpu_seconds": modes, "speedup": 1.7, "speedup_of_minima": 1.8,
         "speedup_of_threads": 1.5, "idle": {"by cost": 0.1, "in turn": 0.2}, "gradient_bytes": 100, "sent_bytes": 300,
-        "ordered_sum_seconds": 0.002, "all_reduce_seconds": 0.001, "model": vars(MIXED),
+        "ordered_sum_seconds": 0.002, "all_reduce_seconds": 0.001,
+        "model": {name: value for name, value in vars(MIXED).items() if name != "sizes"},
     }  # fmt: skip
-    (tmp_path / "scaling.json").write_text(json.dumps({"cases": {"32×32": case}}))
+    machine = {"cores": 2, "load": 0.1, "torch": "2"}
+    (tmp_path / "scaling.json").write_text(json.dumps({"machine": machine, "cases": {"32×32": case}}))
     scaling.main(["--foretell", str(tmp_path / "scaling.json")])
     out = capsys.readouterr().out
     assert "2 × 1 is 1.70 times as fast as 1 × 1" in out
-    assert f"| 64 tasks | 1 Gbit/s | {efficiency(MIXED, 2, 64, 1e9):.0%} |" in out
+    drawn = replace(MIXED, sizes=drawn_sizes("any-shot:1-50"))
+    assert f"| 64 tasks | 1 Gbit/s | {efficiency(drawn, 2, 64, 1e9):.0%} |" in out
+    assert (tmp_path / "scaling.md").read_text() + "\n" == out
