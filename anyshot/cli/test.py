@@ -160,10 +160,12 @@ def say_time(trials: Sequence[Trial], tasks: int, workers: int | None) -> None:
 
 
 def duration(seconds: float) -> str:
-    """40 seconds, 26 minutes, 3.5 hours."""
+    """40 seconds, 26 minutes, 3.5 hours, 12 days."""
     if seconds < 99.5:
         return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 99.5 * 60 else f"{seconds / 3600:.1f} hours"
+    if seconds < 99.5 * 60:
+        return f"{seconds / 60:.0f} minutes"
+    return f"{seconds / 3600:.1f} hours" if seconds < 99.5 * 3600 else f"{seconds / 86_400:.0f} days"
 
 
 def show(rows: Sequence[Row], title: str) -> None:

@@ -45,8 +45,9 @@ def listing() -> list[Foretold]:
 
 def foretold(experiment: Experiment, speed: Speed) -> Foretold:
     """One experiment, on a machine of such a speed."""
-    blocks = experiment.blocks
-    sets = [name for block in blocks for name in (*learned(block), *(column.images for column in block.columns))]
+    sets = [name for block in experiment.blocks for name in learned(block)]
+    looked_at = [picture.columns for block in experiment.blocks for picture in block.pictures]
+    sets += [column.images for columns in (experiment.columns, *looked_at) for column in columns]
     units = planned(experiment, PAPER, Path()).units
 
     def takes(scale: Scale) -> float | None:

@@ -72,7 +72,7 @@ SMOKE = Scale(
     tasks=3,
     fewer_large=True,
     task={"way": 3, "query": 3},
-    method={"channels": 4, "start": "he", "steps": 1, "test_steps": 1, "samples": 2},
+    method={"channels": 16, "start": "he", "steps": 1, "test_steps": 1, "samples": 2},
     train={"iterations": 2, "meta_batch": 1, "validate_every": 0, "validation_tasks": 2, "checkpoint_every": 2},
     data=Data(("glyphs",), ("digits",)),
 )

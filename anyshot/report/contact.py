@@ -27,7 +27,7 @@ figure img { width: 100%; aspect-ratio: 1; object-fit: cover; border-radius: .3r
 figcaption { font-size: .85rem; } figcaption b { display: block; font-size: 1rem; }
 meter { width: 100%; } .unknown b { color: var(--warn); } small { opacity: .75; }
 table { border-collapse: collapse; } td, th { border: 1px solid var(--line); padding: .35rem .6rem; text-align: right; }
-th { text-align: left; font-weight: 600; } td a { display: block; color: inherit; }
+td { white-space: nowrap; } th { text-align: left; font-weight: 600; } td a { display: block; color: inherit; }
 section.cell { display: none; } section.cell:target { display: block; }
 .scroll { overflow-x: auto; } img.plot { max-width: 100%; background: #fff; padding: .4rem; border-radius: .4rem; }
 """

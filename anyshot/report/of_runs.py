@@ -43,13 +43,14 @@ def report_page(runs: Sequence[Run], trials: Sequence[Trial], rows: Sequence[Row
 def results_table(rows: Sequence[Row]) -> str:
     """A row a run and image set; differences to the first run, task by task."""
     ranges = [name for name in rows[0].summary.by_shots if any(r.summary.by_shots[name] is not None for r in rows)]
-    head = ["run", "images", "accuracy", "NLL", "ECE", "worst class", *map(dashed, ranges), "difference to the first"]
+    shots = [f"{dashed(name)} shot{'s' if name != '1' else ''}" for name in ranges]
+    head = ["run", "images", "accuracy", "NLL", "ECE", "worst class", *shots, "difference to the first"]
     lines = []
     for row in rows:
         s, p = row.summary, row.paired
         ahead = "" if p is None else f"{100 * p.accuracy:+.1f} ± {100 * (p.accuracy_interval or 0):.1f}"
         interval = "" if s.interval is None else f" ± {100 * s.interval:.1f}"
-        shots = ["–" if (a := s.by_shots[name]) is None else f"{100 * a:.1f}" for name in ranges]
+        each = ["–" if (a := s.by_shots[name]) is None else f"{100 * a:.1f}" for name in ranges]
         numbers = [
             f"{100 * s.accuracy:.1f}{interval}",
             f"{s.nll:.2f}",
@@ -57,7 +58,7 @@ def results_table(rows: Sequence[Row]) -> str:
             f"{100 * s.worst_class:.1f}",
         ]
         images = "mean of all" if row.images == MEAN else row.images
-        lines.append([escape(cell) for cell in (row.run, images, *numbers, *shots, ahead)])
+        lines.append([escape(cell) for cell in (row.run, images, *numbers, *each, ahead)])
     return html_table(head, lines)
 
 

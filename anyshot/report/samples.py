@@ -16,7 +16,8 @@ from anyshot.tasks import Task
 SUPPORT, QUERIES = 6, 4  #: images shown of each class
 STYLE = """<style>
 .task img { width: 3.4rem; image-rendering: pixelated; border-radius: .25rem; margin: .1rem; vertical-align: middle; }
-.task td { text-align: left; vertical-align: top; } .query { display: inline-block; margin: 0 .6rem .5rem 0; }
+.task td { text-align: left; vertical-align: top; white-space: normal; }
+.query { display: inline-block; vertical-align: top; width: 11rem; margin: 0 .6rem .5rem 0; }
 .query span { display: block; font-size: .75rem; } .right::before { content: "✓ "; } .wrong::before { content: "✗ "; }
 .wrong { font-weight: 600; color: var(--warn); }
 </style>"""
