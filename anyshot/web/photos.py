@@ -33,6 +33,16 @@ class Photo:
     content: NDArray[Any]  # what the classifier takes: features, or pixels where features depend on the task
 
 
+class OfFeatures(AnyShotClassifier):
+    """A classifier that is given features of its backbone, made once a picture, in the place of pictures."""
+
+    def _open(self, X: Any) -> None:
+        self.learned_ = open_weights(self.weights)
+
+    def _features(self, X: Any, first: bool = False) -> NDArray[np.float32]:
+        return X
+
+
 class Darkroom:
     """Reads uploads through a frozen backbone, one at a time, and makes classifiers for what comes out."""
 
@@ -40,14 +50,15 @@ class Darkroom:
         self, backbone: Source, *, weights: str | Path = "photos-lite0", side: int | None = None, device: str = "cpu"
     ) -> None:
         self.backbone = open_backbone(backbone, side=side, device=device)
-        bound = self.backbone.bind is not None  # the features change with the images learned from: made at each fit
-        self.given: dict[str, Any] = {"backbone": backbone if bound else None, "weights": weights, "device": device}
+        # where features change with the images learned from, they are made anew at each fit
+        self.kind = OfFeatures if self.backbone.bind is None else AnyShotClassifier
+        self.given: dict[str, Any] = {"backbone": backbone, "weights": weights, "side": side, "device": device}
         self.lock = threading.Lock()
         open_weights(weights)  # an unknown name is said now, not at the first picture
 
     def classifier(self) -> AnyShotClassifier:
         """A new one, that takes the content of photos."""
-        return AnyShotClassifier(**self.given)
+        return self.kind(**self.given)
 
     def read(self, name: str, data: bytes) -> Photo:
         """A photo of an uploaded file; a sentence if it is no picture."""
@@ -57,7 +68,7 @@ class Darkroom:
             raise Refused(
                 f"{name} cannot be used: {error}. Pictures may be JPEG, PNG, WebP, GIF, BMP or TIFF."
             ) from None
-        content = pixels if self.given["backbone"] is not None else self._features(pixels)
+        content = self._features(pixels) if self.kind is OfFeatures else pixels
         file = io.BytesIO()
         Image.fromarray(shown).save(file, "JPEG", quality=85)
         return Photo(secrets.token_urlsafe(12), name, file.getvalue(), content)

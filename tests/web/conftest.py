@@ -78,11 +78,20 @@ def visitor(page) -> Visitor:
     return Visitor(page())
 
 
-@pytest.fixture
-def busy(visitor) -> Visitor:
+@pytest.fixture(scope="session")
+def teach() -> Callable[[Visitor], Visitor]:
     """Three pictures of red, one of green, and two to classify."""
-    visitor.add("red", *(noise_png(0, i) for i in range(3)))
-    visitor.add("green", noise_png(1, 0))
-    for channel in (0, 1):
-        visitor.upload("pool", noise_png(channel, 50)).raise_for_status()
-    return visitor
+
+    def teach(visitor: Visitor) -> Visitor:
+        visitor.add("red", *(noise_png(0, i) for i in range(3)))
+        visitor.add("green", noise_png(1, 0))
+        for channel in (0, 1):
+            visitor.upload("pool", noise_png(channel, 50)).raise_for_status()
+        return visitor
+
+    return teach
+
+
+@pytest.fixture
+def busy(visitor, teach) -> Visitor:
+    return teach(visitor)

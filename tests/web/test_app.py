@@ -15,6 +15,7 @@ from PIL import Image
 from support import colours, noise_png
 
 from anyshot.classifier import AnyShotClassifier
+from anyshot.features import backbones
 from anyshot.web.app import STATIC, make_app
 from anyshot.web.photos import Darkroom
 
@@ -23,10 +24,10 @@ def opened(*files):
     return [Image.open(io.BytesIO(file)) for file in files]
 
 
-def by_hand(reds):
+def by_hand(reds, backbone=colours):
     """The classifier that the page should have, made from the files themselves."""
     files = [*(noise_png(0, i) for i in range(reds)), noise_png(1, 0)]
-    return AnyShotClassifier(colours, side=8).fit(opened(*files), ["red"] * reds + ["green"])
+    return AnyShotClassifier(backbone, side=8).fit(opened(*files), ["red"] * reds + ["green"])
 
 
 def answers(state):
@@ -35,8 +36,12 @@ def answers(state):
     return [[row["probabilities"][green], row["probabilities"][red]] for row in state["pool"]]
 
 
-def test_the_page_says_what_the_classifier_says(busy):
-    state, classifier = busy.state(), by_hand(3)
+@pytest.mark.parametrize("backbone", [colours, "efficientnet-lite0"])
+def test_the_page_says_what_the_classifier_says(visit, teach, backbone, monkeypatch, tmp_path):
+    monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path))
+    monkeypatch.setattr(backbones, "_lite", lambda size, side, device: backbones.Backbone("quick", side, "", colours))
+    visitor = teach(visit(make_app(Darkroom(backbone, side=8))))
+    state, classifier = visitor.state(), by_hand(3, backbone)
     asked = opened(noise_png(0, 50), noise_png(1, 50))
     np.testing.assert_allclose(answers(state), classifier.predict_proba(asked), atol=1e-6)
     assert [row["unknown"] for row in state["pool"]] == classifier.is_unknown(asked).tolist()
