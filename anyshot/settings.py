@@ -163,7 +163,7 @@ class TrainSettings:
 class WarmSettings:
     """How the body is trained to tell all training classes apart before any meta-training."""
 
-    epochs: int = option(60, "Times that every training image is seen.", least=1)
+    epochs: int = option(200, "Times that every training image is seen.", least=1)
     batch: int = option(128, "Images in a step.", least=4)
     parts: int = option(
         2, "Parts of a batch, each with its own batch statistics; as many cores or ranks work at once.", least=1
@@ -187,7 +187,7 @@ class WarmSettings:
         0.0, "Decay of the running average of the weights that is checked and kept; 0: the weights themselves.",
         least=0, most=0.99999,
     )  # fmt: skip
-    check_every: int = option(5, "Epochs between checks on the validation classes; 0: only at the end.", least=0)
+    check_every: int = option(20, "Epochs between checks on the validation classes; 0: only at the end.", least=0)
     check_tasks: int = option(100, "Tasks in a check, for each image set.", least=1)
 
     def __post_init__(self) -> None:

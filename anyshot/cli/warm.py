@@ -31,7 +31,7 @@ def warm(
     Images, tasks and body come from the preset, then from the options below. Every few epochs class means alone are
     tested on the validation classes. Any method starts from what this leaves: anyshot train NEW --from RUN.
 
-    Example: anyshot warm runs/warm --preset cifar-fs --epochs 60
+    Example: anyshot warm runs/warm --preset cifar-fs
     """
 
     from anyshot.presets import warming
