@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from anyshot.errors import AnyshotError
@@ -49,7 +50,12 @@ class Column:
     @property
     def label(self) -> str:
         """What to call it in a table."""
-        return self.name or self.images + (f", {self.shots}" if self.shots else "")
+        return self.name or self.set + (f", {self.shots}" if self.shots else "")
+
+    @property
+    def set(self) -> str:
+        """The image set's name, or the last part of its path."""
+        return Path(self.images).name
 
 
 @dataclass(frozen=True)

@@ -118,14 +118,14 @@ def _logs(plan: Plan) -> dict[str, list[dict[str, Any]]]:
 
 
 def _name(picture: Picture, looks: Sequence[Look]) -> str:
-    return f"{picture.kind}-{looks[0].column.images.rpartition('/')[2]}"
+    return f"{picture.kind}-{looks[0].column.set}"
 
 
 def _answer(look: Look) -> Answer:
     found = _found(look.asked)
     if not found:
         raise AnyshotError(f"{look.model} has not been measured on {look.column.label}.")
-    return Answer(look.model, look.column.images, look.asked[0].probe.task.way, look.value, tuple(found))
+    return Answer(look.model, look.column.set, look.asked[0].probe.task.way, look.value, tuple(found))
 
 
 def _protocol(plan: Plan, beside: Beside) -> list[str]:

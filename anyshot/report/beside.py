@@ -13,6 +13,7 @@ from rich.table import Table
 
 from anyshot.metrics import Paired, Summary
 from anyshot.report.contact import table as html_table
+from anyshot.report.tables import with_interval
 
 
 @dataclass(frozen=True)
@@ -143,10 +144,7 @@ def _tex(text: str) -> str:
 
 
 def _accuracy(summary: Summary | None) -> str:
-    if summary is None:
-        return "–"
-    interval = "" if summary.interval is None else f" ± {100 * summary.interval:.2f}"
-    return f"{100 * summary.accuracy:.2f}{interval}"
+    return "–" if summary is None else with_interval(f"{100 * summary.accuracy:.2f}", summary.interval, 100, 2)
 
 
 def _published(cell: Cell) -> str:
@@ -158,10 +156,7 @@ def _difference(cell: Cell) -> str:
 
 
 def _ahead(paired: Paired | None) -> str:
-    if paired is None:
-        return "–"
-    interval = "" if paired.accuracy_interval is None else f" ± {100 * paired.accuracy_interval:.2f}"
-    return f"{_signed(100 * paired.accuracy)}{interval}"
+    return "–" if paired is None else with_interval(_signed(100 * paired.accuracy), paired.accuracy_interval, 100, 2)
 
 
 def _signed(value: float) -> str:

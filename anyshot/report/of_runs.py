@@ -16,7 +16,7 @@ from anyshot.report.contact import table as html_table
 from anyshot.report.figures import balance_figures, png, training_figure
 from anyshot.report.plots import calibration_figure, shots_figure
 from anyshot.report.samples import STYLE, sample_task
-from anyshot.report.tables import dashed, origin
+from anyshot.report.tables import dashed, origin, with_interval
 from anyshot.runs import Run
 
 
@@ -48,15 +48,10 @@ def results_table(rows: Sequence[Row]) -> str:
     lines = []
     for row in rows:
         s, p = row.summary, row.paired
-        ahead = "" if p is None else f"{100 * p.accuracy:+.1f} ± {100 * (p.accuracy_interval or 0):.1f}"
-        interval = "" if s.interval is None else f" ± {100 * s.interval:.1f}"
+        ahead = "" if p is None else with_interval(f"{100 * p.accuracy:+.1f}", p.accuracy_interval, 100, 1)
         each = ["–" if (a := s.by_shots[name]) is None else f"{100 * a:.1f}" for name in ranges]
-        numbers = [
-            f"{100 * s.accuracy:.1f}{interval}",
-            f"{s.nll:.2f}",
-            f"{100 * s.ece:.1f}",
-            f"{100 * s.worst_class:.1f}",
-        ]
+        accuracy = with_interval(f"{100 * s.accuracy:.1f}", s.interval, 100, 1)
+        numbers = [accuracy, f"{s.nll:.2f}", f"{100 * s.ece:.1f}", f"{100 * s.worst_class:.1f}"]
         images = "mean of all" if row.images == MEAN else row.images
         lines.append([escape(cell) for cell in (row.run, images, *numbers, *each, ahead)])
     return html_table(head, lines)

@@ -37,11 +37,11 @@ def summary_table(rows: Sequence[Row], title: str | None = None) -> Table:
     for row in rows:
         s = row.summary
         cells = [
-            _with_interval(f"{100 * s.accuracy:.1f}", s.interval, 100, 1),
+            with_interval(f"{100 * s.accuracy:.1f}", s.interval, 100, 1),
             f"{s.nll:.2f}",
             _percent(s.ece),
             _percent(s.worst_class),
-            *(_with_interval(f"{s.more[name]:.3f}", s.more_intervals[name], 1, 3) for name in more),
+            *(with_interval(f"{s.more[name]:.3f}", s.more_intervals[name], 1, 3) for name in more),
             *(_percent(s.by_shots[name]) for name in ranges),
             "–" if s.tasks_per_second is None else f"{s.tasks_per_second:.1f}",
         ]
@@ -72,8 +72,8 @@ def paired_table(rows: Sequence[Row]) -> Table | None:
         table.add_column(header, justify="right", no_wrap=True)
     for row in others:
         if p := row.paired:
-            accuracy = _with_interval(f"{100 * p.accuracy:+.1f}", p.accuracy_interval, 100, 1)
-            nll = _with_interval(f"{p.nll:+.3f}", p.nll_interval, 1, 3)
+            accuracy = with_interval(f"{100 * p.accuracy:+.1f}", p.accuracy_interval, 100, 1)
+            nll = with_interval(f"{p.nll:+.3f}", p.nll_interval, 1, 3)
             table.add_row(*_names(others, row), accuracy, nll, str(p.tasks))
     return table
 
@@ -191,7 +191,8 @@ def origin(**facts: Any) -> dict[str, Any]:
 _PAIRED = tuple(field.name for field in dataclasses.fields(Paired))
 
 
-def _with_interval(text: str, interval: float | None, scale: float, digits: int) -> str:
+def with_interval(text: str, interval: float | None, scale: float, digits: int) -> str:
+    """A number and the half-width of its interval, where it has one."""
     return text if interval is None else f"{text} ± {scale * interval:.{digits}f}"
 
 

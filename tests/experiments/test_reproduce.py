@@ -86,3 +86,12 @@ def test_a_warm_start_that_is_given_is_used_and_one_that_does_not_fit_refused(ex
     assert {unit.settings.train.body_from for unit in plan.units} == {start}
     with pytest.raises(AnyshotError, match="none learns from its images"):
         plan_of(Request(experiment, "short", tmp_path, Data((sets[1],)), start=start))
+
+
+def test_an_experiment_is_put_on_ones_own_images(sets, tmp_path):
+    request = Request(EXPERIMENTS["initialisation"], "smoke", tmp_path, Data(sets[:1], sets[1:]))
+    outcome = reproduce(request)
+    (distances, _) = outcome.pictures
+    assert list(distances.drawn.numbers) == ["tiny", "other"]
+    assert "instead of the paper's images" in outcome.caption
+    assert request.folder.name == "initialisation-smoke-tiny-other"
