@@ -84,14 +84,12 @@ class Page:
         return _remembered(request, Response(status_code=204), secret)
 
     async def picture(self, request: Request) -> Response:
-        """A thumbnail; a key never means another picture, so browsers may keep it as long as they show the page."""
+        """A thumbnail."""
         workspace = self.visitors.find(_secret(request))
         if workspace is None:
             raise Refused("That picture is not here any more; reload the page.", 404)
         photo = await run_in_threadpool(workspace.photo, request.path_params["key"])
-        return Response(
-            photo.thumbnail, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600, immutable"}
-        )
+        return Response(photo.thumbnail, media_type="image/jpeg")
 
     def changed_by(self, change: Change) -> Endpoint:
         """The endpoint that makes a change and answers with the state after it."""
@@ -150,7 +148,7 @@ def _values(body: bytes) -> dict[str, Any]:
 def _text(given: dict[str, Any], key: str) -> str:
     if not isinstance(given.get(key), str):
         raise Refused(f"The request lacks the text {key!r}.")
-    return given[key]
+    return given[key].encode(errors="replace").decode()  # JSON may hold halves of characters
 
 
 def _count(given: dict[str, Any], key: str) -> int:

@@ -22,7 +22,7 @@ POLICY = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-store",
+    "Cache-Control": "no-store",  # browsers, too, keep nothing on disk
 }
 
 
@@ -40,9 +40,7 @@ class Guard:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in POLICY.items():
-                    headers.setdefault(name, value)
+                MutableHeaders(scope=message).update(POLICY)
             await send(message)
 
         sentence = self.objection(scope["method"], Headers(scope=scope))

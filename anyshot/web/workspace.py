@@ -62,8 +62,7 @@ class Workspace:
         photo = self.darkroom.read(name, data)  # takes time: others may work meanwhile
         with self.lock:
             self.check_room(place)
-            self._place(place)[photo.id] = photo
-            self._state = None
+            self._put(photo, place)
 
     def check_room(self, place: str) -> None:
         """Refuse what would not fit, before it is read."""
@@ -76,10 +75,8 @@ class Workspace:
     def move_photo(self, key: str, place: str) -> None:
         """Into a class, or back into the pool."""
         with self.lock:
-            target = self._place(place)
-            photo = self._home(key).pop(key)
-            target[key] = photo
-            self._tidy()
+            self._place(place)  # refused before anything is moved
+            self._put(self._home(key).pop(key), place)
 
     def remove_photo(self, key: str) -> None:
         """Forget a picture."""
@@ -113,6 +110,12 @@ class Workspace:
             if key in photos:
                 return photos
         raise Refused("That picture is not here any more; reload the page.", 404)
+
+    def _put(self, photo: Photo, place: str) -> None:
+        self._place(place)[photo.id] = photo
+        if place != POOL:
+            self.groups[place].used = None  # what is added to a class is learned from
+        self._tidy()
 
     def _tidy(self) -> None:
         for group in self.groups.values():

@@ -65,6 +65,29 @@ def test_pictures_that_are_taken_away_count_no_more_until_they_are_given_back(bu
     np.testing.assert_allclose(answers(back), by_hand(3).predict_proba(asked), atol=1e-6)
 
 
+def test_a_picture_that_is_added_to_a_class_counts_wherever_the_slider_stood(busy):
+    red = busy.state()["classes"][0]["id"]
+    for added in (lambda: busy.patch(f"/api/pictures/{busy.state()['pool'][0]['id']}", json={"place": red}),
+                  lambda: busy.upload(red, noise_png(0, 9))):  # fmt: skip
+        busy.patch(f"/api/classes/{red}/used", json={"used": 1}).raise_for_status()
+        added().raise_for_status()
+        c = busy.state()["classes"][0]
+        assert c["used"] == len(c["pictures"])
+
+
+def test_the_same_picture_in_every_class_is_no_failure(visitor):
+    for name in ("red", "green"):
+        visitor.add(name, noise_png(0, 0), noise_png(0, 0))
+    visitor.upload("pool", noise_png(0, 0)).raise_for_status()
+    p = visitor.state()["pool"][0]["probabilities"].values()
+    assert sum(p) == pytest.approx(1)
+
+
+def test_a_name_of_broken_characters_does_no_harm(visitor):
+    added = visitor.post("/api/classes", content=rb'{"name": "red \ud800"}')
+    assert added.json()["classes"][0]["name"] == "red ?"
+
+
 def test_a_suggested_picture_goes_into_a_class_and_everything_follows(busy):
     before = busy.state()
     picture, green = before["pool"][1]["id"], before["classes"][1]["id"]

@@ -21,8 +21,8 @@ export async function upload(files, place) {
       await send(file, place);
     } catch (error) {
       refused.push(error.message);
-      if (error.status === 409 || error.status === 404 || error.status === 503 || !error.status) {
-        waiting -= files.length - index - 1;
+      if (error.status !== 400 && error.status !== 413) {
+        waiting -= files.length - index - 1; // the others would fare no better
         break;
       }
     } finally {
