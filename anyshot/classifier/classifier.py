@@ -98,7 +98,9 @@ class AnyShotClassifier(Estimator):
         self.features_, self.labels_ = features, codes.astype(np.int64)
         if len(self.classes_) > 1:
             self.adapted_: Adapted = self.learned_.learner.adapt(
-                torch.from_numpy(features), torch.from_numpy(self.labels_)
+                torch.from_numpy(features),
+                torch.from_numpy(self.labels_),
+                native=self.backbone == self.learned_.config["backbone"],
             )
         return self
 

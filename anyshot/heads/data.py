@@ -30,6 +30,7 @@ PARTS = {
     112: (
         Part("vgg-flower", 80), Part("svhn", 150, splits=("test",)), Part("gtsrb", 80), Part("fashion-mnist", 150),
         Part("cifar-fs", 80), Part("quickdraw", 40), Part("miniimagenet", 80),
+        Part("cifar-fs", 515, 10), Part("fashion-mnist", 515),
     ),
     224: (
         Part("vgg-flower", 65, 2), Part("svhn", 100, splits=("test",)), Part("gtsrb", 65), Part("fashion-mnist", 100),
@@ -41,14 +42,18 @@ PARTS = {
 def feature_sets(backbone: str, side: int, names: tuple[str, ...] = ()) -> list[FeatureSet]:
     """The features of the sets at that size, all or some; computed where they are not in the cache."""
     parts = [part for part in PARTS[side] if not names or part.name in names]
-    opened = open_backbone(backbone, side=side)
     found = []
     with progress(f"Features at {side}x{side}", len(parts)) as advance:
         for part in parts:
-            classes = [features_of(pictures, opened) for pictures in chosen(part)]
-            found.append(FeatureSet(part.name, classes))
+            found.append(features_of_part(part, backbone, side))
             advance(note=part.name)
     return found
+
+
+def features_of_part(part: Part, backbone: str, side: int) -> FeatureSet:
+    """The features of a part of a set at that size."""
+    opened = open_backbone(backbone, side=side)
+    return FeatureSet(part.name, [features_of(pictures, opened) for pictures in chosen(part)])
 
 
 def chosen(part: Part) -> list[list[Picture]]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from anyshot.heads.support import Points, Support
+from anyshot.heads.support import Points, Support, squares
 
 START = {
     "log_kappa": 1.8, "log_nu": 4.4, "log_nu_zero": 2.0, "log_tau": 0.4, "log_rho": -0.3, "lam": -0.2,
@@ -35,11 +35,16 @@ class Fitted:
     spread: Tensor  # [C], v_c
     lam: Tensor
     temperature: Tensor
+    own: Tensor  # [N], squared distance of each support image, left out, to its class
 
     def __call__(self, points: Points) -> Tensor:
         """Log-probabilities [m, C]."""
-        squares = _squares(points.z @ self.whiten, self.means) + (self.outside * points.rest)[:, None]
-        return log_probabilities(squares, self.spread, self.lam, self.temperature)
+        return log_probabilities(self.squares(points), self.spread, self.lam, self.temperature)
+
+    def squares(self, points: Points) -> Tensor:
+        """Squared distances [m, C] to the classes, in units of their variance."""
+        inside = squares(points.z @ self.whiten, self.means)
+        return (inside + (self.outside * points.rest)[:, None]) / self.spread
 
 
 class Discriminant(nn.Module):
@@ -65,24 +70,22 @@ class Discriminant(nn.Module):
         rest = z - own[labels]
         tau = (nu_zero * self.value("tau") + rest.square().sum()) / (nu_zero + free)
         prior, weight = nu * tau / support.width, nu + free
-        sigma = (prior * torch.eye(z.shape[1]) + rest.t() @ rest) / weight
+        eye = torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
+        sigma = (prior * eye + rest.t() @ rest) / weight
         lower = torch.linalg.cholesky(sigma)  # zᵀ (L Lᵀ)⁻¹ z = ‖z L⁻ᵀ‖²
-        whiten = torch.linalg.solve_triangular(lower, torch.eye(len(sigma)), upper=False).t()
+        whiten = torch.linalg.solve_triangular(lower, eye, upper=False).t()
         spread, temperature = 1 + rho / (kappa + n), self.value("temperature")
-        fitted = Fitted(whiten, weight / prior, means @ whiten, spread, self.lam, temperature)
-        squares = _left_out(z @ whiten, means @ whiten, rest @ whiten, labels, n, kappa, weight)
         alone = (1 + rho / (kappa + n - 1))[labels][:, None]
         spreads = spread.expand(len(z), support.way).scatter(1, labels[:, None], alone)
-        return fitted, log_probabilities(squares, spreads, self.lam, temperature)
+        away = _left_out(z @ whiten, means @ whiten, rest @ whiten, labels, n, kappa, weight) / spreads
+        own = away.gather(1, labels[:, None])[:, 0]
+        fitted = Fitted(whiten, weight / prior, means @ whiten, spread, self.lam, temperature, own)
+        return fitted, log_probabilities(away, spreads, self.lam, temperature)
 
 
-def log_probabilities(squares: Tensor, spread: Tensor, lam: Tensor, temperature: Tensor) -> Tensor:
-    """Of squared distances [m, C] and variances [C] or [m, C]."""
-    return ((-0.5 * squares / spread - lam * spread.log()) * temperature).log_softmax(1)
-
-
-def _squares(a: Tensor, b: Tensor) -> Tensor:
-    return (a.square().sum(1)[:, None] - 2 * a @ b.t() + b.square().sum(1)).clamp_min(0)
+def log_probabilities(away: Tensor, spread: Tensor, lam: Tensor, temperature: Tensor) -> Tensor:
+    """Of squared distances [m, C] in units of the variances, [C] or [m, C]."""
+    return ((-0.5 * away - lam * spread.log()) * temperature).log_softmax(1)
 
 
 def _left_out(
@@ -101,8 +104,8 @@ def _left_out(
     q = q.scatter(1, index, (kappa / (others * way * (kappa + others)))[:, None])
     along = (z * rest).sum(1)[:, None] - rest @ means.t()  # (z_n − m_j) · r_n
     length = rest.square().sum(1)[:, None]
-    squares = p * p * _squares(z, means) + 2 * p * q * along + q * q * length
+    away = p * p * squares(z, means) + 2 * p * q * along + q * q * length
     # Σ' = (weight Σ − u uᵀ) / (weight − 1) with u = r_n √(n_c / (n_c − 1))
     lost = (n[labels] / others)[:, None] / weight
     inner = p * along + q * length
-    return (squares + lost * inner.square() / (1 - lost * length).clamp_min(1e-4)) * (weight - 1) / weight
+    return (away + lost * inner.square() / (1 - lost * length).clamp_min(1e-4)) * (weight - 1) / weight

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anyshot.heads.learner import Head, fit_fixed
-from anyshot.heads.support import Points, Support, support_of
+from anyshot.heads.support import Damping, Points, Support, support_of
 from anyshot.tasks import numpy_rng
 
 Features = NDArray[np.float32]
 QUERY = 15
 OTHERS = 6  # classes that a task does not have, and images of each, to be told from its own
-MOST = 300  # support images of a meta-training task
-CEILINGS = (1, 3, 10, 30, 50, 130)  # meta-training draws class sizes up to one of these
+MOST = 600  # support images of a meta-training task
+CEILINGS = (1, 3, 10, 30, 50, 150, 300)  # meta-training draws class sizes up to one of these
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def draw(data: FeatureSet, shots: Sequence[int] | NDArray[np.int64], rng: np.ran
 
 
 def wide(data: FeatureSet, seed: int, index: int) -> Episode:
-    """A task for meta-training: 2 to 50 classes of 1 to 130 images, equal or not, in all shapes."""
+    """A task for meta-training: 2 to 50 classes of 1 to 300 images, equal or not, in all shapes."""
     rng = numpy_rng(seed, data.name, index)
     way = min(int(2 * 25 ** rng.random()), len(data.classes))
     ceiling = min(CEILINGS[rng.integers(len(CEILINGS))], max(1, MOST // way))
@@ -83,10 +83,10 @@ def wide(data: FeatureSet, seed: int, index: int) -> Episode:
     return draw(data, shots, rng)
 
 
-def prepare(episode: Episode) -> Prepared:
+def prepare(episode: Episode, damping: Damping | None = None) -> Prepared:
     """Coordinates and fixed heads, which do not change while meta-training goes on."""
     with torch.no_grad():
-        frame, support = support_of(episode.support, episode.labels)
+        frame, support = support_of(episode.support, episode.labels, damping)
         return Prepared(support, frame(episode.query), episode.query_labels, fit_fixed(support))
 
 

@@ -28,12 +28,16 @@ class ClassEvidence:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A task: its classes, accuracy to expect with a 90 % interval, and the class to photograph next."""
+    """A task: its classes, accuracy to expect with a 90 % interval, the class to photograph next.
+
+    unlike: above 1 if the task is unlike those that were learned from, so that these figures deserve less trust
+    """
 
     classes: tuple[ClassEvidence, ...]
     expected: float
     low: float
     high: float
+    unlike: float
 
     @property
     def next(self) -> str:
@@ -47,6 +51,7 @@ class Explanation:
             f"Expected accuracy on new images: {self.expected:.0%} (90 % interval {self.low:.0%} to {self.high:.0%})",
             *lines,
             f"More images of {self.next} would help most.",
+            *(["These images are unlike those that the figures come from; trust them less."] * (self.unlike > 1)),
         ])  # fmt: skip
 
 
@@ -62,7 +67,7 @@ def explain(adapted: Adapted, outlook: Outlook, names: Sequence[str]) -> Explana
         )
         for c, name in enumerate(names)
     )  # fmt: skip
-    return Explanation(classes, expected.overall, expected.low, expected.high)
+    return Explanation(classes, expected.overall, expected.low, expected.high, outlook.unlike(adapted))
 
 
 def gain(expected: Tensor, n: Tensor) -> Tensor:

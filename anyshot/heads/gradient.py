@@ -10,6 +10,7 @@ variant).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -50,16 +51,16 @@ class Gradient(nn.Module):
         )
         apart = torch.cdist(own, own).fill_diagonal_(float("inf")).min(1).values
         statistics = torch.stack([support.n.log() / 2 - 1, spread / support.n, apart, own.norm(dim=1)], 1)
-        omega, z = self.of_class(statistics).unbind(1)
-        way = torch.tensor(float(support.way)).log() / 2 - 1
-        pooled = torch.cat([statistics.mean(0), statistics.std(0, correction=0), way[None]])
-        return omega, z, self.of_task(pooled)[0]
+        way = statistics.new_tensor([math.log(support.way) / 2 - 1])
+        pooled = torch.cat([statistics.mean(0), statistics.std(0, correction=0), way])
+        own_type = self.log_beta.dtype
+        omega, z = self.of_class(statistics.to(own_type)).to(statistics).unbind(1)
+        return omega, z, self.of_task(pooled.to(own_type)).to(statistics)[0]
 
     def forward(self, support: Support) -> tuple[Linear, Tensor]:
         """The adapted head, and log-probabilities [N, C] of the support images by heads adapted without their fold."""
         omega, z, gamma = self.balance(support)
-        folds = torch.arange(int(support.folds.max()) + 1)[:, None]
-        seen = torch.cat([torch.ones(1, len(support.z)), (support.folds != folds).float()])  # [F, N]
+        seen = support.kept()  # [F, N]
         target = nn.functional.one_hot(support.labels, support.way).to(support.z)
         counts = seen @ target  # [F, C]; no fold empties a class
         means = (seen[:, :, None] * target).transpose(1, 2) @ support.z / counts[:, :, None]  # [F, C, r]
@@ -71,9 +72,7 @@ class Gradient(nn.Module):
             error = (share * seen)[:, :, None] * ((support.z @ weight + bias).softmax(2) - target)
             weight = weight - rate * support.z.t() @ error
             bias = bias - rate * error.sum(1, keepdim=True)
-        by_fold = Linear(weight, bias)(support.points)
-        held_out = by_fold[support.folds + 1, torch.arange(len(support.z))]
-        return Linear(weight[0], bias[0]), held_out
+        return Linear(weight[0], bias[0]), support.unseen(Linear(weight, bias)(support.points))
 
 
 def _net(before: int, after: int) -> nn.Sequential:

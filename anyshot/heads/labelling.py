@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from anyshot.heads.learner import Adapted
-from anyshot.heads.support import root
 
 SHARP = 2.0  # 4 and 8 were worse on CIFAR-FS, Traffic Signs and VGG-Flower
 MOST = 4000  # images looked at together; of more, the most doubtful
@@ -25,7 +24,7 @@ def choose(adapted: Adapted, features: Tensor, count: int) -> list[int]:
     doubt = 1 - (two[:, 0] - two[:, 1])
     looked = doubt.argsort(descending=True)[:MOST]
     doubt = doubt[looked]
-    pool = F.normalize(root(features[looked]) - adapted.frame.origin, dim=1)
+    pool = F.normalize(adapted.frame.centred(features[looked]), dim=1)
     near = ((pool @ pool.t() - 1) * SHARP).exp()
     points = adapted.frame(features[looked])
     length = (points.z.square().sum(1) + points.rest).sqrt().clamp_min(1e-6)

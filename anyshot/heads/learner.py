@@ -12,17 +12,14 @@ from torch import Tensor, nn
 
 from anyshot.heads.discriminant import Discriminant
 from anyshot.heads.gradient import Gradient
+from anyshot.heads.kernel import Kernel
 from anyshot.heads.logistic import fit_logistic
-from anyshot.heads.means import fit_cosine
-from anyshot.heads.mixture import Mixture, Weights
-from anyshot.heads.support import Frame, Points, Support, support_of
+from anyshot.heads.mixture import Mixture, Weights, evidence
+from anyshot.heads.support import Damping, Frame, Points, Support, support_of
 
 Head = Callable[[Points], Tensor]  # images to log-probabilities [m, C]
-FIXED: dict[str, Callable[[Support], tuple[Head, Tensor]]] = {
-    "cosine": fit_cosine,
-    "logistic": fit_logistic,
-}  #: heads without meta-learned numbers
-LEARNED = ("discriminant", "shrunk discriminant", "TAML")  #: the closed forms differ by where meta-training starts
+FIXED: dict[str, Callable[[Support], tuple[Head, Tensor]]] = {"logistic": fit_logistic}  #: no meta-learned numbers
+LEARNED = ("discriminant", "shrunk discriminant", "TAML", "kernel")  #: discriminants differ by where they start
 HEADS = (*FIXED, *LEARNED)
 
 
@@ -51,24 +48,36 @@ class Learner(nn.Module):
     torch.Size([3, 4])
     """
 
-    def __init__(self) -> None:
+    directions: Tensor
+    share: Tensor
+
+    def __init__(self, damping: Damping | None = None) -> None:
         super().__init__()
-        self.learned = nn.ModuleList([Discriminant(), Discriminant(log_nu=6.0), Gradient()])
+        damping = damping or Damping(torch.zeros(0, 0), torch.zeros(0))
+        self.register_buffer("directions", damping.directions.half())
+        self.register_buffer("share", damping.share.half())
+        self.learned = nn.ModuleList([Discriminant(), Discriminant(log_nu=6.0), Gradient(), Kernel()])
         self.mixture = Mixture(len(HEADS))
 
-    def fit(
-        self, support: Support, fixed: list[tuple[Head, Tensor]] | None = None
-    ) -> tuple[list[Head], Tensor, Weights]:
-        """Heads, their log-probabilities of unseen support images [K, N, C], and the weights; differentiable."""
+    def fit_heads(self, support: Support, fixed: list[tuple[Head, Tensor]] | None = None) -> tuple[list[Head], Tensor]:
+        """Heads, and their log-probabilities of unseen support images [K, N, C]."""
         fitted = [*(fixed or fit_fixed(support)), *(head(support) for head in self.learned)]
-        held_out = torch.stack([seen for _, seen in fitted])
-        return [head for head, _ in fitted], held_out, self.mixture(support, held_out)
+        return [head for head, _ in fitted], torch.stack([seen for _, seen in fitted])
+
+    @property
+    def damping(self) -> Damping | None:
+        """Of the features of the backbone that it was made on, if it was learned."""
+        return Damping(self.directions, self.share) if len(self.share) else None
 
     @torch.no_grad()
-    def adapt(self, features: Tensor, labels: Tensor) -> Adapted:
-        """Learn a task: features [N, d], labels [N] in 0..C−1, no class empty."""
-        frame, support = support_of(features, labels)
-        heads, held_out, weights = self.fit(support)
+    def adapt(self, features: Tensor, labels: Tensor, native: bool = True) -> Adapted:
+        """Learn a task: features [N, d], labels [N] in 0..C−1, no class empty.
+
+        `native`: the features are by the backbone that the learner was made on, so that its damping is theirs.
+        """
+        frame, support = support_of(features, labels, self.damping if native else None)
+        heads, held_out = self.fit_heads(support)
+        weights = self.mixture(evidence(support, held_out))
         return Adapted(
             _double(frame), _double(support), tuple(_double(h) for h in heads), _double(weights), weights(held_out)
         )

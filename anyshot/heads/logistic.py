@@ -31,18 +31,17 @@ class Logistic:
 
     def __call__(self, points: Points) -> Tensor:
         """Log-probabilities [..., m, C]."""
-        logits = points.z @ self.coefficients[..., :-1, :] + self.coefficients[..., -1:, :]
-        return logits.log_softmax(-1)
+        return self.logits(points).log_softmax(-1)
+
+    def logits(self, points: Points) -> Tensor:
+        """Their differences tell classes apart, their size how much an image looks like any, [..., m, C]."""
+        return points.z @ self.coefficients[..., :-1, :] + self.coefficients[..., -1:, :]
 
 
 def fit_logistic(support: Support, strength: float = STRENGTH) -> tuple[Logistic, Tensor]:
     """The head, and log-probabilities [N, C] of the support images by heads that were fitted without their fold."""
-    folds = torch.arange(int(support.folds.max()) + 1)[:, None]
-    weights = support.balanced() * torch.cat([torch.ones(1, len(support.z)), (support.folds != folds).float()])
-    both = minimise(support.z, support.labels, weights, support.way, strength)
-    head = Logistic(both.coefficients[0])
-    by_fold = both(support.points)  # [1 + folds, N, C]; number 0 saw every image
-    return head, by_fold[support.folds + 1, torch.arange(len(support.z))]
+    both = minimise(support.z, support.labels, support.balanced() * support.kept(), support.way, strength)
+    return Logistic(both.coefficients[0]), support.unseen(both(support.points))
 
 
 def minimise(
@@ -52,8 +51,8 @@ def minimise(
 
     Leading dimensions of the weights are fits of their own over the same images.
     """
-    x = torch.cat([z, torch.ones(len(z), 1)], 1)
-    penalty = torch.full((x.shape[1],), 1 / strength)
+    x = torch.cat([z, z.new_ones(len(z), 1)], 1)
+    penalty = x.new_full((x.shape[1],), 1 / strength)
     penalty[-1] = 1e-5  # next to nothing; the bound must stay invertible
     largest = weights.reshape(-1, len(z)).amax(0)
     bound = torch.linalg.inv(torch.diag(penalty) + 0.5 * (x.t() * largest) @ x)

@@ -1,18 +1,31 @@
-"""Make the weights that come with the package: features, wide tasks, meta-training, how sure to be, model card."""
+"""Make the weights that come with the package: features, wide tasks, meta-training, how sure to be."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from anyshot.heads.calibration import learn_outlook
 from anyshot.heads.data import PARTS, feature_sets
 from anyshot.heads.episodes import Episode, FeatureSet, Prepared, prepare, wide
 from anyshot.heads.learner import Learner
 from anyshot.heads.outlook import Outlook
-from anyshot.heads.training import ITERATIONS, learn_outlook, meta_train
+from anyshot.heads.support import Damping
+from anyshot.heads.training import HEAD_STEPS, MIXTURE_STEPS, meta_train
 from anyshot.progress import progress
 
-TASKS = 60  # of each set at each size, to learn from
-JUDGED = 40  # of each, to learn how sure to be
+TASKS = 40  # of each set at each size, to learn from
+JUDGED = 10  # of each, to learn how sure to be
+PLAIN = 4
+
+
+@dataclass(frozen=True)
+class SetTasks:
+    """Tasks of a set for meta-training, and others for how sure to be."""
+
+    name: str
+    learned: list[Prepared]
+    judged: list[Episode]
 
 
 def all_sets(backbone: str) -> list[FeatureSet]:
@@ -20,16 +33,14 @@ def all_sets(backbone: str) -> list[FeatureSet]:
     return [data for side in PARTS for data in feature_sets(backbone, side)]
 
 
-def wide_tasks(data: FeatureSet, seed: int = 0) -> tuple[list[Prepared], list[Episode]]:
-    """Tasks of a set for meta-training, and others for how sure to be."""
-    learned = [prepare(wide(data, seed, i)) for i in range(TASKS)]
-    return learned, [wide(data, seed, TASKS + i) for i in range(JUDGED)]
+def wide_tasks(data: FeatureSet, damping: Damping, seed: int = 0) -> SetTasks:
+    """Tasks of a set to learn from; one in PLAIN is not damped, as tasks by other backbones are not."""
+    learned = [prepare(wide(data, seed, i), damping if i % PLAIN else None) for i in range(TASKS)]
+    return SetTasks(data.name, learned, [wide(data, seed, TASKS + i) for i in range(JUDGED)])
 
 
-def make(
-    tasks: Sequence[tuple[list[Prepared], list[Episode]]], iterations: int = ITERATIONS
-) -> tuple[Learner, Outlook]:
+def make(tasks: Sequence[SetTasks], damping: Damping) -> tuple[Learner, Outlook]:
     """A learner and how sure to be of it, from the tasks of some sets."""
-    with progress("Meta-training", iterations) as advance:
-        learner = meta_train([prepared for prepared, _ in tasks], iterations, advance=advance)
-    return learner, learn_outlook(learner, [episode for _, judged in tasks for episode in judged])
+    with progress("Meta-training", HEAD_STEPS + MIXTURE_STEPS) as advance:
+        learner = meta_train([t.learned for t in tasks], damping, advance=advance)
+    return learner, learn_outlook(learner, [(t.name, episode) for t in tasks for episode in t.judged])

@@ -14,14 +14,36 @@ from torch import Tensor
 FOLDS = 5
 
 
-def root(features: Tensor) -> Tensor:
-    """Square root (with the sign), then unit length: pooled ReLU features become nearly Gaussian.
+@dataclass(frozen=True)
+class Damping:
+    """Directions [d, k] in which a backbone's features vary within classes of any kind; the share [k] of it that goes.
+
+    (I − V diag(share) Vᵀ) x is cheap, and needs k of d directions.
+    """
+
+    directions: Tensor
+    share: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Vectors [m, d] with less of what does not tell classes apart."""
+        directions = self.directions.to(x)
+        return x - (x @ directions * self.share.to(x)) @ directions.t()
+
+
+def root(features: Tensor, damping: Damping | None = None) -> Tensor:
+    """Square root (with the sign), damped, then unit length: pooled ReLU features become nearly Gaussian.
 
     >>> root(torch.tensor([[4.0, 0.0, -9.0]])) * 13**0.5
     tensor([[ 2.,  0., -3.]])
     """
     x = features.sign() * features.abs().sqrt()
-    return x / x.norm(dim=1, keepdim=True).clamp_min(1e-12)
+    x = x / x.norm(dim=1, keepdim=True).clamp_min(1e-12)
+    return x if damping is None else torch.nn.functional.normalize(damping(x), dim=1)
+
+
+def squares(a: Tensor, b: Tensor) -> Tensor:
+    """Squared distances [m, n] of the rows of a [m, r] to those of b [n, r]."""
+    return (a.square().sum(1)[:, None] - 2 * a @ b.t() + b.square().sum(1)).clamp_min(0)
 
 
 @dataclass(frozen=True)
@@ -39,10 +61,15 @@ class Frame:
     origin: Tensor  # [d]
     basis: Tensor | None  # [d, r], orthonormal; None: all d
     unit: Tensor
+    damping: Damping | None
+
+    def centred(self, features: Tensor) -> Tensor:
+        """Features [m, d] as seen from the origin."""
+        return (root(features, self.damping) - self.origin) / self.unit
 
     def __call__(self, features: Tensor) -> Points:
         """Features [m, d] in these coordinates."""
-        x = (root(features) - self.origin) / self.unit
+        x = self.centred(features)
         if self.basis is None:
             return Points(x, x.new_zeros(len(x)))
         z = x @ self.basis
@@ -69,6 +96,15 @@ class Support:
         """The images as a query."""
         return Points(self.z, self.z.new_zeros(len(self.z)))
 
+    def kept(self) -> Tensor:
+        """Ones and zeros [1 + folds, N]: which images are seen by the head of all, and by those without a fold."""
+        left_out = self.folds.new_tensor([-2, *range(int(self.folds.max()) + 1)])  # −2 is nobody's
+        return (self.folds != left_out[:, None]).to(self.z)
+
+    def unseen(self, by_fold: Tensor) -> Tensor:
+        """Of answers [1 + folds, N, C] those [N, C] of heads that had not seen the image (if it is alone: number 0)."""
+        return by_fold[self.folds + 1, torch.arange(len(self.z))]
+
     def balanced(self) -> Tensor:
         """w_n = N / (C · n_c): every class counts the same, the mean weight is 1."""
         return len(self.labels) / (self.way * self.n)[self.labels]
@@ -79,16 +115,16 @@ class Support:
         return z.new_zeros(self.way, z.shape[1]).index_add(0, self.labels, z) / self.n[:, None]
 
 
-def support_of(features: Tensor, labels: Tensor) -> tuple[Frame, Support]:
+def support_of(features: Tensor, labels: Tensor, damping: Damping | None = None) -> tuple[Frame, Support]:
     """A task's coordinates and its images in them, of features [N, d] and labels [N]; no class may be empty."""
-    x = root(features)
+    x = root(features, damping)
     n = torch.bincount(labels).to(x)
     means = x.new_zeros(len(n), x.shape[1]).index_add(0, labels, x) / n[:, None]
     origin = means.mean(0)
     x = x - origin
     unit = x.norm(dim=1).mean().clamp_min(1e-6)
     basis = torch.linalg.qr(x.t()).Q if len(x) < x.shape[1] else None
-    frame = Frame(origin, basis, unit)
+    frame = Frame(origin, basis, unit, damping)
     z = frame(features).z
     return frame, Support(z, labels, n, _folds(z, labels, n), x.shape[1])
 

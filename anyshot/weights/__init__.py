@@ -16,6 +16,7 @@ from anyshot.errors import AnyshotError
 from anyshot.files import read_json, write_json, write_tensors
 from anyshot.heads.learner import Learner
 from anyshot.heads.outlook import Outlook
+from anyshot.heads.support import Damping
 from anyshot.settings import suggestion
 from anyshot.version import VERSION
 
@@ -58,13 +59,14 @@ def open_weights(name: str | Path) -> Learned:
         )
     try:
         return learned_from(load_file(folder / "learner.safetensors"), read_json(folder / "config.json"))
-    except (SafetensorError, OSError, RuntimeError) as error:
+    except (SafetensorError, OSError, RuntimeError, KeyError) as error:
         raise AnyshotError(f"The weights in '{folder}' are damaged ({error}); make or install them again.") from error
 
 
 def learned_from(tensors: Mapping[str, Tensor], config: dict[str, Any]) -> Learned:
     """The learner whose :meth:`Learned.tensors` these are."""
-    learner, outlook = Learner(), Outlook()
+    damping = Damping(tensors["learner.directions"], tensors["learner.share"])
+    learner, outlook = Learner(damping), Outlook()
     for part, module in (("learner.", learner), ("outlook.", outlook)):
         module.load_state_dict({key[len(part) :]: t for key, t in tensors.items() if key.startswith(part)})
         module.requires_grad_(False)
@@ -73,9 +75,11 @@ def learned_from(tensors: Mapping[str, Tensor], config: dict[str, Any]) -> Learn
 
 def make_weights(folder: str | Path, backbone: str) -> None:
     """Meta-train on all sets of `anyshot.heads.data` and write the weights to a folder."""
+    from anyshot.heads.damping import damping_of
     from anyshot.heads.make import all_sets, make, wide_tasks
 
     sets = all_sets(backbone)
-    learner, outlook = make([wide_tasks(data) for data in sets])
+    damping = damping_of(sets)
+    learner, outlook = make([wide_tasks(data, damping) for data in sets], damping)
     config = {"backbone": backbone, "sets": sorted({data.name for data in sets}), "version": VERSION}
     Learned(learner, outlook, config).save(folder)

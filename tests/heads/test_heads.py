@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import numpy as np
 import pytest
@@ -11,11 +10,11 @@ import torch
 
 from anyshot.heads.discriminant import Discriminant
 from anyshot.heads.gradient import STEPS, Gradient
+from anyshot.heads.kernel import Kernel
 from anyshot.heads.learner import HEADS, Learner
 from anyshot.heads.logistic import fit_logistic, minimise
-from anyshot.heads.means import SCALE, fit_cosine
-from anyshot.heads.mixture import Mixture, Weights
-from anyshot.heads.support import FOLDS, Points, root, support_of
+from anyshot.heads.mixture import Mixture, Weights, evidence
+from anyshot.heads.support import FOLDS, Points, Support, root, support_of
 
 
 def task(sizes=(1, 12, 5, 3), width=40, query=6, seed=0):
@@ -63,24 +62,6 @@ def test_folds_leave_no_class_without_images_and_are_even():
     for c in (1, 2, 3):
         counts = torch.bincount(support.folds[labels == c], minlength=FOLDS)
         assert counts.max() - counts.min() <= 1
-
-
-def test_cosine_is_the_angle_to_centred_class_means():
-    features, labels, query = task()
-    frame, support = support_of(features, labels)
-    x, q = root(features), root(query)
-    origin = torch.stack([x[labels == c].mean(0) for c in range(4)]).mean(0)
-    unit = functools.partial(torch.nn.functional.normalize, dim=1)
-    prototypes = unit(torch.stack([unit(x[labels == c] - origin).mean(0) for c in range(4)]))
-    expected = (SCALE * unit(q - origin) @ prototypes.t()).log_softmax(1)
-    torch.testing.assert_close(fit_cosine(support)[0](frame(query)), expected, rtol=1e-4, atol=1e-4)
-
-
-def test_cosine_leaves_each_image_out_of_its_own_mean():
-    support = support_of(*task()[:2])[1]
-    held_out = fit_cosine(support)[1]
-    for i in (3, 14, 20):
-        torch.testing.assert_close(held_out[i], fit_cosine(without(support, i))[0](one(support, i))[0])
 
 
 @pytest.mark.parametrize("strength", [1.0, 10.0])
@@ -136,7 +117,7 @@ def test_discriminant_leaves_each_image_out_without_a_second_fit():
 def test_the_mixture_starts_as_the_plain_mean():
     support = support_of(*task()[:2])[1]
     heads = torch.randn(3, len(support.z), 4).log_softmax(2)
-    weights = Mixture(3)(support, heads)
+    weights = Mixture(3)(evidence(support, heads))
     torch.testing.assert_close(weights(heads).exp(), heads.exp().mean(0))
 
 
@@ -161,6 +142,24 @@ def test_an_answer_does_not_depend_on_the_images_asked_with_it():
     adapted = Learner().requires_grad_(False).adapt(features, labels)
     together = adapted(query)
     torch.testing.assert_close(torch.cat([adapted(q[None]) for q in query]), together, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize("default", [torch.float32, torch.float64])
+def test_learning_follows_the_precision_of_the_features(kind, default):
+    features, labels, query = task()
+    expected = Learner().requires_grad_(False).adapt(features, labels)(query)
+    torch.set_default_dtype(default)
+    try:
+        learner = Learner().requires_grad_(False)
+        support = support_of(features.to(kind), labels)[1]
+        heads, held_out = learner.fit_heads(support)
+        weights = learner.mixture(evidence(support, held_out))
+        adapted = learner.adapt(features.to(kind), labels)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {held_out.dtype, weights.trust.dtype, *(head(support.points).dtype for head in heads)} == {kind}
+    torch.testing.assert_close(adapted(query), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_equal_images_in_a_class_do_no_harm():
@@ -206,3 +205,34 @@ def test_held_out_images_of_the_stepped_head_were_not_stepped_on():
     scale = len(labels) / len(support.labels)  # the whole task's loss divides by all its images
     head.log_alpha += np.log(scale)
     torch.testing.assert_close(held_out[~kept], head(rest)[0](support.points)[~kept], rtol=1e-3, atol=1e-3)
+
+
+def test_kernel_ridge_is_scikit_learns():
+    kernel_ridge = pytest.importorskip("sklearn.kernel_ridge")
+    features, labels, query = task()
+    frame, support = support_of(features, labels)
+    head = Kernel().requires_grad_(False)
+    width, ridge, temperature = (p.exp().item() for p in (head.log_width, head.log_ridge, head.log_temperature))
+    x, q = ((root(f) - frame.origin) / frame.unit for f in (features, query))
+    model = kernel_ridge.KernelRidge(kernel="rbf", gamma=1 / (2 * width), alpha=ridge)
+    model.fit(x, np.eye(4)[labels] - 0.25, sample_weight=support.balanced())
+    expected = (temperature * torch.from_numpy(model.predict(q))).log_softmax(1).float()
+    torch.testing.assert_close(head(support)[0](frame(query)), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_kernel_ridge_leaves_each_image_out_without_a_second_fit(monkeypatch):
+    support = support_of(*task()[:2])[1]
+    monkeypatch.setattr(Support, "balanced", lambda self: torch.ones(len(self.labels)))  # weights do not change then
+    head = Kernel().requires_grad_(False)
+    held_out = head(support)[1]
+    for i in (3, 14, 20):
+        torch.testing.assert_close(held_out[i], head(without(support, i))[0](one(support, i))[0], rtol=1e-3, atol=1e-3)
+
+
+def test_kernel_ridge_learns_from_some_images_of_each_class_where_there_are_many(monkeypatch):
+    support = support_of(*task()[:2])[1]
+    monkeypatch.setattr("anyshot.heads.kernel.MOST", 12)
+    head, held_out = Kernel().requires_grad_(False)(support)
+    assert len(head.images) == 1 + 3 + 3 + 3
+    torch.testing.assert_close(held_out[5], head(one(support, 5))[0])  # it was not learned from
+    assert torch.isfinite(held_out).all()

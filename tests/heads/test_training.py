@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from anyshot.heads.calibration import learn_outlook
 from anyshot.heads.episodes import QUERY, FeatureSet, draw, prepare, wide
 from anyshot.heads.learner import Learner
-from anyshot.heads.training import learn_outlook, meta_train, query_loss
+from anyshot.heads.training import answer, heads_loss, meta_train, mixture_loss
 
 
 def made_up(name, classes=12, width=24, seed=0, apart=0.5):
@@ -24,7 +25,7 @@ def tasks():
 
 @pytest.fixture(scope="module")
 def learner(tasks):
-    return meta_train(tasks, 25)
+    return meta_train(tasks, head_steps=20, mixture_steps=60)
 
 
 def test_support_query_and_other_classes_share_no_image():
@@ -46,14 +47,18 @@ def test_wide_tasks_are_the_same_for_the_same_index_and_differ_otherwise():
 
 def test_meta_training_lowers_the_loss_on_new_tasks(learner):
     new = [prepare(wide(made_up("c", seed=9), 0, i)) for i in range(12)]
+    untrained = Learner()
     with torch.no_grad():
-        before = sum(query_loss(Learner(), task) for task in new)
-        after = sum(query_loss(learner, task) for task in new)
+        assert sum(heads_loss(learner, task) for task in new) < sum(heads_loss(untrained, task) for task in new)
+        answered = [answer(learner, task) for task in new]
+        before, after = (
+            sum(mixture_loss(net, task) for task in answered) for net in (untrained.mixture, learner.mixture)
+        )
     assert after < before
 
 
 def test_meta_training_gives_the_same_numbers_again(tasks):
-    first, second = meta_train(tasks, 3), meta_train(tasks, 3)
+    first, second = (meta_train(tasks, head_steps=3, mixture_steps=3) for _ in range(2))
     for a, b in zip(first.parameters(), second.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
 
@@ -61,7 +66,7 @@ def test_meta_training_gives_the_same_numbers_again(tasks):
 def test_how_sure_to_be_holds_on_the_tasks_it_was_learned_from(learner):
     episodes = [wide(made_up(name, seed=k, apart=a), 1, i) for k, (name, a) in enumerate((("a", 0.2), ("b", 0.6)))
                 for i in range(15)]  # fmt: skip
-    outlook = learn_outlook(learner, episodes)
+    outlook = learn_outlook(learner, [(name, e) for name, e in zip(["a"] * 15 + ["b"] * 15, episodes, strict=True)])
     inside, kept, inner, outer = [], [], [], []
     for e in episodes:
         adapted = learner.adapt(e.support, e.labels)

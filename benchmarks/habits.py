@@ -1,0 +1,179 @@
+"""The habits of scikit-learn's users on the tasks on which the learner on features is judged.
+
+    python benchmarks/habits.py OUT [--tasks 600] [--slow 100] [--side 224] [--photos FOLDER] [--sets A,B]
+
+5-way any-shot 1-50 tasks on a backbone's features (2-way where a set has two classes). Writes OUT/habits/SET.json, from
+where benchmarks/heads.py takes them; what stands there is not measured again. Discriminant analysis and the search for
+C are slow, and have the first --slow tasks only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from pathlib import Path
+
+import numpy as np
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import LinearSVC
+
+from anyshot.files import write_json
+from anyshot.heads.data import feature_sets, folder_features
+from anyshot.heads.episodes import draw
+from anyshot.metrics import Metrics, TaskResult
+from anyshot.tasks import any_shot, numpy_rng
+
+BACKBONE = "efficientnet-lite0"
+SETS = "vgg-flower,gtsrb,svhn,quickdraw,cifar-fs,fashion-mnist"
+STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)  # among which C is searched, by three folds
+FEW, MANY = (1, 5), (16, 50)  # images of small and of large classes
+
+
+class Tally:
+    """Answers of several contestants to the same tasks, boiled down."""
+
+    def __init__(self):
+        self.metrics, self.rows = {}, {}
+
+    def add(self, i, name, p, labels, shots):
+        p = p / p.sum(1, keepdims=True)
+        self.metrics.setdefault(name, Metrics()).update(TaskResult(i, p, labels, shots))
+        hit = p.argmax(1) == labels
+        nll = -np.log(np.maximum(p[np.arange(len(p)), labels], 1e-30)).mean()
+        row = [hit.mean(), nll, min(hit[labels == c].mean() for c in range(len(shots)))]
+        for least, most in (FEW, MANY):
+            asked = (shots[labels] >= least) & (shots[labels] <= most)
+            row += [hit[asked].sum(), asked.sum()]
+        self.rows.setdefault(name, []).append([float(v) for v in row])
+
+    def as_dict(self):
+        """Of each contestant: ECE over all images; of each task accuracy, NLL, worst class, hits and images of both."""
+        return {name: {"ece": m.compute().ece, "rows": self.rows[name]} for name, m in self.metrics.items()}
+
+
+def judged(data, i):
+    """The i-th task of a set: the same for everybody."""
+    rng = numpy_rng(1, data.name, i)
+    return draw(data, any_shot(rng, min(5, len(data.classes)), 1, 50), rng)
+
+
+def softmax(a):
+    e = np.exp(a - a.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+def unit(a):
+    return a / np.linalg.norm(a, axis=1, keepdims=True)
+
+
+def by_means(S, Y, Q):
+    """Probabilities by class means; the scales are ours, since these habits have none."""
+    origin = S.mean(0)
+    means, directions = (np.stack([x[c == Y].mean(0) for c in range(Y.max() + 1)]) for x in (S, unit(S - origin)))
+    square = ((Q[:, None] - means) ** 2).sum(2)
+    return {
+        "nearest mean": softmax(-square / 2 / square.min(1).mean() * 10),
+        "cosine to centred means": softmax(10 * unit(Q - origin) @ unit(directions).T),
+    }
+
+
+def cheap_habits(S, Y, Q):
+    """Probabilities by habits that take a moment. Those that know inner products only get the images' span."""
+    s, q = in_span(S, Q)
+    margins = LinearSVC(class_weight="balanced", max_iter=300).fit(s, Y).decision_function(q)
+    margins = np.stack([-margins, margins], 1) if margins.ndim == 1 else margins
+    return {
+        **by_means(S, Y, Q),
+        "logistic regression": LogisticRegression(max_iter=300).fit(s, Y).predict_proba(q),
+        "balanced logistic regression": balanced(s, Y).predict_proba(q),
+        "nearest neighbours": KNeighborsClassifier(min(5, len(Y))).fit(S, Y).predict_proba(Q),
+        "linear SVM": softmax(margins),
+    }
+
+
+def slow_habits(S, Y, Q):
+    """Probabilities by habits that take a second a task."""
+    s, q = in_span(S, Q)
+    found = {"balanced logistic regression, C searched": searched(s, Y).predict_proba(q)}
+    if len(Y) > Y.max() + 1:
+        lda = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(S, Y)
+        found["LDA with shrinkage"] = lda.predict_proba(Q)
+    return found
+
+
+def in_span(S, Q):
+    basis = np.linalg.qr(S.T)[0]
+    return S @ basis, Q @ basis
+
+
+def balanced(s, Y):
+    return LogisticRegression(class_weight="balanced", max_iter=300).fit(s, Y)
+
+
+def searched(s, Y):
+    """C by three folds where every class has three images, else 1."""
+    if np.bincount(Y).min() < 3:
+        return balanced(s, Y)
+    search = LogisticRegressionCV(
+        Cs=STRENGTHS,
+        cv=3,
+        class_weight="balanced",
+        scoring="neg_log_loss",
+        max_iter=300,
+        l1_ratios=(0,),
+        use_legacy_attributes=False,
+    )
+    return search.fit(s, Y)
+
+
+def measure(data, tasks, slow):
+    tally = Tally()
+    for i in range(tasks):
+        task = judged(data, i)
+        S, Y, Q, labels = (t.numpy() for t in (task.support, task.labels, task.query, task.query_labels))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            answers = cheap_habits(S, Y, Q) | (slow_habits(S, Y, Q) if i < slow else {})
+        for name, p in answers.items():
+            tally.add(i, name, p, labels, np.bincount(Y))
+    return {"set": data.name, "tasks": tasks, "contestants": tally.as_dict()}
+
+
+def options(description):
+    """The options that the habits and the learner share."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--tasks", type=int, default=600)
+    parser.add_argument("--side", type=int, default=224)
+    parser.add_argument("--photos", type=Path)
+    parser.add_argument("--sets", default=SETS)
+    return parser
+
+
+def opened(name, arguments):
+    """The features of a set."""
+    if name == "photos":
+        return folder_features(arguments.photos, BACKBONE, arguments.side)
+    (data,) = feature_sets(BACKBONE, arguments.side, (name,))
+    return data
+
+
+def names(arguments):
+    return arguments.sets.split(",") + (["photos"] if arguments.photos else [])
+
+
+def main():
+    parser = options(__doc__.split("\n")[0])
+    parser.add_argument("--slow", type=int, default=100)
+    arguments = parser.parse_args()
+    for name in names(arguments):
+        path = arguments.out / "habits" / f"{name}.json"
+        if not path.exists():
+            write_json(path, measure(opened(name, arguments), arguments.tasks, arguments.slow))
+            print(name, "measured", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Time to learn a task once its features are there, and features a second.
+
+python benchmarks/heads_speed.py [--threads 2]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+import torch
+
+from anyshot.features import open_backbone
+from anyshot.weights import open_weights
+
+WAY, IMAGES, WIDTH, ROUNDS, BATCH = 5, 100, 1280, 30, 32
+
+
+def seconds(work):
+    """Of each round, after a first one that does not count."""
+    work()
+    found = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - start)
+    return np.array(found)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--threads", type=int, default=2)
+    torch.set_num_threads(parser.parse_args().threads)
+    rng = torch.Generator().manual_seed(0)
+    labels = torch.arange(IMAGES) % WAY
+    centres = torch.randn(WAY, WIDTH, generator=rng)
+    features = (centres[labels] + 2 * torch.randn(IMAGES, WIDTH, generator=rng)).clamp_min(0)
+    learner = open_weights("photos-lite0").learner
+    took = 1000 * seconds(lambda: learner.adapt(features, labels))
+    print(f"learning {IMAGES} images of {WAY} classes: median {np.median(took):.0f} ms, "
+          f"slowest of {ROUNDS} {took.max():.0f} ms, {torch.get_num_threads()} threads")  # fmt: skip
+    backbone = open_backbone("efficientnet-lite0")
+    pixels = np.random.default_rng(0).integers(0, 256, (BATCH, backbone.side, backbone.side, 3), np.uint8)
+    print(f"features at {backbone.side} x {backbone.side}: {BATCH / np.median(seconds(lambda: backbone(pixels))):.0f} "
+          "images a second")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

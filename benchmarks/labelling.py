@@ -1,0 +1,89 @@
+"""Twenty labels chosen by `label_next`, by plain uncertainty and at random: accuracy afterwards, on sets left out.
+
+    python benchmarks/labelling.py OUT [--tasks 60] [--side 224] [--sets A,B,C]
+
+Tasks of five classes with 1-3 labelled images each, and a pool of 40 unlabelled ones a class, from which four times
+five are labelled. The learners are those that benchmarks/heads.py left in OUT/weights. Writes OUT/labelling.json.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from habits import opened, options
+
+from anyshot.files import write_json
+from anyshot.heads.episodes import QUERY
+from anyshot.heads.labelling import choose
+from anyshot.tasks import numpy_rng
+from anyshot.weights import open_weights
+
+WAY, POOL, ROUNDS, LABELS = 5, 40, 4, 5
+
+
+def by_doubt(adapted, pool, count, rng):
+    return adapted(pool).max(1).values.argsort()[:count].tolist()
+
+
+def at_random(adapted, pool, count, rng):
+    return rng.permutation(len(pool))[:count].tolist()
+
+
+CHOICES = {"label_next": lambda adapted, pool, count, rng: choose(adapted, pool, count), "uncertainty": by_doubt,
+           "random": at_random}  # fmt: skip
+
+
+def task(data, i):
+    """Labelled images, pool and query, each with labels."""
+    rng = numpy_rng(2, data.name, i)
+    parts = [], [], []
+    for label, c in enumerate(rng.permutation(len(data.classes))[:WAY]):
+        images = torch.from_numpy(data.classes[c])[rng.permutation(len(data.classes[c]))]
+        n = int(rng.integers(1, 3, endpoint=True))
+        pool = min(POOL, len(images) - QUERY - n)
+        for part, x in zip(parts, images[: n + pool + QUERY].split([n, pool, QUERY]), strict=True):
+            part.append((x, torch.full((len(x),), label)))
+    return [tuple(torch.cat(column) for column in zip(*part, strict=True)) for part in parts]
+
+
+def accuracies(data, learner, i):
+    """Before, and after the labels of each choice."""
+    known, pool, (query, truth) = task(data, i)
+    found = {}
+    for name, pick in CHOICES.items():
+        (x, y), (left, left_y), rng = known, pool, numpy_rng(3, data.name, i)
+        adapted = learner.adapt(x, y)
+        found.setdefault("before", accuracy(adapted, query, truth))
+        for _ in range(ROUNDS):
+            picked = torch.tensor(pick(adapted, left, LABELS, rng))
+            x, y = torch.cat([x, left[picked]]), torch.cat([y, left_y[picked]])
+            kept = torch.ones(len(left), dtype=torch.bool).index_fill(0, picked, False)
+            left, left_y = left[kept], left_y[kept]
+            adapted = learner.adapt(x, y)
+        found[name] = accuracy(adapted, query, truth)
+    return found
+
+
+def accuracy(adapted, query, truth):
+    return float((adapted(query).argmax(1) == truth).double().mean())
+
+
+def main():
+    parser = options(__doc__.split("\n")[0])
+    parser.set_defaults(tasks=60, sets="cifar-fs,gtsrb,vgg-flower")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = {}
+    for name in arguments.sets.split(","):
+        data, learner = opened(name, arguments), open_weights(arguments.out / "weights" / name).learner
+        rows[name] = [accuracies(data, learner, i) for i in range(arguments.tasks)]
+        print(name, {k: round(100 * float(np.mean([r[k] for r in rows[name]])), 1) for k in rows[name][0]}, flush=True)
+    for other in ("uncertainty", "random"):
+        deltas = [np.array([r["label_next"] - r[other] for r in found]) for found in rows.values()]
+        error = np.sqrt(sum(d.var(ddof=1) / len(d) for d in deltas)) / len(deltas)
+        print(f"label_next minus {other}: {100 * np.mean([d.mean() for d in deltas]):+.1f} ± {196 * error:.1f} points")
+    write_json(arguments.out / "labelling.json", rows)
+
+
+if __name__ == "__main__":
+    main()
