@@ -52,7 +52,8 @@ class Scale:
 
 PAPER = Scale("paper")
 # Of anyshot's recipe, what a warm body needs: centred features, step sizes that suit it, balancing variables that do
-# not wipe it out. The head and the prior of ω stay the paper's: its methods are what is compared.
+# not wipe it out. The head and the prior of ω stay the paper's: its methods are what is compared. The body learns,
+# since of MAML and Prototypical Networks nothing else does, but slowly: fast, it unlearns unfamiliar images.
 SHORT = Scale(
     "short",
     share=0.1,
@@ -61,7 +62,8 @@ SHORT = Scale(
     method={key: recipe.METHOD[key] for key in ("centre", "alpha", "alpha_head", "gains")},
     methods=recipe.EXCEPTIONS,
     train={
-        "iterations": 200, "decay": "cosine", "validate_every": 100, "validation_tasks": 50, "checkpoint_every": 25,
+        "iterations": 200, "decay": "cosine", "body_rate": 0.1, "validate_every": 100, "validation_tasks": 50,
+        "checkpoint_every": 25,
     },
     warm=True,
 )  # fmt: skip
