@@ -1,7 +1,10 @@
 import json
+import os
+import re
 import subprocess
 import sys
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -119,7 +122,9 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
     newest = tmp_path / "checkpoints" / "meta-0000001.safetensors"
     newest.write_bytes(newest.read_bytes()[:10])
     assert made.latest_checkpoint().state == {"iteration": 0}
-    assert "damaged" in caplog.text
+    (sentence,) = caplog.messages
+    assert sentence.startswith(f"The checkpoint '{newest}' is damaged (")
+    assert sentence.endswith("). The one before it is used.")
     (tmp_path / "checkpoints" / "meta-0000000.safetensors").write_text("{")
     with pytest.raises(AnyshotError, match=r"No checkpoint .* can be read"):
         made.latest_checkpoint()
@@ -131,7 +136,7 @@ def test_a_run_that_never_began_gives_way_and_one_that_did_says_what_differs(tmp
     made = Run.create(tmp_path, other, (32, 32))
     assert made.settings == other
     made.log({"kind": "iteration"})
-    with pytest.raises(AnyshotError, match=r"other settings \(way 7, not 5\)"):
+    with pytest.raises(AnyshotError, match=r"other settings \(way 7, not 5\); choose another folder or delete it\.$"):
         make(tmp_path)
 
 
@@ -237,3 +242,17 @@ def test_lines_of_the_log_that_are_no_records_are_passed_over(tmp_path):
     made = make(tmp_path)
     made.log_path.write_bytes(b'3\n[]\n{}\nnull\n\xff\xfe\n{"kind": "warm"}\n')
     assert list(made.records()) == list(made.records("warm")) == [{"kind": "warm"}]
+
+
+def test_what_the_system_refuses_is_said_with_its_place(tmp_path, monkeypatch):
+    made = make(tmp_path)
+    made.log_path.mkdir()
+    asks = {"read": (lambda: list(made.records()), made.log_lines), "write": (lambda: made.rewind_log(1),)}
+    for verb, calls in asks.items():
+        for call in calls:
+            with pytest.raises(AnyshotError, match=f"^Cannot {verb} '{re.escape(str(made.log_path))}': Is a directory"):
+                call()
+    (tmp_path / "checkpoints").mkdir()
+    monkeypatch.setattr(Path, "iterdir", lambda path: os.scandir(path / "gone"))
+    with pytest.raises(AnyshotError, match=f"^Cannot read '{re.escape(str(tmp_path / 'checkpoints'))}': "):
+        made.latest_checkpoint()
