@@ -14,6 +14,7 @@ from anyshot.checkpoints import Checkpoint
 from anyshot.errors import AnyshotError
 from anyshot.images.record import SetRecord
 from anyshot.lists import fingerprint
+from anyshot.methods import create_method
 from anyshot.runs import Run, training_in
 from anyshot.settings import MethodSettings, Settings, TaskSettings, TrainSettings
 from anyshot.version import VERSION
@@ -52,13 +53,17 @@ def test_a_run_has_begun_with_its_first_checkpoint_or_line(tmp_path):
     assert Run.find(tmp_path) is None
     made = make(tmp_path)
     assert Run.find(tmp_path) is None
+    assert (made.log_lines(), list(made.records())) == (0, [])
     made.save_checkpoint("meta-0000000", Checkpoint({}, {}))
     assert Run.find(tmp_path).folder == tmp_path
 
 
 def test_a_loaded_method_is_where_it_should_be_and_no_longer_learns(tmp_path):
     made = make(tmp_path)
-    start = made.new_method()
+    start, other = made.new_method(), replace(made.settings, train=TrainSettings(seed=1))
+    assert_equal(start.state_dict(), create_method(MethodSettings(), (32, 32), seed=0).state_dict())
+    first = Run.create(tmp_path / "other", other, (32, 32)).new_method().theta["conv1_weight"]
+    assert torch.equal(first, create_method(MethodSettings(), (32, 32), seed=1).theta["conv1_weight"])
     made.save_best(Checkpoint({"temperature": 1.5}, {k: v + 1 for k, v in start.state_dict().items()}))
     loaded = made.load_method()
     assert loaded.temperature == 1.5
@@ -154,7 +159,7 @@ def test_a_run_may_be_made_longer_unless_its_rate_decays(tmp_path):
         Run.create(tmp_path / "a", longer(base, 100), (32, 32))
     decays = replace(base, train=TrainSettings(decay="cosine"))
     Run.create(tmp_path / "b", decays, (32, 32)).log({"kind": "iteration"})
-    with pytest.raises(AnyshotError, match="rate decays cannot be extended"):
+    with pytest.raises(AnyshotError, match=r"delete it\. A run whose rate decays cannot be extended\.$"):
         Run.create(tmp_path / "b", longer(decays, 60_000), (32, 32))
 
 

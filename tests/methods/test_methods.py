@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from support import make_imageset, make_method, make_task
 from torch.distributions import Gamma, Normal, kl_divergence
 
+from anyshot.errors import AnyshotError
 from anyshot.inner import adapt
 from anyshot.methods import METHODS, abml, create_method
 from anyshot.parallel import map_tasks
@@ -195,6 +196,40 @@ def test_switching_every_variable_off_leaves_meta_sgd():
     assert o.penalty == 0
 
 
+@pytest.mark.parametrize("name", ["maml", "meta-sgd", "mt-net", "protonet", "proto-maml"])
+def test_methods_without_a_posterior_have_no_penalty(name):
+    o = make_method(name).objective(make_task())
+    assert (o.penalty, o.kl) == (0, 0)
+
+
+@pytest.mark.parametrize("name", ["taml", "abml", "mt-net"])
+def test_noise_is_the_tasks_own_unless_it_is_given(name):
+    method, task = make_method(name, alpha=0.1, deviation=0.3), make_task()
+    for use in (method.predict, lambda *noise: method.objective(*noise).loss.detach()):
+        assert torch.equal(use(task), use(task, task.noise()))
+        assert not torch.equal(use(task), use(task, torch_rng(9)))
+
+
+@pytest.mark.parametrize("place", ["collections:OrderedDict", "math:sqrt"])
+def test_what_is_no_method_is_refused(place):
+    with pytest.raises(AnyshotError, match=f"'{place}' is no method; expected a class made from anyshot.Method"):
+        create_method(MethodSettings(name=place))
+
+
+def test_switches_reach_the_inner_problem():
+    task = make_task(shots="class-imbalance:1-6")
+    for switch in (False, True):
+        method = make_method("meta-sgd", centre=switch, class_mean=switch, transductive=switch, test_steps=7)
+        x, y, _, _ = method.tensors(task)
+        inner = method.inner(x, y, task.way, {}, 4)
+        assert (inner.centre, inner.transductive, inner.steps) == (switch, switch, 4)
+        shares = torch.bincount(y, inner.weights, minlength=task.way)
+        expected = torch.ones(task.way) if switch else torch.tensor(task.shots) * task.way / len(task)
+        torch.testing.assert_close(shares, expected.double() / task.way)
+        assert (method.embed(x).mean(0).abs().max() < 1e-12) == switch
+        assert method.means_head is None
+
+
 # ---------------------------------------------------------------------------------------------------- ABML
 def test_abmls_kl_and_hyperprior_equal_torchs():
     method = make_method("abml", deviation=0.2)
@@ -214,6 +249,24 @@ def test_abmls_kl_and_hyperprior_equal_torchs():
     count = sum(m.numel() for m in method.theta.values()), sum(r.numel() for r in method.rho.values())
     constant = count[0] * 0.5 * torch.log(torch.tensor(2 * torch.pi)) - count[1] * torch.log(torch.tensor(0.01))
     torch.testing.assert_close(method.hyperprior() + constant, minus_log)
+
+
+def test_abmls_objective_adds_its_kl_and_hyperprior_over_all_images():
+    method, task = make_method("abml", alpha=0.3, deviation=0.3), make_task()
+    x, y, _, _ = method.tensors(task)
+    _, prior, q = method.adapted(x, y, torch_rng(1), method.settings.steps, 1)
+    o = method.objective(task, torch_rng(1))
+    expected = (abml.gaussian_kl(q, prior) + method.hyperprior()) / (len(task) + len(task.query))
+    torch.testing.assert_close(o.penalty, expected)
+    assert o.kl == pytest.approx(abml.gaussian_kl(q, prior).item())
+
+
+def test_abmls_deviations_start_where_the_settings_say():
+    for head, expected in ((None, 0.2), (0.5, 0.5)):
+        method = create_method(MethodSettings(name="abml", deviation=0.2, deviation_head=head), (16, 16))
+        found = {name: F.softplus(rho).unique().tolist() for name, rho in method.rho.items()}
+        assert found["conv1_weight"] == found["conv4_weight"] == pytest.approx([0.2])
+        assert found["head_weight"] == found["head_bias"] == pytest.approx([expected])
 
 
 def test_abml_stays_finite_at_the_papers_step_size():

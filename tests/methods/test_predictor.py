@@ -76,6 +76,7 @@ def test_arrays_bytes_and_floats_give_the_same_answer():
         (lambda x: x[:0], r"uint8 \[0, 16, 16, 3\].* n at least 1"),
         (lambda x: x.float().permute(0, 3, 1, 2), "divide by 255"),
         (lambda x: x.float().permute(0, 3, 1, 2) * torch.nan, "from nan to nan"),
+        (lambda x: x.float().permute(0, 3, 1, 2) / 255 - 0.5, "values from -0.[45]"),
     ],
 )
 def test_images_of_other_kinds_are_refused_with_a_sentence(change, sentence):
