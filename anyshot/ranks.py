@@ -12,6 +12,7 @@ import os
 import signal
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import (
     AbstractContextManager,
@@ -125,7 +126,7 @@ def speaks() -> bool:
         time.sleep(GRACE if rank() else 0.0)  # it says the same, and torchrun ends us
         return True
     try:
-        return _store.add(f"anyshot/said/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", 1) == 1
+        return _store.add("said", 1) == 1
     except RuntimeError:  # the machine that has the store is gone
         return True
 
@@ -158,7 +159,8 @@ def joined(device: torch.device) -> Iterator[None]:
     if cuda:
         torch.cuda.set_device(device)
     share_cores(local()[1])
-    _store, number, size = next(rendezvous("env://"))
+    store, number, size = next(rendezvous("env://"))
+    _store = dist.PrefixStore(_meeting(store, number, size), store)
     dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", store=_store, rank=number, world_size=size)
     _group = Group(number, size, device if cuda else torch.device("cpu"))
     if threading.current_thread() is threading.main_thread():
@@ -168,6 +170,28 @@ def joined(device: torch.device) -> Iterator[None]:
         dist.destroy_process_group()  # after a failure it could wait for those that are gone
     finally:
         _group = None
+
+
+def _meeting(store: Any, number: int, size: int) -> str:
+    """A name that all ranks of this start have, and those of no earlier one: torchrun keeps its store when it starts
+    the ranks again, and with it the addresses of those that have died.
+
+    Each rank leaves a new word, the first answers every word it finds with the name, and is told of it. Words may be
+    old, but nobody hears the answers to those.
+    """
+    word = uuid.uuid4().hex
+    if number:
+        store.set(f"anyshot/word/{number}", word)
+        name = store.get(f"anyshot/answer/{word}").decode()
+        store.set(f"anyshot/{name}/{number}", "here")
+        return name
+    missing = set(range(1, size))
+    while missing:
+        for other in [other for other in missing if store.check([f"anyshot/word/{other}"])]:
+            store.set(f"anyshot/answer/{store.get(f'anyshot/word/{other}').decode()}", word)
+        missing = {other for other in missing if not store.check([f"anyshot/{word}/{other}"])}
+        time.sleep(0.01 if missing else 0.0)
+    return word
 
 
 @contextmanager

@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import ranked
 import torch
 from support import make_imageset
+from torch.distributed import HashStore
 
 from anyshot import device, ranks, together
 from anyshot.cli import app, main
@@ -134,6 +136,16 @@ def test_commands_that_ranks_do_not_share_are_refused(tmp_path, monkeypatch, cap
     with pytest.raises(SystemExit):
         main(["inspect", str(tmp_path)])
     assert "torchrun is for train, warm, test; start anyshot inspect without it." in capsys.readouterr().err
+
+
+def test_ranks_that_are_started_again_do_not_meet_those_that_have_died():
+    store = HashStore()
+    for name in range(3):
+        store.set(f"anyshot/word/{name}", "of the dead")
+    with ThreadPoolExecutor(3) as pool:
+        starts = [list(pool.map(lambda number: ranks._meeting(store, number, 3), (2, 1, 0))) for _ in range(2)]
+    assert [len(set(names)) for names in starts] == [1, 1]
+    assert starts[0] != starts[1]
 
 
 def test_each_rank_has_a_gpu_of_its_own_or_a_sentence(monkeypatch):
