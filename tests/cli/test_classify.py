@@ -9,7 +9,7 @@ import os
 import numpy as np
 import pytest
 from PIL import Image
-from support import colours
+from support import wide_colours
 from typer.testing import CliRunner
 
 from anyshot import shipped
@@ -23,7 +23,7 @@ from anyshot.runs import Run
 @pytest.fixture(autouse=True)
 def quick_backbone(monkeypatch, tmp_path):
     monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path / "cache"))
-    quick = backbones.Backbone("quick", 16, "quick", colours)
+    quick = backbones.Backbone("quick", 16, "quick", wide_colours)
     monkeypatch.setattr(backbones, "_lite", lambda size, side, device: quick)
 
 
@@ -58,6 +58,7 @@ def test_classify_prints_answers_and_writes_a_table_and_a_page(folders, tmp_path
         assert float(row["p(red)"]) + float(row["p(green & blue)"]) == pytest.approx(1, abs=1e-5)
     page = (tmp_path / "out.html").read_text()
     assert page.count("<figure") == 6
+    assert ("trust them less" in page) == ("trust them less" in done.stdout)
     assert "green &amp; blue" in page
     assert "green & blue" not in page
     assert "notes.txt: not an image" in page

@@ -12,7 +12,7 @@ import httpx2
 import numpy as np
 import pytest
 from PIL import Image
-from support import colours, noise_png
+from support import colours, noise_png, wide_colours
 
 from anyshot.classifier import AnyShotClassifier
 from anyshot.features import backbones
@@ -39,7 +39,8 @@ def answers(state):
 @pytest.mark.parametrize("backbone", [colours, "efficientnet-lite0"])
 def test_the_page_says_what_the_classifier_says(visit, teach, backbone, monkeypatch, tmp_path):
     monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path))
-    monkeypatch.setattr(backbones, "_lite", lambda size, side, device: backbones.Backbone("quick", side, "", colours))
+    quick = backbones.Backbone("quick", 8, "", wide_colours)
+    monkeypatch.setattr(backbones, "_lite", lambda size, side, device: quick)
     visitor = teach(visit(make_app(Darkroom(backbone, side=8))))
     state, classifier = visitor.state(), by_hand(3, backbone)
     asked = opened(noise_png(0, 50), noise_png(1, 50))
@@ -48,6 +49,7 @@ def test_the_page_says_what_the_classifier_says(visit, teach, backbone, monkeypa
     explanation = classifier.explain()
     assert state["expected"]["overall"] == pytest.approx(explanation.expected)
     assert state["expected"]["low"] == pytest.approx(explanation.low)
+    assert state["expected"]["unlike"] == (explanation.unlike > 1)
     weights = {c["name"]: c["weight"] for c in state["classes"]}
     assert weights == pytest.approx({c.name: c.weight for c in explanation.classes})
     following = {c["id"]: c["name"] for c in state["classes"]}[state["expected"]["next"]]
