@@ -85,7 +85,8 @@ def _run(request: Request, **how: Any) -> None:
 
     outcome = reproduce(request, command=shlex.join(["anyshot", *sys.argv[1:]]), **how)
     name = outcome.plan.experiment.title
-    print_tables(*(screen(lines, f"{name}. {title}") for title, lines in tables(outcome).items()))
+    if shown := [screen(lines, f"{name}. {title}") for title, lines in tables(outcome).items()]:
+        print_tables(*shown)
     print(*outcome.notes, sep="\n")
     print(f"In {request.folder}: results.json, table.md, table.tex, figures and report.html.")
 
@@ -108,7 +109,8 @@ def _list() -> None:
     from anyshot.experiments.foretell import listing
     from anyshot.report.tables import print_tables
 
-    table = Table(box=box.SIMPLE_HEAD, caption="Foretold from a few measured tasks; short counts a warm start once.")
+    caption = "Foretold from a few measured tasks, as if nothing had been done before."
+    table = Table(box=box.SIMPLE_HEAD, caption=caption)
     for heading in ("name", "what", "needs (– not ready)", "runs", "short", "paper"):
         table.add_column(heading)
     for one in listing():

@@ -79,7 +79,6 @@ class Block:
     images: tuple[str, ...] = ()  #: instead of those that the preset learns from
     shots: str = ""  #: instead of the preset's
     pictures: tuple[Picture, ...] = ()
-    name: str = ""  #: above its columns
 
 
 @dataclass(frozen=True)

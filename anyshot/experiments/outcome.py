@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from anyshot.errors import AnyshotError
@@ -12,6 +13,7 @@ from anyshot.experiments.grid import Failures
 from anyshot.experiments.pictures import Answer, Drawn, draw
 from anyshot.experiments.plan import Asked, Look, Plan
 from anyshot.experiments.probes import Value, known, summary_of
+from anyshot.experiments.situate import learned
 from anyshot.metrics import Summary, paired, pool, same_tasks
 from anyshot.report.beside import Beside, Cell, excludes_zero
 from anyshot.report.figures import training_figure
@@ -48,8 +50,15 @@ def gathered(plan: Plan, failures: Failures, notes: Sequence[str] = ()) -> Outco
     """The outcome of a grid whose units have run."""
     beside = table(plan)
     pictures, missing = _pictures(plan, beside)
-    failed = [f"Failed: {sentence}" for sentence in dict.fromkeys(failures.values())]
+    failed = [f"{_models(plan, folder)} failed: {sentence}" for folder, sentence in failures.items()]
     return Outcome(plan, beside, tuple(pictures), (*_protocol(plan, beside), *notes, *failed, *missing))
+
+
+def _models(plan: Plan, folder: str) -> str:
+    """Whose run is in a folder."""
+    asked = [(model, one) for (model, _), found in plan.tests.items() for one in found]
+    asked += [(look.model, one) for _, looks in plan.looks for look in looks for one in look.asked]
+    return ", ".join(dict.fromkeys(model for model, one in asked if one.folder == folder)) or "A warm start"
 
 
 def table(plan: Plan) -> Beside:
@@ -123,8 +132,8 @@ def _name(picture: Picture, looks: Sequence[Look]) -> str:
 
 def _answer(look: Look) -> Answer:
     found = _found(look.asked)
-    if not found:
-        raise AnyshotError(f"{look.model} has not been measured on {look.column.label}.")
+    if len(found) < len(look.asked):
+        raise AnyshotError(f"not every run of {look.model} has been measured on {look.column.label}.")
     return Answer(look.model, look.column.set, look.asked[0].probe.task.way, look.value, tuple(found))
 
 
@@ -144,10 +153,14 @@ def _protocol(plan: Plan, beside: Beside) -> list[str]:
         )
     short_of = [f"{seeds} seed{'s' if seeds > 1 else ''}, not {e.seeds}"] if seeds != e.seeds else []
     short_of += [f"{counts} test tasks, not {e.tasks:,}"] if tasks and tasks[0] != e.tasks else []
-    warm = next((unit.settings.warm for unit in plan.units if unit.settings.warm), None)
-    if s.warm:
-        epochs = f" of {warm.epochs} epochs" if warm else ""
+    starts = {unit.settings.train.body_from for unit in plan.units} - {None}
+    warm = {run.settings.warm.epochs for start in starts if (run := Run.find(str(start))) and run.settings.warm}
+    if starts:
+        epochs = f" of {' or '.join(map(str, sorted(warm)))} epochs" if warm else ""
         short_of.append(f"all models from one warm start{epochs} of the body, not from the paper's random one")
+    for block in e.blocks if some else ():
+        names = ", ".join(column.label for column in block.columns)
+        sentences += [f"Learned from {', '.join(Path(i).name for i in learned(block))}: {names}."] if names else []
     different = "; ".join([*short_of, *plan.differences])
     sentences += [f"Other than the paper's protocol: {different}."] if different else []
     return sentences + _drawn(plan, beside)

@@ -38,7 +38,6 @@ ANY_SHOT = Experiment(
                 Column("cifar-fs", name="CIFAR-FS", paper=_any_shot[0]),
                 Column("svhn", name="SVHN", paper=_any_shot[1]),
             ),
-            name="CIFAR-FS",
         ),
         Block(
             "miniimagenet",
@@ -46,7 +45,6 @@ ANY_SHOT = Experiment(
                 Column("miniimagenet", name="miniImageNet", paper=_any_shot[2]),
                 Column("cub", name="CUB", paper=_any_shot[3]),
             ),
-            name="miniImageNet",
         ),
     ),
     seeds_short=3,
@@ -74,7 +72,6 @@ MULTI_DATASET = Experiment(
                 Column("gtsrb", name="Traffic Signs", paper=_multi[3]),
                 Column("fashion-mnist", name="Fashion-MNIST", paper=_multi[4]),
             ),
-            name="Aircraft, QuickDraw and VGG-Flower",
         ),
     ),
 )
@@ -103,18 +100,15 @@ OOD = Experiment(
             "cifar-fs",
             (Column("svhn", name="SVHN", paper=_ood[0]),),
             pictures=_starts("cifar-fs", "svhn"),
-            name="CIFAR-FS",
         ),
         Block(
             "miniimagenet",
             (Column("cub", name="CUB", paper=_ood[1]),),
             pictures=_starts("miniimagenet", "cub"),
-            name="miniImageNet",
         ),
         Block(
             "multi",
             pictures=_starts("aircraft", "quickdraw", "vgg-flower", "gtsrb", "fashion-mnist"),
-            name="Aircraft, QuickDraw and VGG-Flower",
         ),
     ),
 )
@@ -139,7 +133,6 @@ TASK_IMBALANCE = Experiment(
                 ),
                 Picture("gamma", "Task size vs. E[γ]", (_gamma.name,), (Column("svhn", "task-imbalance:1-400"),)),
             ),
-            name="CIFAR-FS",
         ),
     ),
     tasks=1000,  # the paper does not say
@@ -169,7 +162,6 @@ CLASS_IMBALANCE = Experiment(
                 Picture("omega", "E[ω] against class size", (_omega.name,)),
                 Picture("gain", "Accuracy improvement over Meta-SGD", (META_SGD.name, _one_over_n.name, _omega.name)),
             ),
-            name="CIFAR-FS",
         )
         for place, (name, shots) in enumerate(_shots.items())
     ),
@@ -198,7 +190,6 @@ BAYESIAN = Experiment(
             pictures=(
                 Picture("gamma", "E[γ] vs. Bayesianness", (_mc.name, _deterministic.name), (Column("cifar-fs"),)),
             ),
-            name="CIFAR-FS",
         ),
     ),
 )
@@ -223,7 +214,7 @@ ENCODING = Experiment(
         for name, statistics in _statistics.items()
         for hierarchical in (False, True)
     ),
-    blocks=(Block("cifar-fs", (Column("cifar-fs", name="CIFAR-FS", paper=_encoding[0]),), name="CIFAR-FS"),),
+    blocks=(Block("cifar-fs", (Column("cifar-fs", name="CIFAR-FS", paper=_encoding[0]),)),),
 )
 
 _higher = published("""
@@ -243,7 +234,6 @@ STATISTICS = Experiment(
         Block(
             "cifar-fs",
             (Column("cifar-fs", name="CIFAR-FS", paper=_higher[0]), Column("svhn", name="SVHN", paper=_higher[1])),
-            name="CIFAR-FS",
         ),
     ),
 )
@@ -265,7 +255,6 @@ INITIALISATION = Experiment(
                     "The paper: without z's variance 5.18 in and 4.61 out of distribution, with it 5.11 out of it.",
                 ),
             ),
-            name="CIFAR-FS",
         ),
     ),
 )

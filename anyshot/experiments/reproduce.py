@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 
+from anyshot.errors import AnyshotError
 from anyshot.experiments.design import Experiment
 from anyshot.experiments.grid import run_units
 from anyshot.experiments.outcome import Outcome, gathered, results
 from anyshot.experiments.plan import Plan, planned
-from anyshot.experiments.scales import SHORT, Data, Scale, scale_of
+from anyshot.experiments.scales import Data, Scale, scale_of
 from anyshot.experiments.situate import chosen, on_data, with_ready
 from anyshot.files import write_bytes
 from anyshot.lists import EXPERIMENTS
@@ -50,11 +51,9 @@ def find_experiment(name: str) -> Experiment:
 
 def scaled(request: Request) -> Scale:
     """The scale, with what was asked for besides."""
-    scale = scale_of(request.scale)
-    if request.recipe == "paper":
-        scale = replace(scale, warm=False, method={} if scale.warm else scale.method, methods={})
-    elif request.recipe == "anyshot":
-        scale = replace(scale, warm=True, method={**SHORT.method, **scale.method}, methods=SHORT.methods)
+    if request.start and request.recipe == "paper":
+        raise AnyshotError("The paper's recipe has no warm start; leave out --from or --recipe paper.")
+    scale = scale_of(request.scale, request.recipe or ("anyshot" if request.start else None))
     if request.iterations:
         every = min(scale.train.get("validate_every", 10_000), max(1, request.iterations // 2))
         train = {**scale.train, "iterations": request.iterations, "validate_every": every}
@@ -126,8 +125,11 @@ def _markdown(outcome: Outcome) -> str:
 
 
 def _latex(outcome: Outcome) -> str:
-    title = outcome.plan.experiment.title
-    return "\n".join(latex(lines, f"{title}. {name}. {outcome.caption}") for name, lines in tables(outcome).items())
+    title, notes = outcome.plan.experiment.title, [outcome.caption]  # the first table has them
+    return "\n".join(
+        latex(lines, " ".join([f"{title}. {name}.", *(notes if not place else [])]))
+        for place, (name, lines) in enumerate(tables(outcome).items())
+    )
 
 
 def _html(outcome: Outcome) -> str:

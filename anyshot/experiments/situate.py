@@ -33,7 +33,7 @@ def on_data(experiment: Experiment, data: Data) -> Experiment:
     for block in [block for block in experiment.blocks if block.columns] or experiment.blocks:
         pictures = tuple(replace(p, columns=_moved(block, p.columns, data)) for p in block.pictures)
         columns = _moved(block, block.columns, data)
-        changed = replace(block, columns=columns, images=data.learned, pictures=pictures, name="")
+        changed = replace(block, columns=columns, images=data.learned, pictures=pictures)
         blocks.setdefault(block.shots, changed)
     return replace(experiment, blocks=tuple(blocks.values()))
 
@@ -48,7 +48,8 @@ def _moved(block: Block, columns: Sequence[Column], data: Data) -> tuple[Column,
 
 def chosen(experiment: Experiment, images: Sequence[str]) -> Experiment:
     """The columns of some sets alone."""
-    known = [column.images for column in experiment.columns]
+    looked_at = [picture.columns for block in experiment.blocks for picture in block.pictures]
+    known = [column.images for columns in (experiment.columns, *looked_at) for column in columns]
     for name in images:
         if name not in known:
             raise AnyshotError(

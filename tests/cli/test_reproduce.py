@@ -43,7 +43,7 @@ def test_the_list_says_what_is_needed_and_ready_and_how_long_it_takes(monkeypatc
     monkeypatch.setattr(foretell, "measured_speed", lambda: foretell.Speed(0.2, 0.1, 0.001))
     assert run("reproduce", "list") == 0
     out = capsys.readouterr().out
-    assert "– cifar-fs, – svhn, – miniimagenet, – cub" in out
+    assert "– cifar-fs, – miniimagenet, – svhn, – cub" in out
     assert "any-shot" in out
 
 

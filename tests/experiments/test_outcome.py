@@ -60,7 +60,7 @@ def test_the_caption_says_all_that_differs_from_the_paper(outcome):
     text = outcome.caption
     for words in (
         "iterations 2, not 50,000", "way 3, not 5", "2 seeds, not 3", "3 test tasks, not 3,000", "steps 1, not 5",
-        "other is far away.", "tiny, not cifar-fs",
+        "other is far away.", "tiny, not cifar-fs", "Learned from tiny: tiny, other, fixed:2.",
     ):  # fmt: skip
         assert words in text
 
@@ -69,7 +69,7 @@ def test_a_failure_is_told_and_leaves_a_gap(outcome):
     plan = outcome.plan
     gone = {("MAML", p): tuple(a._replace(folder="gone") for a in plan.tests["MAML", p]) for p in (0, 1)}
     found = gathered(replace(plan, tests={**plan.tests, **gone}), {"gone": "The loss is no longer finite."})
-    assert "Failed: The loss is no longer finite." in found.caption
+    assert "MAML failed: The loss is no longer finite." in found.caption
     assert accuracy_lines(found.beside)[1][1].text == "–"
     assert paired_lines(found.beside)[1][1].text == "–"
 

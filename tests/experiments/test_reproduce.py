@@ -52,9 +52,12 @@ def test_recipes_and_sizes_change_the_scale():
     assert scale() == SHORT
     assert scale(scale="paper") == PAPER
     paper = scale(recipe="paper")
-    assert (paper.warm, paper.method, paper.train) == (False, {}, SHORT.train)
-    warm = scale(scale="paper", recipe="anyshot")
-    assert (warm.warm, warm.method, warm.train) == (True, SHORT.method, {})
+    assert (paper.warm, paper.method) == (False, {})
+    assert SHORT.train == {**paper.train, "body_rate": 0.1}
+    for warm in (scale(scale="paper", recipe="anyshot"), scale(scale="paper", start="runs/warm")):
+        assert (warm.warm, warm.method, warm.train) == (True, SHORT.method, {"body_rate": 0.1})
+    with pytest.raises(AnyshotError, match="has no warm start"):
+        scale(recipe="paper", start="runs/warm")
     small = scale(iterations=6, tasks=5, seeds=1)
     assert (small.train["iterations"], small.train["validate_every"]) == (6, 3)
     assert small.tasks_of(EXPERIMENTS["any-shot"], "any-shot:1-50") == 5
