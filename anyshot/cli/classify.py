@@ -154,10 +154,8 @@ def explanation_html(explanation: Explanation) -> str:
         for c in explanation.classes
     ]
     head = ["class", "pictures", "weight ω", "expected accuracy", "gain of 5 more, points"]
-    doubt = "<p>These pictures are unlike those that the figures come from; trust them less.</p>"
     return (
         f"<p>Expected accuracy on new pictures: <b>{explanation.expected:.0%}</b> (90 % interval {explanation.low:.0%} "
-        f"to {explanation.high:.0%}). To photograph next: <b>{escape(explanation.next)}</b>.</p>"
-        + doubt * (explanation.unlike > 1)
+        f"to {explanation.high:.0%}). To photograph next: <b>{escape(explanation.next)}</b>. {explanation.caution}</p>"
         + table(head, rows)
     )

@@ -44,6 +44,12 @@ class Explanation:
         """The class that would gain most from more images."""
         return max(self.classes, key=lambda c: c.gain).name
 
+    @property
+    def caution(self) -> str:
+        """A sentence, where the task is unlike those learned from."""
+        unusual = "These images are unlike those that the figures come from; trust them less."
+        return unusual if self.unlike > 1 else ""
+
     def __str__(self) -> str:
         lines = [f"{c.name}: {c.images} image{'s' * (c.images != 1)}, weight {c.weight:.2f}, expected {c.expected:.0%}"
                  for c in self.classes]  # fmt: skip
@@ -51,7 +57,7 @@ class Explanation:
             f"Expected accuracy on new images: {self.expected:.0%} (90 % interval {self.low:.0%} to {self.high:.0%})",
             *lines,
             f"More images of {self.next} would help most.",
-            *(["These images are unlike those that the figures come from; trust them less."] * (self.unlike > 1)),
+            *([self.caution] if self.caution else []),
         ])  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -146,3 +148,12 @@ def test_it_passes_scikit_learns_own_checks():
     results = checks.check_estimator(AnyShotClassifier(None), on_fail=None, on_skip=None)
     failed = {r["check_name"]: str(r["exception"])[:200] for r in results if r["status"] == "failed"}
     assert failed == {}
+
+
+def test_a_task_unlike_those_learned_from_says_so():
+    noise = np.random.default_rng(0).random((20, 300))
+    said = AnyShotClassifier(backbone=None).fit(noise, np.arange(20) % 4).explain()
+    assert said.unlike > 1
+    assert said.caution in str(said)
+    assert "unlike" in said.caution
+    assert dataclasses.replace(said, unlike=0.9).caution == ""
