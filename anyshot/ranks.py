@@ -125,6 +125,8 @@ def speaks() -> bool:
     if _store is None:
         time.sleep(GRACE if rank() else 0.0)  # it says the same, and torchrun ends us
         return True
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # we end now; not between being the one to say it and saying it
     try:
         return _store.add("said", 1) == 1
     except RuntimeError:  # the machine that has the store is gone
