@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from anyshot.experiments.probes import Probe, measured
+from anyshot.experiments.probes import Probe, known, measured
 from anyshot.runs import Run
 from anyshot.settings import Settings
 from anyshot.training import train
@@ -29,6 +29,8 @@ class Unit:
 
 def run_unit(unit: Unit, workers: int | None = None, command: str = "") -> None:
     """Train what is not trained and measure what is not measured; what is there already is left as it is."""
+    if unit.probes and all(known(unit.folder, probe) is not None for probe in unit.probes):
+        return
     begun = Run.find(unit.folder)
     settings = begun.settings if begun else unit.settings  # the folder's name stands for the settings
     start = train if settings.warm is None else warm_start

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from anyshot.experiments import probes
+from anyshot.experiments import probes, units
 from anyshot.experiments.cost import done
 from anyshot.experiments.plan import planned
 from anyshot.experiments.probes import known, summary_of
@@ -46,6 +46,7 @@ def test_what_was_measured_is_not_measured_again_unless_parameters_or_images_cha
     probe = unit.probes[0]
     calls = []
     monkeypatch.setitem(probes.KINDS, "test", lambda *arguments: calls.append(1) or {"scores": []})
+    monkeypatch.setattr(units, "train", None)
     run_unit(unit)
     assert calls == []
     Run(unit.folder).best_path.write_bytes(Run(grid.units[0].folder).best_path.read_bytes() + b" ")
