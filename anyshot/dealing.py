@@ -61,6 +61,6 @@ class Cost:
         return (y - slope * x, slope) if slope > 0 else (0.0, 1.0)
 
     def of(self, sizes: Sequence[float]) -> list[float]:
-        """What tasks of these sizes will cost, never less than nothing."""
+        """What tasks of these sizes will cost, at least as much as one image more."""
         start, slope = self.line()
-        return [max(start + slope * size, 0.0) for size in sizes]
+        return [max(start + slope * size, slope) for size in sizes]

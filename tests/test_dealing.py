@@ -56,3 +56,11 @@ def test_measurements_that_tell_nothing_leave_the_cost_with_the_size(seconds):
     for size, second in zip((10, 10 if seconds[0] == seconds[1] else 20), seconds, strict=True):
         cost.learn(size, second)
     assert cost.of([4.0, 9.0]) == [4.0, 9.0]
+
+
+def test_small_tasks_are_dealt_evenly_even_where_the_line_would_give_them_away():
+    cost = Cost()
+    for size, second in ((100, 0.1), (200, 1.0)):
+        cost.learn(size, second)
+    assert cost.line()[0] < 0
+    assert [len(tasks) for tasks in deal(cost.of([5, 6, 7, 8]), 2)] == [2, 2]
