@@ -28,7 +28,7 @@ SIDE = 224
 WAYS = {2: 60, 5: 60, 10: 30, 20: 15, 50: 6}  # tasks of each set
 SHOTS = {1: 60, 2: 60, 5: 60, 10: 60, 20: 30, 50: 30, 100: 15, 200: 8, 500: 4}
 WIDE = [part for part in PARTS[SIDE] if part.name in ("vgg-flower", "cifar-fs")]  # sets of fifty classes
-DEEP = [Part("cifar-fs", 515, 10), Part("fashion-mnist", 515)]  # sets of five hundred images a class
+DEEP = [Part("cifar-fs", 515, 10)]  # five hundred images a class
 KINDS = {"way": (WAYS, WIDE, "classes, of 1–50 images each"), "shots": (SHOTS, DEEP, "images of each of 5 classes")}
 
 
