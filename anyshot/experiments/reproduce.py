@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -17,7 +18,7 @@ from anyshot.files import write_bytes
 from anyshot.lists import EXPERIMENTS
 from anyshot.report.beside import Lines, accuracy_lines, detail_lines, html, latex, markdown, paired_lines
 from anyshot.report.contact import page, picture
-from anyshot.report.figures import png, save_figure
+from anyshot.report.figures import save_figure
 from anyshot.report.plots import number_lines
 from anyshot.report.tables import write_results
 
@@ -100,10 +101,10 @@ def write(outcome: Outcome, folder: Path) -> None:
     settings = {unit.folder: unit.settings.as_dict() for unit in plan.units}
     facts = {"experiment": plan.experiment.name, "scale": plan.scale.name, "settings": settings}
     write_results(folder / "results.json", results(outcome), **facts)
-    for shown in outcome.pictures:
-        save_figure(shown.drawn.figure, folder / shown.name)
-    for name, text in {"table.md": _markdown, "table.tex": _latex, "report.html": _html}.items():
-        write_bytes(folder / name, text(outcome).encode(errors="backslashreplace"))
+    drawn = {shown.name: save_figure(shown.drawn.figure, folder / shown.name)[0] for shown in outcome.pictures}
+    texts = {"table.md": _markdown(outcome), "table.tex": _latex(outcome), "report.html": _html(outcome, drawn)}
+    for name, text in texts.items():
+        write_bytes(folder / name, text.encode(errors="backslashreplace"))
 
 
 def tables(outcome: Outcome) -> dict[str, Lines]:
@@ -132,11 +133,11 @@ def _latex(outcome: Outcome) -> str:
     )
 
 
-def _html(outcome: Outcome) -> str:
+def _html(outcome: Outcome, drawn: Mapping[str, Path]) -> str:
     body = [f"<h2>{escape(title)}</h2>{html(lines)}" for title, lines in tables(outcome).items()]
     body += [f"<p>{escape(note)}</p>" for note in outcome.notes]
     for shown in outcome.pictures:
-        body.append(picture(shown.title, png(shown.drawn.figure)))
+        body.append(picture(shown.title, drawn[shown.name].read_bytes()))
         if shown.drawn.numbers:
             body.append(f"<details><summary>Numbers</summary>{html(number_lines(shown.drawn.numbers))}</details>")
     if outcome.beside.columns:
