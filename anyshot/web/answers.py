@@ -44,7 +44,7 @@ def learned(groups: Mapping[str, Group], pool: Sequence[Photo], classifier: AnyS
     for key, c in zip(keys, explanation.classes, strict=True):
         classes[key] |= {"weight": c.weight, "expected": c.expected, "gain": c.gain}
     expected: dict[str, Any] = {"overall": explanation.expected, "low": explanation.low, "high": explanation.high}
-    state["expected"] = expected | {"next": keys[int(explanation.next)], "unlike": explanation.unlike > 1}
+    state["expected"] = expected | {"next": keys[int(explanation.next)], "caution": explanation.caution}
     if pool:
         x = _stack(pool)
         answers = zip(classifier.predict_proba(x), classifier.is_unknown(x), strict=True)

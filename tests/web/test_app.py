@@ -49,7 +49,7 @@ def test_the_page_says_what_the_classifier_says(visit, teach, backbone, monkeypa
     explanation = classifier.explain()
     assert state["expected"]["overall"] == pytest.approx(explanation.expected)
     assert state["expected"]["low"] == pytest.approx(explanation.low)
-    assert state["expected"]["unlike"] == (explanation.unlike > 1)
+    assert state["expected"]["caution"] == explanation.caution
     weights = {c["name"]: c["weight"] for c in state["classes"]}
     assert weights == pytest.approx({c.name: c.weight for c in explanation.classes})
     following = {c["id"]: c["name"] for c in state["classes"]}[state["expected"]["next"]]

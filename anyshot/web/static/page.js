@@ -30,7 +30,7 @@ function outlook({ expected, classes }) {
   $("interval").textContent = `between ${percent(low)} and ${percent(high)}, nine times in ten`;
   for (const [name, value] of Object.entries({ low, high, overall })) $("scale").style.setProperty(`--${name}`, value);
   $("scale").ariaLabel = `Expected accuracy ${percent(overall)}, 90 % interval ${percent(low)} to ${percent(high)}`;
-  $("unlike").hidden = !expected.unlike;
+  $("caution").textContent = expected.caution;
   const next = classes.find((c) => c.id === expected.next);
   const name = document.createElement("b");
   name.textContent = next.name;
