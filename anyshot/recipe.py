@@ -22,7 +22,7 @@ PAPERS = ("cifar-fs", "miniimagenet", "multi")  #: presets of the paper's; the o
 
 METHOD: dict[str, Any] = {
     "centre": True, "alpha": 0.03, "alpha_head": 1.0, "head": "shrunk-prototypes", "head_kappa": 3.0,
-    "omega_prior": 1.25, "cardinality": "log", "gains": (1.0, 0.3, 0.1),
+    "omega_prior": 1.25, "cardinality": "log", "gains": (1.0, 0.3, 0.1), "flips": True,
 }  # fmt: skip
 #: What a method does differently: ProtoMAML's own head starts near the goal; ABML's noise must spare a trained body.
 EXCEPTIONS: dict[str, dict[str, Any]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 from support import assert_equal
 from support import run_command as run
 
@@ -65,3 +66,19 @@ def test_a_name_that_nobody_knows_tells_which_there_are(mine):
 def test_a_trained_method_is_no_learner_on_features(mine):
     with pytest.raises(AnyshotError, match=r"mine is a trained method.*conv4:mine names its body"):
         open_weights("mine")
+
+
+@pytest.mark.parametrize("name", shipped.models())
+def test_what_comes_with_anyshot_is_small_has_a_card_and_predicts(name):
+    folder = shipped.HOME / name
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 2_000_000
+    assert str(Run(name).info["command"]) in (folder / "README.md").read_text(encoding="utf-8")
+    way, rng = 3, torch.Generator().manual_seed(0)
+    support = torch.rand(way * 2, 3, *Run(name).image_size, generator=rng)
+    predictor = anyshot.load(name).adapt(support, torch.arange(way).repeat(2), prediction="naive")
+    probabilities = predictor(support)
+    torch.testing.assert_close(probabilities.sum(1), torch.ones(len(support)))
+
+
+def test_trained_methods_come_with_anyshot():
+    assert "cifar-fs" in shipped.models()
