@@ -202,6 +202,14 @@ def test_methods_without_a_posterior_have_no_penalty(name):
     assert (o.penalty, o.kl) == (0, 0)
 
 
+@pytest.mark.parametrize("name", ["maml", "meta-sgd", "protonet", "taml"])
+def test_the_objectives_accuracy_is_that_of_the_prediction_after_as_many_steps(name):
+    method, task = make_method(name, alpha=0.1, bayesian=False, steps=3, test_steps=3), make_task()
+    right = method.predict(task).argmax(1) == task.query_labels
+    assert method.objective(task).accuracy == pytest.approx(right.double().mean().item())
+    assert right.double().mean() != 0.5  # or the share of wrong ones would do
+
+
 @pytest.mark.parametrize("name", ["taml", "abml", "mt-net"])
 def test_noise_is_the_tasks_own_unless_it_is_given(name):
     method, task = make_method(name, alpha=0.1, deviation=0.3), make_task()
