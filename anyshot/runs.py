@@ -45,21 +45,19 @@ NAME = re.compile(r"[a-z]+-\d+\.safetensors")  #: of a checkpoint; names sort by
 class Run:
     """A run folder that exists, or the name of a trained method that comes with anyshot (`anyshot weights`).
 
-    >>> Run("no/such/folder")
-    Traceback (most recent call last):
-    anyshot.errors.AnyshotError: There is no run in 'no/such/folder'; anyshot train makes one.
+    >>> Run("glyphs").settings.method.name
+    'taml'
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        file = self.folder / "run.json"
-        if not file.is_file() and str(folder) in shipped.models():
+        if not self._described(self.folder) and str(folder) in shipped.models():
             self.folder = shipped.HOME / str(folder)
-            file = self.folder / "config.json"
-        if not file.is_file():
+        file = self._described(self.folder)
+        if file is None:
             raise AnyshotError(
                 f"There is no run in '{self.folder}'; anyshot train makes one"
-                + (f", and {' and '.join(shipped.models())} come with anyshot." if shipped.models() else ".")
+                + (f"; {' and '.join(shipped.models())} come with anyshot." if shipped.models() else ".")
             )
         self.info: dict[str, Any] = read_json(file)
         try:
@@ -77,6 +75,12 @@ class Run:
                 f"'{file}' does not describe a run ({type(error).__name__}: {error}); restore it, "
                 "or choose another folder."
             ) from error
+
+    @staticmethod
+    def _described(folder: Path) -> Path | None:
+        """The file that describes a run: its own, or that of weights (:meth:`pack`)."""
+        files = (folder / "run.json", folder / "config.json")
+        return next((file for file in files if file.is_file()), None)
 
     @classmethod
     def find(cls, folder: str | Path) -> Run | None:
