@@ -8,8 +8,9 @@ from test_training import tiny
 from test_warm import tiny as tiny_warm
 
 from anyshot.errors import AnyshotError
+from anyshot.images.record import SetRecord
 from anyshot.methods import METHODS, create_method
-from anyshot.origin import open_origin
+from anyshot.origin import Origin, open_origin
 from anyshot.runs import Run
 from anyshot.settings import MethodSettings
 from anyshot.training import train
@@ -56,6 +57,19 @@ def test_classes_that_the_body_has_learned_from_are_not_validated_on(warmed, tmp
     turned = replace(make_imageset(), splits={"train": (4, 5, 6, 7), "validation": (0, 1, 2, 3)})
     with pytest.raises(AnyshotError, match=r"has learned from 4 classes of tiny .* \(class 0, class 1, class 2 …\)"):
         train(tiny(body_from=str(warmed.folder)), tmp_path / "run", imagesets=[turned], ood=[])
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_what_a_body_has_learned_from_is_trained_on_alone_and_remembered(split):
+    learned = SetRecord.of(make_imageset(name="before"), "before", None)
+    origin = Origin("runs/warm", {}, "0" * 64, (learned, replace(learned, learned=False, name="checked")))
+    assert origin.record() == {"source": "runs/warm", "sha256": "0" * 64}
+    own = SetRecord.of(make_imageset(), "tiny", None)
+    assert origin.seen_too([own]) == (own, learned)  # not what was only validated on
+    assert origin.seen_too([replace(own, name="before")]) == (replace(own, name="before"),)
+    turned = replace(make_imageset(), splits={"train": (4, 5, 6, 7), split: (0, 1, 2, 3)})
+    with pytest.raises(AnyshotError, match=r"learned from 4 classes of tiny .* both runs need the same split\.$"):
+        origin.seen_too([SetRecord.of(turned, "tiny", None)])
 
 
 def test_a_body_of_another_shape_is_refused(warmed):
