@@ -167,8 +167,8 @@ def by_size(sizes: Sequence[float], values: Sequence[float], bins: int = 8) -> l
     """Means of the values whose sizes are alike, in bins of equal ratio: at the geometric mean of their sizes, with
     the 95 % interval.
 
-    >>> by_size([1, 1, 10, 10], [0.4, 0.6, 0.1, 0.1])
-    [Point(x=1.0, y=0.5, interval=0.196), Point(x=10.0, y=0.1, interval=0.0)]
+    >>> [(round(point.x, 3), round(point.y, 3)) for point in by_size([1, 1, 10, 10], [0.4, 0.6, 0.1, 0.1])]
+    [(1.0, 0.5), (10.0, 0.1)]
     """
     x, y = np.asarray(sizes, float), np.asarray(values, float)
     edges = np.geomspace(x.min(), x.max() * (1 + 1e-9), bins + 1)

@@ -63,7 +63,7 @@ def test_the_settings_in_force_are_printed_with_those_that_were_changed_marked(t
 
 def test_show_prints_every_setting_and_does_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run("train", "--preset", "cifar-fs", "--method", "maml", "--way", "3", "--show") == 0
+    assert run("train", "--preset", "cifar-fs", "--recipe", "paper", "--method", "maml", "--way", "3", "--show") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Settings from the preset cifar-fs:"
     assert "* way               3   (not 5)" in lines

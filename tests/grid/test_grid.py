@@ -52,8 +52,9 @@ def test_a_unit_whose_process_was_killed_is_begun_again_but_not_for_ever(tmp_pat
 
 def test_an_interrupted_grid_leaves_no_process_and_is_continued_by_the_same_call(tmp_path):
     program = (
-        "import sys, units\nfrom pathlib import Path\nfrom anyshot.grid import run_grid\n"
+        "import signal, sys, units\nfrom pathlib import Path\nfrom anyshot.grid import run_grid\n"
         "if __name__ == '__main__':\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs ignore it
         "    grid = {f'{sys.argv[1]}/{name}': Path(sys.argv[1]) / name for name in ('quick', 'slow')}\n"
         "    print([outcome.value for outcome in run_grid(grid, units.wait_once, jobs=2).values()])\n"
     )
