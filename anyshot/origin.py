@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-from anyshot import ranks, together
+from anyshot import ranks, shipped, together
 from anyshot.errors import AnyshotError
 from anyshot.images import ImageSet
 from anyshot.images.record import SetRecord
@@ -66,10 +66,10 @@ class Origin:
 
 
 def open_origin(source: str) -> Origin:
-    """The body of a run that has chosen parameters, or of a safetensors file with the same names."""
+    """The body of a run that has chosen parameters, of weights that come with anyshot, or of a safetensors file."""
     path = Path(source).expanduser()
     sets: tuple[SetRecord, ...] = ()
-    if path.is_dir():
+    if path.is_dir() or (source in shipped.models() and not path.exists()):
         run = Run(path)
         run.best()  # says so if there is none yet, or a damaged one
         path, sets = run.best_path, run.sets
@@ -78,7 +78,8 @@ def open_origin(source: str) -> Origin:
         tensors = {name: value for name, value in load(data).items() if name.startswith(BODY)}
     except (OSError, SafetensorError) as error:
         raise AnyshotError(
-            f"There is no body in '{source}' ({error}); give the folder of a run or a safetensors file."
+            f"There is no body in '{source}' ({error}); give the folder of a run, the name of weights that come with "
+            f"anyshot ({', '.join(shipped.models())}) or a safetensors file."
         ) from error
     return Origin(source, tensors, hashlib.sha256(data).hexdigest(), sets)
 

@@ -135,7 +135,9 @@ class TrainSettings:
     rising: int = option(0, "Iterations in which the rate rises from nothing at the start.", least=0)
     body_rate: float = option(1.0, "The body's rate (θ and β) as a multiple of the others'.", least=0)
     clip: float = option(3.0, "Each gradient element is clipped to ±this.", above=0)
-    body_from: str | None = option(None, "Run or safetensors file whose body (θ and β) this run starts from.")
+    body_from: str | None = option(
+        None, "Run, named weights or safetensors file whose body (θ and β) this run starts from."
+    )
     first_order_until: int = option(0, "Iterations with first-order gradients before those of the method.", least=0)
     average: float = option(
         0.0, "Decay of the running average of all parameters that is validated and kept; 0: the parameters themselves.",

@@ -44,6 +44,12 @@ def test_every_method_starts_from_the_body_of_a_run_or_a_file(name, warmed, tmp_
         assert same({key: state[key] for key in others}, others)
 
 
+def test_weights_that_come_with_anyshot_are_a_start_by_their_name():
+    origin = open_origin("glyphs")
+    assert same(origin.tensors, body(Run("glyphs").best().tensors))
+    assert [record.name for record in origin.sets] == ["glyphs"]
+
+
 def test_a_run_starts_from_a_body_and_records_which(warmed, tmp_path):
     settings = tiny(rate=0.0, iterations=1, average=0.5, body_from=str(warmed.folder))
     made = train(settings, tmp_path, imagesets=[make_imageset()], ood=[])

@@ -44,7 +44,8 @@ def reproduce(
         ),
     ] = None,
     start: Annotated[
-        Path | None, typer.Option("--from", metavar="RUN", help="A warm start that is there already (anyshot warm).")
+        Path | None,
+        typer.Option("--from", metavar="RUN", help="A warm start that is there (anyshot warm), or named weights."),
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Runs of each model.")] = None,
     tasks: Annotated[int | None, typer.Option(min=2, metavar="N", help="Test tasks for each column.")] = None,

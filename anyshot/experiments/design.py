@@ -30,12 +30,13 @@ class Published(NamedTuple):
 
 @dataclass(frozen=True)
 class Model:
-    """A row: a method, what its settings change, and how it predicts in tests."""
+    """A row: a method, what changes in its settings, how it predicts in tests, and what changes in its training."""
 
     name: str  #: in the table
     method: str = "taml"
     change: Mapping[str, Any] = field(default_factory=dict, hash=False)  #: of its MethodSettings
     test: Mapping[str, Any] = field(default_factory=dict, hash=False)  #: of those, in tests alone
+    train: Mapping[str, Any] = field(default_factory=dict, hash=False)  #: of its TrainSettings
 
 
 @dataclass(frozen=True)

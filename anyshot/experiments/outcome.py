@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anyshot import shipped
 from anyshot.errors import AnyshotError
 from anyshot.experiments.design import Picture
 from anyshot.experiments.grid import Failures
@@ -157,6 +158,7 @@ def _protocol(plan: Plan, beside: Beside) -> list[str]:
     warm = {run.settings.warm.epochs for start in starts if (run := Run.find(str(start))) and run.settings.warm}
     if starts:
         epochs = f" of {' or '.join(map(str, sorted(warm)))} epochs" if warm else ""
+        epochs += "".join(f" (that of the weights {name})" for name in shipped.models() if name in starts)
         short_of.append(f"all models from one warm start{epochs} of the body, not from the paper's random one")
     for block in e.blocks if some else ():
         names = ", ".join(column.label for column in block.columns)
@@ -194,7 +196,7 @@ def results(outcome: Outcome) -> dict[str, Any]:
                 "reference": outcome.beside.reference,
                 "reference_minus_this": cell.ahead,
                 **(cell.summary.as_dict() if cell.summary else {}),
-                "runs_in": [one.folder for one in asked],
+                "runs": [Path(one.folder).name for one in asked],
             }
         )
     return {"rows": rows, "notes": outcome.notes, "pictures": {p.name: p.drawn.numbers for p in outcome.pictures}}

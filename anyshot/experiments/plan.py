@@ -121,7 +121,7 @@ class _Grid:
             ood=ood,
             task=replace(base.task, **{"shots": block.shots or base.task.shots, **scale.task}),
             method=replace(base.method, **method),
-            train=replace(base.train, **scale.train, seed=seed),
+            train=replace(base.train, **{**scale.train, **model.train, "seed": seed}),
         )
 
     def unit(self, block: Block, model: Model, settings: Settings, probe: Probe) -> Unit:

@@ -98,7 +98,7 @@ def reproduce(
 def write(outcome: Outcome, folder: Path) -> None:
     """results.json, table.md, table.tex, the figures and report.html."""
     plan = outcome.plan
-    settings = {unit.folder: unit.settings.as_dict() for unit in plan.units}
+    settings = {Path(unit.folder).name: unit.settings.as_dict() for unit in plan.units}
     facts = {"experiment": plan.experiment.name, "scale": plan.scale.name, "settings": settings}
     write_results(folder / "results.json", results(outcome), **facts)
     drawn = {shown.name: save_figure(shown.drawn.figure, folder / shown.name)[0] for shown in outcome.pictures}
@@ -112,8 +112,10 @@ def tables(outcome: Outcome) -> dict[str, Lines]:
     if not outcome.beside.columns:
         return {p.title: number_lines(p.drawn.numbers) for p in outcome.pictures if p.drawn.numbers}
     found = {"Accuracy, %": accuracy_lines(outcome.beside)}
-    differences = paired_lines(outcome.beside)
-    return found | ({"Paired differences, % points": differences} if len(differences) > 1 else {})
+    if len(outcome.beside.models) > 1:
+        found["Paired differences of accuracy, % points"] = paired_lines(outcome.beside, "accuracy", 100)
+        found["Paired differences of NLL"] = paired_lines(outcome.beside, "nll")
+    return found | {"Details": detail_lines(outcome.beside)}
 
 
 def _markdown(outcome: Outcome) -> str:
@@ -140,6 +142,4 @@ def _html(outcome: Outcome, drawn: Mapping[str, Path]) -> str:
         body.append(picture(shown.title, drawn[shown.name].read_bytes()))
         if shown.drawn.numbers:
             body.append(f"<details><summary>Numbers</summary>{html(number_lines(shown.drawn.numbers))}</details>")
-    if outcome.beside.columns:
-        body.append(f"<h2>Details</h2>{html(detail_lines(outcome.beside))}")
     return page(outcome.plan.experiment.title, "\n".join(body))

@@ -65,14 +65,14 @@ def accuracy_lines(beside: Beside) -> Lines:
     return lines
 
 
-def paired_lines(beside: Beside) -> Lines:
-    """The model that others are compared with, minus each of them, task by task; in per cent points. Bold where the
-    interval excludes zero."""
+def paired_lines(beside: Beside, what: str = "accuracy", times: float = 1.0) -> Lines:
+    """The accuracy or NLL of the model that others are compared with, minus that of each of them, task by task. Bold
+    where the interval excludes zero."""
     lines = [[Text(f"{beside.reference} minus"), *(Text(column) for column in beside.columns)]]
     for model in beside.models:
         if model != beside.reference:
             cells = [beside.cells[model, place].ahead for place in range(len(beside.columns))]
-            lines.append([Text(model), *(Text(_ahead(paired), excludes_zero(paired)) for paired in cells)])
+            lines.append([Text(model), *(_ahead(paired, what, times) for paired in cells)])
     return lines
 
 
@@ -155,13 +155,17 @@ def _difference(cell: Cell) -> str:
     return _signed(100 * cell.summary.accuracy - cell.paper[0]) if cell.paper and cell.summary else "–"
 
 
-def _ahead(paired: Paired | None) -> str:
-    return "–" if paired is None else with_interval(_signed(100 * paired.accuracy), paired.accuracy_interval, 100, 2)
+def _ahead(paired: Paired | None, what: str, times: float) -> Text:
+    if paired is None:
+        return Text("–")
+    value, interval = getattr(paired, what), getattr(paired, f"{what}_interval")
+    text = with_interval(_signed(times * value, 2 if times > 1 else 3), interval, times, 2 if times > 1 else 3)
+    return Text(text, interval is not None and abs(value) > interval)
 
 
-def _signed(value: float) -> str:
+def _signed(value: float, digits: int = 2) -> str:
     """With its sign; nothing is +0.00, from whichever side."""
-    return f"{round(value, 2) + 0.0:+.2f}"
+    return f"{round(value, digits) + 0.0:+.{digits}f}"
 
 
 def _percent(value: float | None) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -73,6 +75,20 @@ def test_an_experiment_of_ones_own_is_found_by_its_file(tmp_path):
     assert find_experiment(str(file)).name == "mine"
     with pytest.raises(AnyshotError, match="any-shot, multi-dataset"):
         find_experiment("any-shots")
+
+
+def test_what_a_model_changes_in_its_training_goes_before_the_scale(experiment, tmp_path):
+    slow = replace(experiment.models[0], name="slow", train={"rate": 0.5, "iterations": 7})
+    plan, _ = plan_of(Request(replace(experiment, models=(*experiment.models, slow)), "smoke", tmp_path))
+    trained = {(unit.settings.train.rate, unit.settings.train.iterations) for unit in plan.units}
+    assert trained == {(1e-3, 2), (0.5, 7)}
+
+
+def test_the_recipes_own_experiment_runs(tmp_path):
+    file = Path(__file__).parents[2] / "examples" / "recipe_experiment.py"
+    outcome = reproduce(Request(find_experiment(str(file)), "smoke", tmp_path))
+    assert len(outcome.plan.units) == len(outcome.beside.models) == 7
+    assert "failed" not in outcome.caption
 
 
 def test_a_warm_start_that_is_given_is_used_and_one_that_does_not_fit_refused(experiment, sets, tmp_path):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -25,10 +26,19 @@ def test_our_number_the_papers_and_the_difference_stand_side_by_side(beside):
 
 
 def test_differences_between_models_are_those_of_the_pairs(beside):
-    heading, maml = paired_lines(beside)
+    heading, maml = paired_lines(beside, "accuracy", 100)
     assert heading[0].text == "B. ω-TAML minus"
     assert maml[1] == Text("+25.00 ± 20.00", True)
     assert maml[2].text == "–"
+
+
+def test_differences_of_nll_have_an_interval_of_their_own(beside):
+    cell = replace(beside.cells["MAML", 0], ahead=Paired(3, 0.25, 0.2, -0.0004, 0.1))
+    _, maml = paired_lines(replace(beside, cells={**beside.cells, ("MAML", 0): cell}), "nll")
+    assert maml[1] == Text("+0.000 ± 0.100", False)
+    cell = replace(cell, ahead=Paired(3, 0.0, 0.2, -0.25, 0.1))
+    _, maml = paired_lines(replace(beside, cells={**beside.cells, ("MAML", 0): cell}), "nll")
+    assert maml[1] == Text("-0.250 ± 0.100", True)
 
 
 @pytest.mark.parametrize(("accuracy", "interval", "found"), [(0.1, 0.05, True), (-0.1, 0.05, True), (0.1, 0.2, False)])
