@@ -10,9 +10,11 @@ from anyshot.settings import MethodSettings, Settings, TaskSettings, TrainSettin
 
 # A body that starts at He's scale, centred features and a large step on the head learn from the first iteration; the
 # paper's start is still near chance after hundreds. Gains keep z̃ ~ N(0, 1) from drowning the body.
+FAST = MethodSettings(start="he", centre=True, alpha=0.01, alpha_head=1.0, gains=(2.0, 0.1, 0.03))
+# Classes of one image have a say beside those of fifty: anyshot's own head and prior of ω (docs/recipe.md).
 GLYPHS = Settings(
     images=("glyphs",),
-    method=MethodSettings(start="he", centre=True, alpha=0.01, alpha_head=1.0, gains=(2.0, 0.1, 0.03)),
+    method=replace(FAST, head="shrunk-prototypes", head_kappa=3.0, omega_prior=1.0, cardinality="log"),
     train=TrainSettings(
         iterations=100, rate=2e-3, decay="cosine", validate_every=50, validation_tasks=50, checkpoint_every=25
     ),
@@ -21,11 +23,11 @@ GLYPHS = Settings(
 
 def standard(images: str, shots: int) -> Settings:
     """The protocol of most published tables: 5-way tasks of 1 or 5 images a class, 15 queries, Conv4-64, and MAML's
-    60,000 iterations of 4 or 2 tasks. It starts as the glyphs do; the paper's start stays near chance too long."""
+    60,000 iterations of 4 or 2 tasks. The body starts as on glyphs; the paper's start stays near chance too long."""
     train = TrainSettings(
         iterations=60_000, meta_batch=4 if shots == 1 else 2, decay="cosine", validate_every=5_000, validation_tasks=600
     )
-    method = replace(GLYPHS.method, channels=64)
+    method = replace(FAST, channels=64)
     return Settings(images=(images,), task=TaskSettings(shots=f"fixed:{shots}"), method=method, train=train)
 
 

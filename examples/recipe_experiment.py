@@ -9,14 +9,14 @@ from the same altered tasks. The results are in docs/recipe.md.
 from anyshot.experiments import Block, Column, Experiment, Model
 from anyshot.recipe import METHOD, TRAIN
 
-NAIVE = {"prediction": "naive"}  # ten samples cost ten times as much, and the table `bayesian` says what they add
+NAIVE = {"prediction": "naive"}  # at the posterior's mean
 TRAINING = {key: TRAIN[key] for key in ("body_rate", "augment", "calibrate")}
 NOTHING_LEARNED = {**TRAINING, "iterations": 1, "rate": 0.0}
 AS_PAPER = {"head": "zero", "omega_prior": None}
 
 
-def taml(name: str, *balance: str) -> Model:
-    return Model(name, "taml", {**METHOD, "balance": balance}, NAIVE, TRAINING)
+def taml(name: str, **change: object) -> Model:
+    return Model(name, "taml", {**METHOD, **change}, NAIVE, TRAINING)
 
 
 EXPERIMENT = Experiment(
@@ -26,10 +26,12 @@ EXPERIMENT = Experiment(
         Model("fixed steps, head at zero", "meta-sgd", {**METHOD, **AS_PAPER}, train=NOTHING_LEARNED),
         Model("fixed steps", "meta-sgd", METHOD, train=NOTHING_LEARNED),
         Model("Meta-SGD", "meta-sgd", METHOD, train=TRAINING),
-        taml("Bayesian TAML without ω", "gamma", "z"),
-        taml("Bayesian TAML without γ", "omega", "z"),
-        taml("Bayesian TAML without z", "omega", "gamma"),
-        taml("Bayesian TAML", "omega", "gamma", "z"),
+        taml("Bayesian TAML without ω", balance=("gamma", "z")),
+        taml("Bayesian TAML without γ", balance=("omega", "z")),
+        taml("Bayesian TAML without z", balance=("omega", "gamma")),
+        taml("Bayesian TAML, z after the normalisation", z_site="activation"),
+        Model("Bayesian TAML, ten samples", "taml", METHOD, train=TRAINING),
+        taml("Bayesian TAML"),
     ),
     blocks=(Block("cifar-fs", (Column("cifar-fs", name="CIFAR-FS"), Column("svhn", name="SVHN"))),),
 )
