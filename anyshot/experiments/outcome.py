@@ -158,8 +158,8 @@ def _protocol(plan: Plan, beside: Beside) -> list[str]:
     warm = {run.settings.warm.epochs for start in starts if (run := Run.find(str(start))) and run.settings.warm}
     if starts:
         epochs = f" of {' or '.join(map(str, sorted(warm)))} epochs" if warm else ""
-        epochs += "".join(f" (that of the weights {name})" for name in shipped.models() if name in starts)
-        short_of.append(f"all models from one warm start{epochs} of the body, not from the paper's random one")
+        named = "".join(f" (that of the weights {name})" for name in shipped.models() if name in starts)
+        short_of.append(f"all models from one warm start{epochs} of the body{named}, not from the paper's random one")
     for block in e.blocks if some else ():
         names = ", ".join(column.label for column in block.columns)
         sentences += [f"Learned from {', '.join(Path(i).name for i in learned(block))}: {names}."] if names else []
