@@ -58,7 +58,13 @@ def load_classifier(classifier: AnyShotClassifier, folder: str | Path, backbone:
     classifier.set_params(
         backbone=named if backbone is None else backbone, side=config["side"], weights=config["weights"]
     )
-    classifier.learned_ = learned_from(tensors, config["learner"])
+    try:
+        classifier.learned_ = learned_from(tensors, config["learner"])
+    except (KeyError, RuntimeError) as error:  # other names or shapes
+        raise AnyshotError(
+            f"The classifier in '{folder}' was saved by anyshot {config['version']}, whose learner this version does "
+            "not know; fit and save it again."
+        ) from error
     classifier.backbone_, classifier.reference_ = None, None
     if classifier.backbone is None:
         classifier.n_features_in_ = features.shape[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from anyshot.heads.calibration import learn_outlook
@@ -15,17 +15,26 @@ from anyshot.heads.training import HEAD_STEPS, MIXTURE_STEPS, meta_train
 from anyshot.progress import progress
 
 TASKS = 40  # of each set at each size, to learn from
-JUDGED = 10  # of each, to learn how sure to be
+JUDGED = 40  # of each, to learn how sure to be
 PLAIN = 4
 
 
 @dataclass(frozen=True)
 class SetTasks:
-    """Tasks of a set for meta-training, and others for how sure to be."""
+    """Tasks of a set for meta-training, and others for how sure to be, which are drawn when they are asked for."""
 
-    name: str
+    data: FeatureSet
     learned: list[Prepared]
-    judged: list[Episode]
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of the set."""
+        return self.data.name
+
+    def judged(self) -> Iterator[Episode]:
+        """Tasks that were not learned from."""
+        return (wide(self.data, self.seed, TASKS + i) for i in range(JUDGED))
 
 
 def all_sets(backbone: str) -> list[FeatureSet]:
@@ -36,11 +45,11 @@ def all_sets(backbone: str) -> list[FeatureSet]:
 def wide_tasks(data: FeatureSet, damping: Damping, seed: int = 0) -> SetTasks:
     """Tasks of a set to learn from; one in PLAIN is not damped, as tasks by other backbones are not."""
     learned = [prepare(wide(data, seed, i), damping if i % PLAIN else None) for i in range(TASKS)]
-    return SetTasks(data.name, learned, [wide(data, seed, TASKS + i) for i in range(JUDGED)])
+    return SetTasks(data, learned, seed)
 
 
 def make(tasks: Sequence[SetTasks], damping: Damping) -> tuple[Learner, Outlook]:
     """A learner and how sure to be of it, from the tasks of some sets."""
     with progress("Meta-training", HEAD_STEPS + MIXTURE_STEPS) as advance:
         learner = meta_train([t.learned for t in tasks], damping, advance=advance)
-    return learner, learn_outlook(learner, [(t.name, episode) for t in tasks for episode in t.judged])
+    return learner, learn_outlook(learner, ((t.name, episode) for t in tasks for episode in t.judged()))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 from support import colours
 
 from anyshot.classifier import AnyShotClassifier
@@ -87,6 +90,17 @@ def test_a_saved_classifier_answers_the_same(fitted, tmp_path):
         AnyShotClassifier.load(tmp_path / "kept", backbone=colours)
 
 
+@pytest.mark.parametrize("change", [{"learner.directions": None}, {"outlook.threshold": None}, {"outlook.level": 1}])
+def test_a_classifier_saved_by_another_version_says_so(tmp_path, change):
+    AnyShotClassifier(None).fit(RNG.normal(size=(6, 5)), np.repeat([0, 1], 3)).save(tmp_path)
+    tensors = load_file(tmp_path / "tensors.safetensors") | {name: torch.ones(1) for name in change}
+    save_file({k: t for k, t in tensors.items() if change.get(k, t) is not None}, tmp_path / "tensors.safetensors")
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"version": "0.0.7"}))
+    with pytest.raises(AnyshotError, match=r"saved by anyshot 0\.0\.7, whose learner .* fit and save it again"):
+        AnyShotClassifier.load(tmp_path)
+
+
 def test_vectors_need_no_backbone_and_are_saved_without_one(tmp_path):
     x, y = RNG.normal(size=(12, 5)), np.repeat([0, 1], 6)
     learned = AnyShotClassifier(None).fit(x, y)
@@ -98,6 +112,7 @@ def test_an_explanation_names_every_class_and_what_to_do_next(fitted):
     explanation = fitted.explain()
     assert [(c.name, c.images) for c in explanation.classes] == [("blue", 1), ("green", 2), ("red", 6)]
     assert explanation.low < explanation.expected < explanation.high
+    assert np.mean([c.expected for c in explanation.classes]) == pytest.approx(explanation.expected, abs=1e-5)
     for c in explanation.classes:
         assert sum(c.trust.values()) == pytest.approx(1, abs=1e-5)
     text = str(explanation)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from anyshot.heads.calibration import _least_squares, _left_out, _predict, learn_outlook
+from anyshot.heads.calibration import RIDGE, _least_squares, _left_out, _predict, learn_outlook
 from anyshot.heads.damping import damping_of
 from anyshot.heads.episodes import FeatureSet, draw, wide
 from anyshot.heads.learner import Learner
@@ -82,12 +82,14 @@ def test_every_set_is_left_out_once():
     assert sorted(_left_out(judged)) == [([0, 2], [1, 3, 4]), ([1, 4], [0, 2, 3]), ([3], [0, 1, 2, 4])]
 
 
-def test_least_squares_are_numpys():
+def test_least_squares_are_numpys_on_rows_that_are_repeated():
     rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(200, 3)), rng.normal(size=200)
-    expected = np.linalg.lstsq(np.c_[x, np.ones(200)], y, rcond=None)[0]
-    found = _predict(_least_squares(torch.from_numpy(x), torch.from_numpy(y)), torch.from_numpy(x))
-    np.testing.assert_allclose(found, np.c_[x, np.ones(200)] @ expected, atol=1e-3)
+    x, y, times = rng.normal(size=(200, 3)), rng.normal(size=200), rng.integers(1, 5, 200)
+    rows = np.repeat(np.c_[x, np.ones(200)], times, 0)
+    rows = np.r_[rows, np.eye(4) * np.sqrt(RIDGE * times.sum())]  # RIDGE, as rows that ask for zeros
+    expected = np.linalg.lstsq(rows, np.r_[np.repeat(y, times), np.zeros(4)], rcond=None)[0]
+    found = _least_squares(torch.from_numpy(x), torch.from_numpy(y), torch.from_numpy(times).double())
+    np.testing.assert_allclose(_predict(found, torch.from_numpy(x)), np.c_[x, np.ones(200)] @ expected)
 
 
 def test_nearest_leaves_the_image_itself_out():
