@@ -29,7 +29,7 @@ METHOD: dict[str, Any] = {
 EXCEPTIONS: dict[str, dict[str, Any]] = {
     "proto-maml": {"alpha_head": 0.03},
     "abml": {"deviation": 0.003, "deviation_head": 0.1},
-    "mt-net": {"options": {"zeta": 4.0}},
+    "mt-net": {"zeta": 4.0},
 }
 #: The body stays as it is: to learn it, too, lost more on unfamiliar images than it gained elsewhere. Altered images
 #: are less familiar to it than those it was trained on, so that tasks of them have something to teach.

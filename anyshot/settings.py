@@ -97,6 +97,7 @@ class MethodSettings:
     samples: int = option(10, "Samples of an averaged prediction (S).", least=1)
     deviation: float = option(0.01, "ABML: standard deviation of every weight at the start.", above=0)
     deviation_head: float | None = option(None, "ABML: that of the head's weights, where it is another.", above=0)
+    zeta: float = option(0.0, "MT-net: ζ at the start; at 0 half of all channels and of the head's classes move.")
     z_site: str = option("weight", "What z shifts: weights or activations.", choices=("weight", "activation"))
     hierarchical: bool = option(True, "Encode classes, then the set of classes; off: one pooling over all images.")
     statistics: tuple[str, ...] = option(("mean", "var", "N"), "Statistics that the encoder pools.", choices=STATISTICS)

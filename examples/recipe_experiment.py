@@ -29,8 +29,6 @@ EXPERIMENT = Experiment(
         taml("Bayesian TAML without ω", balance=("gamma", "z")),
         taml("Bayesian TAML without γ", balance=("omega", "z")),
         taml("Bayesian TAML without z", balance=("omega", "gamma")),
-        taml("Bayesian TAML, z after the normalisation", z_site="activation"),
-        Model("Bayesian TAML, ten samples", "taml", METHOD, train=TRAINING),
         taml("Bayesian TAML"),
     ),
     blocks=(Block("cifar-fs", (Column("cifar-fs", name="CIFAR-FS"), Column("svhn", name="SVHN"))),),

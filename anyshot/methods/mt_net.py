@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -13,7 +11,7 @@ from anyshot.inner.update import update
 from anyshot.methods.base import Objective, Probabilities, accuracy, ensemble
 from anyshot.methods.maml import MAML
 from anyshot.network import HEAD, Body, Parameters
-from anyshot.settings import MethodSettings, option
+from anyshot.settings import MethodSettings
 from anyshot.tasks import Task
 
 
@@ -21,15 +19,9 @@ class MTNet(MAML):
     """A block is *conv W → 1×1 channel mixing T → normalisation …*. Inner step: W ← W − α M ∘ ∇W; T and ζ are only
     meta-learned. M ~ Bernoulli(sigmoid(ζ)), one a channel and one for the head, drawn once per task."""
 
-    @dataclass(frozen=True)
-    class Options:
-        """MT-net's own settings."""
-
-        zeta: float = option(0.0, "MT-net: ζ at the start; at 0 half of the channels and of the head's classes move.")
-
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(settings, body, generator)
-        start = self.options.zeta
+        start = settings.zeta
         self.mixing = nn.ParameterDict({unit.weight: torch.eye(unit.channels) for unit in body.units})  # T
         self.zeta = nn.ParameterDict({unit.weight: torch.full((unit.channels,), start) for unit in body.units})
         self.zeta["head_weight"] = torch.full((1,), start)  # one shared logit: no class is special

@@ -54,7 +54,7 @@ def test_proto_maml_without_steps_is_a_prototypical_network():
 
 def test_mt_net_with_all_channels_moving_and_no_mixing_is_maml():
     task, maml = make_task(), make_method("maml", alpha=0.1)
-    mt_net = make_method("mt-net", alpha=0.1, options={"zeta": 50.0})
+    mt_net = make_method("mt-net", alpha=0.1, zeta=50.0)
     with torch.no_grad():
         for name in mt_net.mixing:
             mt_net.mixing[name].copy_(torch.eye(4))
