@@ -14,7 +14,7 @@ import anyshot
 from anyshot.cli import app
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "results").glob("*.md")])
 
 
 def blocks(page: Path, *languages: str) -> list[str]:
