@@ -29,7 +29,6 @@ EXPERIMENT = Experiment(
         taml("Bayesian TAML without ω", balance=("gamma", "z")),
         taml("Bayesian TAML without γ", balance=("omega", "z")),
         taml("Bayesian TAML without z", balance=("omega", "gamma")),
-        taml("Deterministic TAML", bayesian=False),
         taml("Bayesian TAML"),
     ),
     blocks=(Block("cifar-fs", (Column("cifar-fs", name="CIFAR-FS"), Column("svhn", name="SVHN"))),),

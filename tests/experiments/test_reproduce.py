@@ -87,7 +87,7 @@ def test_what_a_model_changes_in_its_training_goes_before_the_scale(experiment, 
 def test_the_recipes_own_experiment_runs(tmp_path):
     file = Path(__file__).parents[2] / "examples" / "recipe_experiment.py"
     outcome = reproduce(Request(find_experiment(str(file)), "smoke", tmp_path))
-    assert len(outcome.plan.units) == len(outcome.beside.models) == 8
+    assert len(outcome.plan.units) == len(outcome.beside.models) == 7
     assert "failed" not in outcome.caption
 
 
