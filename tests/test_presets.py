@@ -71,6 +71,7 @@ def test_every_methods_step_sizes_are_those_of_the_paper_everywhere(name):
 @pytest.mark.parametrize("name", [*PAPER, "glyphs"])
 def test_methods_differ_in_nothing_but_their_name_and_what_the_table_of_exceptions_says(name):
     own = {
+        ("glyphs", "maml"): {"alpha": 0.1},
         ("glyphs", "proto-maml"): {"alpha": 0.01, "alpha_head": 0.01},
         ("glyphs", "abml"): {"deviation": 0.02, "deviation_head": 0.2},
         **{("miniimagenet", method): {"alpha": 0.1} for method in ("maml", "mt-net", "abml")},
