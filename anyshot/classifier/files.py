@@ -62,8 +62,8 @@ def load_classifier(classifier: AnyShotClassifier, folder: str | Path, backbone:
         classifier.learned_ = learned_from(tensors, config["learner"])
     except (KeyError, RuntimeError) as error:  # other names or shapes
         raise AnyshotError(
-            f"The classifier in '{folder}' was saved by anyshot {config['version']}, whose learner this version does "
-            "not know; fit and save it again."
+            f"The classifier in '{folder}' was saved by anyshot {config.get('version')}, whose learner this version "
+            "does not know; fit and save it again."
         ) from error
     classifier.backbone_, classifier.reference_ = None, None
     if classifier.backbone is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,7 +152,8 @@ def _protocol(plan: Plan, beside: Beside) -> list[str]:
         sentences.append(
             f"{task.way}-way tasks, {task.query} query images a class; {counts} test tasks and {seeds} "
             f"seed{'s' if seeds > 1 else ''} of each model. Accuracy in %, 95 % intervals over tasks"
-            f"{' and seeds' if seeds > 1 else ''}; bold: ahead of every other by more than the paired interval."
+            f"{' and seeds' if seeds > 1 else ''}; bold: ahead of every other by more than the paired interval, "
+            "and differences larger than their interval."
         )
     short_of = [f"{seeds} seed{'s' if seeds > 1 else ''}, not {e.seeds}"] if seeds != e.seeds else []
     short_of += [f"{counts} test tasks, not {e.tasks:,}"] if tasks and tasks[0] != e.tasks else []
@@ -158,7 +161,8 @@ def _protocol(plan: Plan, beside: Beside) -> list[str]:
     warm = {run.settings.warm.epochs for start in starts if (run := Run.find(str(start))) and run.settings.warm}
     if starts:
         epochs = f" of {' or '.join(map(str, sorted(warm)))} epochs" if warm else ""
-        named = "".join(f" (that of the weights {name})" for name in shipped.models() if name in starts)
+        ours = [name for name in shipped.models() if name in starts and Run(name).folder == shipped.HOME / name]
+        named = "".join(f" (that of the weights {name})" for name in ours)
         short_of.append(f"all models from one warm start{epochs} of the body{named}, not from the paper's random one")
     for block in e.blocks if some else ():
         names = ", ".join(column.label for column in block.columns)
@@ -196,7 +200,20 @@ def results(outcome: Outcome) -> dict[str, Any]:
                 "reference": outcome.beside.reference,
                 "reference_minus_this": cell.ahead,
                 **(cell.summary.as_dict() if cell.summary else {}),
-                "runs": [Path(one.folder).name for one in asked],
+                "run_names": [Path(one.folder).name for one in asked],
             }
         )
-    return {"rows": rows, "notes": outcome.notes, "pictures": {p.name: p.drawn.numbers for p in outcome.pictures}}
+    pictures = {p.name: p.drawn.numbers for p in outcome.pictures}
+    return {"rows": rows, "pairs": _pairs(outcome.beside), "notes": outcome.notes, "pictures": pictures}
+
+
+def _pairs(beside: Beside) -> list[dict[str, Any]]:
+    """Every two models in every column, task by task: the first minus the second."""
+    found = []
+    for place, column in enumerate(beside.columns):
+        for one, two in itertools.combinations(beside.models, 2):
+            first, second = beside.cells[one, place].summary, beside.cells[two, place].summary
+            if first and second and same_tasks([first, second]):
+                names = {"column": column, "model": one, "minus": two}
+                found.append({**names, **dataclasses.asdict(paired(second, first))})
+    return found

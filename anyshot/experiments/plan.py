@@ -160,7 +160,7 @@ class _Grid:
         return folder, key
 
     def differences(self) -> list[str]:
-        """What is other than the paper's protocol, in sentences."""
+        """What the scale changes in the paper's protocol, in sentences; what a model changes is what it is."""
         found: dict[str, dict[tuple[str, str], list[str]]] = {}
         for (block, name), used in self.trained.items():
             paper = self.settings(replace(block, images=()), self.experiment.model(name), used.train.seed, PAPER)
@@ -170,10 +170,11 @@ class _Grid:
                 if before[key] != now[key]:
                     models = found.setdefault(key, {}).setdefault((_shown(now[key]), _shown(before[key])), [])
                     models += [name] if name not in models else []
+        everyone = {name for _, name in self.trained}
         sentences = []
         for key, pairs in found.items():
             each = [
-                f"{key} {now}, not {before}" + (f" ({', '.join(models)})" if len(pairs) > 1 else "")
+                f"{key} {now}, not {before}" + (f" ({', '.join(models)})" if set(models) != everyone else "")
                 for (now, before), models in pairs.items()
             ]
             sentences.append("; ".join(each))

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from anyshot.heads.learner import Adapted
 
-SEEN, USUAL = 3, 4  # numbers of task_evidence: what images left out say; what is known besides, and the guess made of
+SEEN, USUAL = 3, 4  # of task_evidence, the first are what images left out say, the others what the guess is made of
 LEVEL, DEVIATIONS = 0.9, 1.645  # of the interval
 TEST = 15  # images a class in the test that the interval is about
 

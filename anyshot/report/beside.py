@@ -92,9 +92,11 @@ def detail_lines(beside: Beside) -> Lines:
     return lines
 
 
-def excludes_zero(paired: Paired | None) -> bool:
+def excludes_zero(paired: Paired | None, what: str = "accuracy") -> bool:
     """Whether a difference is larger than its interval."""
-    return bool(paired and paired.accuracy_interval is not None and abs(paired.accuracy) > paired.accuracy_interval)
+    if paired is None or (interval := getattr(paired, f"{what}_interval")) is None:
+        return False
+    return bool(abs(getattr(paired, what)) > interval)
 
 
 # ---------------------------------------------------------------------------------------------------- forms
@@ -159,8 +161,8 @@ def _ahead(paired: Paired | None, what: str, times: float) -> Text:
     if paired is None:
         return Text("–")
     value, interval = getattr(paired, what), getattr(paired, f"{what}_interval")
-    text = with_interval(_signed(times * value, 2 if times > 1 else 3), interval, times, 2 if times > 1 else 3)
-    return Text(text, interval is not None and abs(value) > interval)
+    digits = 2 if what == "accuracy" else 3
+    return Text(with_interval(_signed(times * value, digits), interval, times, digits), excludes_zero(paired, what))
 
 
 def _signed(value: float, digits: int = 2) -> str:

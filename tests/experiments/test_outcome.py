@@ -74,12 +74,32 @@ def test_a_failure_is_told_and_leaves_a_gap(outcome):
     assert paired_lines(found.beside)[1][1].text == "–"
 
 
+def test_the_results_hold_every_pair_of_models(outcome):
+    pairs = results(outcome)["pairs"]
+    assert [(p["model"], p["minus"]) for p in pairs[:3]] == [
+        ("MAML", "TAML, naive"), ("MAML", "TAML"), ("TAML, naive", "TAML"),
+    ]  # fmt: skip
+    assert len(pairs) == 6
+    cells = outcome.beside.cells
+    expected = cells["MAML", 0].summary.accuracy - cells["TAML", 0].summary.accuracy
+    assert pairs[1]["accuracy"] == pytest.approx(expected)
+
+
+def test_a_caption_names_weights_that_the_models_start_from(outcome, tmp_path, monkeypatch):
+    plan = outcome.plan
+    train = replace(plan.units[0].settings.train, body_from="glyphs")
+    units = tuple(replace(unit, settings=replace(unit.settings, train=train)) for unit in plan.units)
+    words = "one warm start of the body (that of the weights glyphs)"
+    assert words in gathered(replace(plan, units=units), {}).caption
+    assert words not in outcome.caption
+
+
 def test_the_results_name_runs_tasks_and_differences(outcome):
     rows = results(outcome)["rows"]
     assert len(rows) == 6
     assert {row["reference"] for row in rows} == {"TAML"}
     folders = {Path(unit.folder).name for unit in outcome.plan.units}
-    assert all(set(row["runs"]) <= folders for row in rows)
+    assert all(set(row["run_names"]) <= folders and len(row["run_names"]) == row["runs"] == 2 for row in rows)
     maml = next(row for row in rows if row["model"] == "MAML")
     expected = outcome.beside.cells["TAML", 0].summary.accuracy - maml["accuracy"]
     assert maml["reference_minus_this"].accuracy == pytest.approx(expected)

@@ -82,6 +82,7 @@ def test_what_a_model_changes_in_its_training_goes_before_the_scale(experiment, 
     plan, _ = plan_of(Request(replace(experiment, models=(*experiment.models, slow)), "smoke", tmp_path))
     trained = {(unit.settings.train.rate, unit.settings.train.iterations) for unit in plan.units}
     assert trained == {(1e-3, 2), (0.5, 7)}
+    assert "iterations 2, not 50,000 (MAML, TAML, naive, TAML)" in "; ".join(plan.differences)
 
 
 def test_the_recipes_own_experiment_runs(tmp_path):
