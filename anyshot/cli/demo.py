@@ -39,7 +39,8 @@ def demo(
 
     Both learn from scratch from tasks of some characters of the embedded glyphs. They are then tested on characters
     they have never seen (in distribution) and on real handwritten digits (out of distribution), with anything from 1
-    to 50 images a class. To stay within minutes, TAML predicts at its posterior's mean instead of averaging samples.
+    to 50 images a class. MAML is as published, with the best of three step sizes; TAML has anyshot's head, which starts
+    at the class means, and to stay within minutes predicts at its posterior's mean instead of averaging samples.
     In the end, what TAML has learned classifies pictures in folders, as it would yours.
     """
     from anyshot.comparison import compared, measure, plan
