@@ -73,7 +73,7 @@ def measured_speed() -> Speed:
         advance()
         adaptation = _seconds_each(lambda index: method.predict(stream.task(index)))
         advance()
-    return Speed(training, adaptation, training / 400)  # an image of a warm start: a 400th of a training task
+    return Speed(training, adaptation, training / 900)  # an image of a warm start: a 900th of a training task
 
 
 def _seconds_each(work: Callable[[int], object]) -> float:
