@@ -38,7 +38,8 @@ def paired(first: Summary, second: Summary) -> Paired:
     """Task by task, `second` − `first`: what both find hard cancels, so small differences show.
 
     The interval is 1.96 · √(std² / tasks) of the tasks' differences, each the mean over the pooled runs. Where runs
-    were pooled, √(… + std² / runs) of either side's run means is added, and the interval speaks of new seeds too.
+    were pooled, it is q · √(… + std² / runs) with either side's run means, and speaks of new seeds too; q is Student's
+    (:func:`anyshot.metrics.summary.half_width`).
     """
     _check_same_tasks([first, second])
     numbers: list[float | None] = []
@@ -52,8 +53,9 @@ def paired(first: Summary, second: Summary) -> Paired:
 def pool(summaries: Sequence[Summary]) -> Summary:
     """Several runs on the same tasks (one method's seeds) as one summary: means over runs.
 
-    The interval is 1.96 · √(std² / tasks + std² / runs), of the tasks' means over runs and of the runs' means over
-    tasks: what new tasks and new seeds would change. Three seeds give but a rough idea of the latter.
+    The interval is q · √(std² / tasks + std² / runs), of the tasks' means over runs and of the runs' means over tasks:
+    what new tasks and new seeds would change. q is Student's (:func:`anyshot.metrics.summary.half_width`), since three
+    seeds give but a rough idea of the latter.
     """
     _check_same_tasks(summaries)
     first, runs = summaries[0], len(summaries)

@@ -155,11 +155,22 @@ def mean(values: Iterable[float]) -> float:
 
 
 def half_width(*samples: Sequence[float]) -> float | None:
-    """Half the 95 % interval of a sum of independent means: 1.96 · √Σ std² / n, std with ddof = 1; None where a sample
-    has but one value."""
+    """Half the 95 % interval of a sum of independent means: q · √Σ std² / n, std with ddof = 1; None where a sample has
+    but one value.
+
+    q is 1.96 for one sample, of tasks, as papers report it. Samples of a few runs beside it are too small for that: q
+    is then Student's, with Welch's and Satterthwaite's degrees of freedom, (Σ std²/n)² / Σ (std²/n)² / (n − 1).
+    """
     if min(map(len, samples)) < 2:
         return None
-    return 1.96 * math.sqrt(math.fsum(statistics.variance(sample) / len(sample) for sample in samples))
+    squares = [statistics.variance(sample) / len(sample) for sample in samples]
+    total, q = math.fsum(squares), 1.96
+    if len(samples) > 1 and total:
+        from scipy.special import stdtrit  # takes a while to load
+
+        parts = [square**2 / (len(sample) - 1) for square, sample in zip(squares, samples, strict=True)]
+        q = float(stdtrit(total**2 / math.fsum(parts), 0.975))
+    return q * math.sqrt(total)
 
 
 def calibration_error(bins: Sequence[Sequence[float]]) -> float:
