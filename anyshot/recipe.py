@@ -57,7 +57,7 @@ def train_by_recipe(settings: Settings, folder: str | Path, **how: Any) -> Run:
     """
     if settings.train.body_from is None:
         warm = Path(folder) / "warm"
-        settings = replace(settings, train=replace(settings.train, body_from=str(warm)))
+        settings = settings.starting_from(str(warm))
         if not from_first(lambda: Run.find(folder) is not None):
             warm_start(warming(settings), warm, **how)
     return train(settings, folder, **how)

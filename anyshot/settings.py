@@ -230,10 +230,14 @@ class Settings:
         """Plain values for JSON."""
         return dataclasses.asdict(self)
 
+    def starting_from(self, body: str | None) -> Settings:
+        """The same with another body to start from."""
+        return dataclasses.replace(self, train=dataclasses.replace(self.train, body_from=body))
+
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Settings:
         """The settings that :meth:`as_dict` wrote; an unknown key is an error with a suggestion."""
-        return _build(cls, values)
+        return built(cls, values)
 
 
 def own_settings(cls: type, values: Mapping[str, Any]) -> Any:
@@ -241,7 +245,7 @@ def own_settings(cls: type, values: Mapping[str, Any]) -> Any:
     bare = [f.name for f in dataclasses.fields(cls) if f.default is f.default_factory]  # both missing
     if bare:
         raise AnyshotError(f"Settings need a default, but {', '.join(bare)} of {cls.__qualname__} has none.")
-    made = _build(cls, dict(values))
+    made = built(cls, dict(values))
     _check(made)
     return made
 
@@ -268,7 +272,23 @@ def parse_shots(text: str) -> tuple[str, int, int]:
     return rule, least, most
 
 
-def _build(cls: type, values: Any) -> Any:
+def changed(part: Any) -> dict[str, Any]:
+    """Plain values of what is not as it is by default, so that a setting that comes with a later version changes none.
+
+    >>> changed(Settings(task=TaskSettings(way=10)))
+    {'task': {'way': 10}}
+    """
+    found = {}
+    for f in dataclasses.fields(part):
+        value = getattr(part, f.name)
+        default = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
+        if value != default:
+            found[f.name] = changed(value) if dataclasses.is_dataclass(value) else value
+    return found
+
+
+def built(cls: type, values: Any) -> Any:
+    """A dataclass from plain values; what they do not name is as it is by default."""
     if not isinstance(values, dict):
         raise AnyshotError(f"{cls.__name__} are {values!r}, but must be a mapping of names to values.")
     hints = typing.get_type_hints(cls)
@@ -276,7 +296,7 @@ def _build(cls: type, values: Any) -> Any:
         if key not in hints:
             raise AnyshotError(f"There is no setting {key!r} in {cls.__name__}{suggestion(str(key), hints)}")
     classes = {key: part_class(hints[key]) for key in values}
-    return cls(**{k: _plain(v) if (c := classes[k]) is None or v is None else _build(c, v) for k, v in values.items()})
+    return cls(**{k: _plain(v) if (c := classes[k]) is None or v is None else built(c, v) for k, v in values.items()})
 
 
 def part_class(hint: Any) -> type | None:

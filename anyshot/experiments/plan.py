@@ -130,10 +130,10 @@ class _Grid:
         name, start = self.name(block, model, settings), self.warm_start(block, settings) if self.scale.warm else None
         if start is not None:
             place, identity = start
-            settings = replace(settings, train=replace(settings.train, body_from=place))
-            key = digest([{**settings.as_dict(), "train": {**settings.as_dict()["train"], "body_from": identity}}])
+            key = digest(settings.starting_from(identity))
+            settings = settings.starting_from(place)
         else:
-            key = digest([settings.as_dict()])
+            key = digest(settings)
         return Unit(str(self.out / "runs" / f"{name}-{key}"), settings, (probe,))
 
     def name(self, block: Block, model: Model, settings: Settings) -> str:
@@ -153,7 +153,7 @@ class _Grid:
                 return self.start, hashlib.sha256(given.best_path.read_bytes()).hexdigest()
         usual = replace(settings, task=preset(block.preset).task)  # one for all shots
         warm = warming(usual)
-        key = digest([warm.as_dict()])
+        key = digest(warm)
         images = "-".join(Path(name).name for name in settings.images)
         folder = str(self.out / "runs" / f"{images}-warm-{key}")
         self.units.append(Unit(folder, warm))

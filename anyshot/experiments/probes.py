@@ -21,7 +21,7 @@ from anyshot.inspection import inspect_stream
 from anyshot.methods import Method
 from anyshot.metrics import Summary, TaskScore, summarised
 from anyshot.runs import Run
-from anyshot.settings import MethodSettings, TaskSettings
+from anyshot.settings import MethodSettings, Settings, TaskSettings, built, changed
 from anyshot.tasks import TaskStream
 from anyshot.testing import evaluate
 from anyshot.version import VERSION
@@ -88,7 +88,7 @@ def known(folder: str | Path, probe: Probe) -> Value | None:
         return None
     value = read_json(path)
     _, sums = _seen(Run(folder), probe)
-    return value if value.get("sums") == sums else None
+    return value if value.get("sums") == sums and built(Probe, value["probe"]) == probe else None
 
 
 def place(folder: str | Path, probe: Probe) -> Path:
@@ -113,6 +113,6 @@ def _seen(run: Run, probe: Probe) -> tuple[ImageSet, dict[str, str]]:
     return images, {"parameters": hashlib.sha256(run.best_path.read_bytes()).hexdigest(), "images": images.checksum}
 
 
-def digest(value: Any) -> str:
-    """A few letters that stand for a plain value."""
-    return hashlib.sha256(json.dumps(plain(value), sort_keys=True).encode()).hexdigest()[:10]
+def digest(asked: Settings | Probe) -> str:
+    """A few letters that stand for what differs from the defaults."""
+    return hashlib.sha256(json.dumps(plain(changed(asked)), sort_keys=True).encode()).hexdigest()[:10]

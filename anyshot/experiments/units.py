@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from anyshot.errors import AnyshotError
 from anyshot.experiments.probes import Probe, known, measured
 from anyshot.runs import Run
 from anyshot.settings import Settings
@@ -32,7 +33,11 @@ def run_unit(unit: Unit, workers: int | None = None, command: str = "") -> None:
     if unit.probes and all(known(unit.folder, probe) is not None for probe in unit.probes):
         return
     begun = Run.find(unit.folder)
-    settings = begun.settings if begun else unit.settings  # the folder's name stands for the settings
+    settings = begun.settings if begun else unit.settings
+    if settings.starting_from(None) != unit.settings.starting_from(None):  # its name stands for what is not by default
+        raise AnyshotError(
+            f"The run in '{unit.folder}' was made with other defaults, by another version; move the folder away."
+        )
     start = train if settings.warm is None else warm_start
     start(settings, unit.folder, workers=workers, command=command, tensorboard=False)
     for probe in unit.probes:

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import json
 import pickle
+import shutil
+from pathlib import Path
 
 import pytest
 
+from anyshot.errors import AnyshotError
 from anyshot.experiments import probes, units
 from anyshot.experiments.cost import done
 from anyshot.experiments.plan import planned
@@ -51,6 +55,31 @@ def test_what_was_measured_is_not_measured_again_unless_parameters_or_images_cha
     assert calls == []
     Run(unit.folder).best_path.write_bytes(Run(grid.units[0].folder).best_path.read_bytes() + b" ")
     assert known(unit.folder, probe) is None
+
+
+def test_a_setting_of_a_later_version_changes_no_name_and_no_answer(grid):
+    unit = grid.units[0]
+    run_unit(unit)
+    (path,) = [probes.place(unit.folder, probe) for probe in unit.probes[:1]]
+    value = json.loads(path.read_text())
+    del value["probe"]["method"]["zeta"]  # as if written before there was one
+    path.write_text(json.dumps(value))
+    assert known(unit.folder, unit.probes[0]) is not None
+    value["probe"]["method"]["head_scale"] = 0.5  # as if that had been the default
+    path.write_text(json.dumps(value))
+    assert known(unit.folder, unit.probes[0]) is None
+
+
+def test_a_run_made_with_other_defaults_is_not_taken_for_this_one(grid):
+    unit = grid.units[0]
+    run_unit(unit)
+    path = Path(unit.folder) / "run.json"
+    about = json.loads(path.read_text())
+    about["settings"]["method"]["head_scale"] = 0.5
+    path.write_text(json.dumps(about))
+    shutil.rmtree(Path(unit.folder) / "measured")
+    with pytest.raises(AnyshotError, match="other defaults"):
+        run_unit(unit)
 
 
 def test_an_interrupted_unit_goes_on_to_the_same_numbers(grid, experiment, tiny_scale, tmp_path, monkeypatch):
