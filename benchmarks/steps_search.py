@@ -1,38 +1,75 @@
-"""Inner step sizes from one warm body, searched for each kind of head and judged by validation images alone.
+"""Inner step sizes from one warm body, searched for each method and judged by validation images alone.
 
-    python benchmarks/steps_search.py [--from cifar-fs] [--tasks 60]
+    python benchmarks/steps_search.py OUT [--from cifar-fs] [--tasks 40]                       # fixed steps
+    python benchmarks/steps_search.py OUT --iterations 200 --methods maml,meta-sgd --tasks 100
 
-Nothing is meta-learned: 10 fixed steps from the body, for MAML's head at zero (which Meta-SGD, MT-net and TAML start
-from as well) and for Proto-MAML's at the class means. Prints a Markdown table. CIFAR-FS and SVHN must be prepared.
+With no iterations nothing is meta-learned: 10 fixed steps from the body, for MAML's head at zero (which Meta-SGD,
+MT-net and TAML start from as well) and for Proto-MAML's at the class means. With some, each of fewer candidates is
+trained as the scale ``short`` of `anyshot reproduce` does, and kept in OUT. Prints a Markdown table. CIFAR-FS and SVHN
+must be prepared.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+from dataclasses import replace
+from pathlib import Path
 
-from anyshot import MethodSettings, TaskSettings, TaskStream, create_method, evaluate, open_images
+from anyshot import TaskSettings, TaskStream, create_method, evaluate, open_images, preset, train
+from anyshot.experiments.scales import SHORT
+from anyshot.methods import Method
 from anyshot.origin import open_origin
+from anyshot.settings import Settings
 
-BODY = (0.003, 0.03, 0.1, 0.3)
-HEAD = {"maml": (0.3, 1.0, 3.0), "proto-maml": (0.003, 0.03, 0.3)}
+BODY = (0.0003, 0.003, 0.03, 0.1, 0.3)
+HEAD = {"maml": (0.3, 1.0, 3.0), "proto-maml": (0.03, 0.3, 1.0, 3.0)}
+LEARNED = {
+    "maml": ((0.003, 1.0), (0.03, 1.0)),
+    "meta-sgd": ((0.003, 1.0), (0.03, 1.0)),
+    "taml": ((0.003, 1.0), (0.03, 1.0)),
+    "proto-maml": ((0.003, 1.0), (0.003, 3.0), (0.03, 0.03)),
+}
+
+
+def settings_of(name: str, alpha: float, alpha_head: float, arguments: argparse.Namespace) -> Settings:
+    base = preset("cifar-fs", name)
+    method = {**SHORT.method, **SHORT.methods.get(name, {}), "alpha": alpha, "alpha_head": alpha_head}
+    schedule = {**SHORT.train, "body_from": arguments.start, "iterations": max(1, arguments.iterations)}
+    return replace(base, method=replace(base.method, **method), train=replace(base.train, **schedule))
+
+
+def made(name: str, alpha: float, alpha_head: float, arguments: argparse.Namespace) -> Method:
+    settings = settings_of(name, alpha, alpha_head, arguments)
+    if arguments.iterations:
+        folder = arguments.out / f"{name}-{alpha}-{alpha_head}"
+        return train(settings, folder, workers=arguments.workers, tensorboard=False).load_method()
+    method = create_method(settings.method, (32, 32))
+    open_origin(arguments.start).put_into(method)
+    return method
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("out", type=Path)
     parser.add_argument("--from", dest="start", default="cifar-fs")
-    parser.add_argument("--tasks", type=int, default=60)
+    parser.add_argument("--iterations", type=int, default=0)
+    parser.add_argument("--methods", default="")
+    parser.add_argument("--tasks", type=int, default=40)
     parser.add_argument("--workers", type=int)
     arguments = parser.parse_args()
-    streams = [TaskStream(open_images(name), "validation", TaskSettings()) for name in ("cifar-fs", "svhn")]
-    origin = open_origin(arguments.start)
-    print("| head of | step of the body | of the head | accuracy | NLL |\n" + "|---" * 5 + "|")
-    for name, heads in HEAD.items():
-        for alpha, alpha_head in itertools.product(BODY, heads):
-            settings = MethodSettings(name=name, centre=True, alpha=alpha, alpha_head=alpha_head)
-            method = create_method(settings, (32, 32))
-            origin.put_into(method)
-            found = [evaluate(method, stream, arguments.tasks, workers=arguments.workers) for stream in streams]
+    grid = LEARNED if arguments.iterations else {n: tuple(itertools.product(BODY, heads)) for n, heads in HEAD.items()}
+    sets = [open_images(name) for name in ("cifar-fs", "svhn")]
+    seed = 1 if arguments.iterations else 0  # other tasks than a run has validated itself on
+    streams = [TaskStream(images, "validation", TaskSettings(), seed) for images in sets]
+    print("| method | step of the body | of the head | accuracy | NLL |\n" + "|---" * 5 + "|")
+    for name in arguments.methods.split(",") if arguments.methods else grid:
+        for alpha, alpha_head in grid[name]:
+            method = made(name, alpha, alpha_head, arguments)
+            found = [
+                evaluate(method, stream, arguments.tasks, prediction="naive", workers=arguments.workers)
+                for stream in streams
+            ]
             accuracy = " / ".join(f"{100 * s.accuracy:.1f}" for s in found)
             nll = " / ".join(f"{s.nll:.3f}" for s in found)
             print(f"| {name} | {alpha} | {alpha_head} | {accuracy} | {nll} |", flush=True)
