@@ -21,9 +21,10 @@ def run_units(
     on: str = "local",
     address: str | None = None,
 ) -> Failures:
-    """Run every unit that is not done, ``jobs`` at once, on this machine or on a Ray cluster. A unit that fails with a
-    sentence does not stop the others."""
+    """Run every unit that is not done, ``jobs`` at once, on this machine or on a Ray cluster, those first that take
+    longest, so that none is left for one job at the end. A unit that fails with a sentence does not stop the others."""
     failures: Failures = {}
+    units = sorted(units, key=lambda unit: seconds(unit) * (1 - done(unit)), reverse=True)
     work = partial(run_unit, workers=workers, command=command)
     with watched(units, title, done, seconds):
         for wave in waves(units):

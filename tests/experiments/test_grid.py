@@ -4,6 +4,7 @@ import pytest
 
 from anyshot.errors import AnyshotError
 from anyshot.experiments import grid as grids
+from anyshot.experiments.cost import seconds
 from anyshot.experiments.grid import run_units
 from anyshot.experiments.plan import planned
 from anyshot.experiments.probes import known, summary_of
@@ -37,3 +38,13 @@ def test_a_process_of_its_own_finds_the_same(experiment, tiny_scale, tmp_path):
     assert [run_units(plan.units[:1], jobs) for plan, jobs in zip(plans, (1, 2), strict=True)] == [{}, {}]
     one, two = (summary_of(known(*plan.tests["MAML", 0][0])) for plan in plans)
     assert one.scores == two.scores
+
+
+def test_what_takes_longest_comes_first(experiment, tiny_scale, tmp_path, monkeypatch):
+    plan = planned(experiment, tiny_scale, tmp_path)
+    begun = []
+    monkeypatch.setattr(grids, "run_unit", lambda unit, workers, command: begun.append(seconds(unit)))
+    run_units(plan.units)
+    assert len(set(begun)) > 1
+    assert begun == sorted(begun, reverse=True)
+    assert [seconds(unit) for unit in plan.units] != begun
