@@ -99,7 +99,7 @@ class _Grid:
         for seed in range(self.scale.seeds_of(self.experiment)):
             settings = self.settings(block, model, seed)
             task = replace(settings.task, shots=column.shots or settings.task.shots)
-            tasks = self.scale.tasks_of(self.experiment, task.shots)
+            tasks = self.scale.tasks_of(self.experiment, task.shots, adapts=kind in ("test", "distances"))
             if kind != "test":
                 tasks = min(tasks, self.scale.pictured if kind != "distances" else max(2, self.scale.pictured // 10))
             method = replace(settings.method, **{**model.test, **(change or {})})

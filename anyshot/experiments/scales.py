@@ -43,11 +43,11 @@ class Scale:
         """Runs of each model."""
         return self.seeds or (experiment.seeds_short if self.name == "short" else experiment.seeds)
 
-    def tasks_of(self, experiment: Experiment, shots: str) -> int:
-        """Tasks of a test with such shots."""
+    def tasks_of(self, experiment: Experiment, shots: str, adapts: bool = True) -> int:
+        """Tasks of a test with such shots, or of a look at φ, which adapts to none and need not spare large ones."""
         tasks = self.tasks or max(2, round(self.share * experiment.tasks))
         _, _, most = parse_shots(shots)
-        return max(2, tasks * LARGE // most) if self.fewer_large and most > LARGE else tasks
+        return max(2, tasks * LARGE // most) if self.fewer_large and adapts and most > LARGE else tasks
 
 
 def warmed(scale: Scale) -> Scale:

@@ -12,6 +12,7 @@ from anyshot.experiments import probes, units
 from anyshot.experiments.cost import done
 from anyshot.experiments.plan import planned
 from anyshot.experiments.probes import known, summary_of
+from anyshot.experiments.scales import scale_of
 from anyshot.experiments.units import merged, run_unit, waves
 from anyshot.runs import Run
 from anyshot.tasks import TaskStream
@@ -109,3 +110,9 @@ def test_warm_starts_come_first_and_units_of_one_folder_are_one(grid, experiment
     assert [[unit.first for unit in wave] for wave in waves(list(reversed(units)))] == [[True], [False, False]]
     assert merged([*units, *units]) == list(units)
     assert [len(wave) for wave in waves(grid.units)] == [2]
+
+
+def test_large_tasks_are_tested_less_often_but_looked_at_as_often_as_others(experiment):
+    scale = scale_of("short")
+    assert scale.tasks_of(experiment, "fixed:400") < scale.tasks_of(experiment, "fixed:50")
+    assert scale.tasks_of(experiment, "fixed:400", adapts=False) == scale.tasks_of(experiment, "fixed:50")
