@@ -12,3 +12,7 @@ class AnyshotError(Exception):
     Traceback (most recent call last):
     anyshot.errors.AnyshotError: The folder 'cats' holds no images; expected root/class/*.png. Give the folder above it.
     """
+
+
+class NotPreparedError(AnyshotError):
+    """A known image set is not on this machine yet."""

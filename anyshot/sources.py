@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from anyshot.errors import AnyshotError
+from anyshot.errors import AnyshotError, NotPreparedError
 from anyshot.images import CATALOGUE, EMBEDDED, ImageSet, open_images
 from anyshot.images.deal import Dealer, all_to_test, to_learn, to_validate, usual
 from anyshot.images.record import SetRecord, as_seen_by
@@ -53,7 +53,7 @@ def open_sources(
     """The sets that the settings name, or those given instead; for a run with records, as they were when it began."""
     way = settings.task.way
     learned = [_open(i, recorded, True, to_learn(way)) for i in (settings.images if images is None else images)]
-    others = [_open(i, recorded, False, to_validate(way)) for i in (settings.ood if ood is None else ood)]
+    others = [_open_ood(i, recorded, to_validate(way)) for i in (settings.ood if ood is None else ood)]
     if not learned:
         raise AnyshotError("There is no image set to learn from; give at least one.")
     sets, records = zip(*learned, *others, strict=True)
@@ -92,6 +92,16 @@ def _open(
             "in another folder."
         )
     return replace(images, splits=record.splits_of(images)), record
+
+
+def _open_ood(source: str | ImageSet, recorded: Sequence[SetRecord], deal: Dealer) -> tuple[ImageSet, SetRecord]:
+    """As any other; but where it cannot be had, a new run may go without it."""
+    try:
+        return _open(source, recorded, False, deal)
+    except NotPreparedError as error:
+        if recorded:
+            raise
+        raise AnyshotError(f"{error}, or go without these images, which only validate: --ood none") from error
 
 
 def _place(name: str, recorded: Sequence[SetRecord]) -> str:

@@ -60,6 +60,14 @@ def test_sets_from_python_are_recorded_as_what_they_are(tmp_path):
     assert names(again.imageset(tmp_path / "saved")) == names(make_imageset())
 
 
+def test_a_new_run_may_go_without_unfamiliar_images_that_are_not_there(pictures, tmp_path):
+    wanted = replace(settings(str(pictures)), ood=("cub",))
+    with pytest.raises(AnyshotError, match=r"anyshot data prepare cub, or go without .* --ood none"):
+        train(wanted, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    train(replace(wanted, ood=()), tmp_path / "run")
+
+
 def test_a_set_saved_by_its_owner_is_found_again_by_its_name(tmp_path):
     saved = make_imageset().save(tmp_path / "saved")
     made = train(settings(), tmp_path / "run", imagesets=[saved], ood=[])

@@ -6,7 +6,7 @@ import logging
 import os
 from pathlib import Path
 
-from anyshot.errors import AnyshotError
+from anyshot.errors import AnyshotError, NotPreparedError
 from anyshot.files import cache_folder
 from anyshot.images.catalogue.download import fetch, md5_of
 from anyshot.images.catalogue.entry import ClassImages, Entry
@@ -51,7 +51,7 @@ def prepare(entry: Entry, source: str | Path | None = None, *, again: bool = Fal
 def open_prepared(entry: Entry) -> ImageSet:
     """The set, if it was prepared on this machine."""
     if not is_ready(entry):
-        raise AnyshotError(f"{entry.title} is not prepared on this machine; run: anyshot data prepare {entry.name}")
+        raise NotPreparedError(f"{entry.title} is not prepared on this machine; run: anyshot data prepare {entry.name}")
     return ImageSet.open(place_of(entry))
 
 
