@@ -72,7 +72,7 @@ def _map(n: int, blocks: int, height: int, width: int, dtype: np.dtype) -> Map:
 
 def enter(t: Tensor) -> Array:
     """:func:`.ops.enter`: weights become [outputs, 3, 3, inputs]."""
-    return t.permute(0, 2, 3, 1).contiguous().numpy() if t.dim() == 4 else t.numpy()
+    return (t.permute(0, 2, 3, 1) if t.dim() == 4 else t).contiguous().numpy()
 
 
 def leave(a: Array) -> Tensor:
@@ -120,7 +120,8 @@ class Images:
 def pictures(x: Tensor) -> Images:
     """:func:`.ops.pictures`."""
     n, colours, height, width = x.shape
-    return Images(x.permute(0, 2, 3, 1).reshape(n, height, width * colours).numpy(), colours)
+    rows = x.permute(0, 2, 3, 1).contiguous()  # the loops go by addresses: no gaps, as a cut-out of larger images has
+    return Images(rows.view(n, height, width * colours).numpy(), colours)
 
 
 #: what the first, the middle and the last row (or column) of a patch run over: all, less the first, less the last

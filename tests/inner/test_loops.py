@@ -10,8 +10,10 @@ import time
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from anyshot.inner import attach, ops, query_loss
+from anyshot.inner.ops import CL
 from anyshot.parallel import map_tasks
 
 loops = pytest.importorskip("anyshot.inner.loops")
@@ -243,6 +245,22 @@ def test_either_way_the_engine_gives_autograds_gradients(make_case, differences,
     module = {"loops": loops, "ops": ops}[chosen]
     monkeypatch.setattr(attach, "fused", lambda weights: module)
     case = make_case([1, 3], size, 3, head=True, scale=True, centre=True)
+    losses = [query_loss(case.inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
+    assert max(differences(*(case.gradients(loss) for loss in losses)).values()) < 1e-10
+
+
+LAID_OUT = {
+    "cut out of larger images": lambda x: F.pad(x, (4, 4, 4, 4)).contiguous(memory_format=CL)[:, :, 4:-4, 4:-4],
+    "every other row and column": lambda x: x.repeat_interleave(2, 2).repeat_interleave(2, 3)[:, :, ::2, ::2],
+    "grey, one channel seen three times": lambda x: x[:, :1].expand(-1, 3, -1, -1),
+    "on their side": lambda x: x.transpose(2, 3),
+    "every other image": lambda x: x.repeat_interleave(2, 0)[::2],
+}
+
+
+@pytest.mark.parametrize("picture", LAID_OUT.values(), ids=LAID_OUT)
+def test_images_may_lie_in_memory_in_any_way(make_case, differences, picture):
+    case = make_case([2, 3], (32, 32), 2, picture=picture)
     losses = [query_loss(case.inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
     assert max(differences(*(case.gradients(loss) for loss in losses)).values()) < 1e-10
 
