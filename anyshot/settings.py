@@ -87,9 +87,12 @@ class MethodSettings:
         1.0, "Learned number of images that the mean of all is worth in a shrunk class mean, at its start.", above=0
     )
     flips: bool = option(
-        False,
-        "Tests: learn from mirror images, too, and average over query images and theirs, where the images allow it.",
+        False, "Tests: steps see mirror images in turn, and answers are averaged over both, where the images allow it."
     )
+    zooms: tuple[float, ...] = option(
+        (), "Tests: other scales (0.75: the middle three quarters of a side) that steps see in turn and answers are "
+        "averaged over.", above=0, most=4,
+    )  # fmt: skip
     class_mean: bool = option(False, "Average the support loss class by class ('1/N'), not image by image.")
     balance: tuple[str, ...] = option(BALANCING, "TAML's balancing variables that are on.", choices=BALANCING)
     bayesian: bool = option(True, "Balancing variables with uncertainty; off: their means alone, with an L2 penalty.")

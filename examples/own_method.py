@@ -38,7 +38,7 @@ class StepSizes(MAML):
     def learned(self, inner, order):
         theta = inner.theta
         for k in range(inner.steps):
-            g = self.gradient(inner, theta, order)
+            g = self.gradient(inner, theta, order, k)
             rates = self.rate[:, min(k, self.rate.shape[1] - 1)]
             layers = zip(rates, self.body.layers.values(), strict=True)
             theta = {name: theta[name] - rate * g[name] for rate, names in layers for name in names}
@@ -62,8 +62,8 @@ class LearnedOptimiser(MAML):
     def learned(self, inner, order):
         theta, memory = inner.theta, self.options.memory
         m = {name: torch.zeros_like(value) for name, value in theta.items()}
-        for _ in range(inner.steps):
-            g = self.gradient(inner, theta, order)
+        for k in range(inner.steps):
+            g = self.gradient(inner, theta, order, k)
             m = {name: memory * m[name] + (1 - memory) * g[name] for name in g}
             theta = {name: theta[name] - inner.rates[name] * self.step(g[name], m[name]) for name in theta}
         return theta

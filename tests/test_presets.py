@@ -14,7 +14,8 @@ TASK = {"shots": "any-shot:1-50", "query": 15}
 METHOD = {
     "name": "taml", "options": {}, "body": "conv4", "channels": None, "steps": 5, "test_steps": 10, "order": 2,
     "alpha": None, "alpha_head": None, "start": "paper", "centre": False, "transductive": True, "head": "zero",
-    "flips": False, "class_mean": False, "balance": ("omega", "gamma", "z"), "bayesian": True, "prediction": "mc",
+    "flips": False, "zooms": (), "class_mean": False, "balance": ("omega", "gamma", "z"), "bayesian": True,
+    "prediction": "mc",
     "samples": 10, "deviation": 0.01, "deviation_head": None, "zeta": 0.0, "z_site": "weight", "hierarchical": True,
     "statistics": ("mean", "var", "N"), "task_cardinality": "shots", "cardinality": "linear", "omega_prior": None,
     "gains": (),

@@ -50,6 +50,7 @@ MANY = 100  # tasks: how long so many will take is measured and said before
     "method.test_steps",
     "method.transductive",
     "method.flips",
+    "method.zooms",
     default="the run's",
 )
 def test(

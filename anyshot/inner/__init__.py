@@ -109,10 +109,10 @@ def features(
 
 
 # ---------------------------------------------------------------------------------------------- inner problems
-def support_gradient(inner: Inner, theta: Parameters, engine: str = "auto") -> Parameters:
-    """:func:`gradient` of the problem's support loss at θ."""
+def support_gradient(inner: Inner, theta: Parameters, engine: str = "auto", step: int = 0) -> Parameters:
+    """:func:`gradient` of the problem's support loss at θ, on the images as the step sees them."""
     return gradient(
-        theta, inner.images, inner.labels, inner.weights, inner.norm, centre=inner.centre, body=inner.body,
+        theta, inner.at(step), inner.labels, inner.weights, inner.norm, centre=inner.centre, body=inner.body,
         engine=engine,
     )[0]  # fmt: skip
 
@@ -141,8 +141,9 @@ def query_loss(
 
 def _moved(inner: Inner, order: int, engine: str) -> Parameters:
     """θ_K."""
-    step = update.update
-    return step(inner.theta, lambda t, _: support_gradient(inner, t, engine), inner.rates, inner.steps, order)
+    return update.update(
+        inner.theta, lambda t, k: support_gradient(inner, t, engine, k), inner.rates, inner.steps, order
+    )
 
 
 def adapt(inner: Inner, engine: str = "auto") -> Parameters:

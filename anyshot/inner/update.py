@@ -33,6 +33,11 @@ class Inner:
     centre: bool = False  #: centred features before the head
     transductive: bool = True  #: the query is normalised with its own statistics; else with the support's at θ_K
     body: Features = conv4.features
+    views: tuple[Tensor, ...] = ()  #: of the support images, which the steps see in turn; none: the images at each
+
+    def at(self, step: int) -> Tensor:
+        """The support images as the step sees them."""
+        return self.views[step % len(self.views)] if self.views else self.images
 
     def reference(self) -> Tensor | None:
         """The images whose statistics the query takes, if not its own."""

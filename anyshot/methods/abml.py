@@ -12,6 +12,7 @@ from anyshot.inner import Inner, query_cross_entropy, support_gradient
 from anyshot.inner.update import update
 from anyshot.methods.base import Objective, Probabilities, accuracy, ensemble
 from anyshot.methods.maml import MAML
+from anyshot.methods.views import Views
 from anyshot.network import HEAD, Body, Parameters
 from anyshot.settings import MethodSettings
 from anyshot.tasks import Task
@@ -38,18 +39,18 @@ class ABML(MAML):
         )
 
     def adapted(
-        self, images: Tensor, labels: Tensor, noise: torch.Generator, steps: int, order: int
+        self, images: Tensor, labels: Tensor, noise: torch.Generator, steps: int, order: int, views: Views = ()
     ) -> tuple[Inner, Parameters, Parameters]:
         """The inner problem, the prior and q_K; both hold "mean name" and "rho name" for each parameter."""
-        inner, n = self.inner(images, labels, int(labels.max()) + 1, {}, steps), len(labels)
+        inner, n = self.inner(images, labels, int(labels.max()) + 1, {}, steps, views), len(labels)
         prior = {f"mean {name}": mean for name, mean in inner.theta.items()}
         prior |= {f"rho {name}": self.rho[name].expand_as(mean) for name, mean in inner.theta.items()}
 
-        def gradient(q: Parameters, _: int) -> Parameters:
+        def gradient(q: Parameters, k: int) -> Parameters:
             """Of CE(μ + σ ∘ ε) + KL / N: the chain rule by hand, since only g is large."""
             epsilon, kl = draw(q, noise), kl_gradient(q, prior)
             found = {}
-            for name, g in support_gradient(inner, sample(q, epsilon), self.engine).items():
+            for name, g in support_gradient(inner, sample(q, epsilon), self.engine, k).items():
                 mean, rho = f"mean {name}", f"rho {name}"
                 found[mean] = g + kl[mean] / n
                 found[rho] = g * epsilon[name] * torch.sigmoid(q[rho]) + kl[rho] / n
@@ -78,7 +79,7 @@ class ABML(MAML):
 
     def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
         s = self.settings
-        inner, _, q = self.adapted(*self.seen(images, labels), noise, s.test_steps, order=0)
+        inner, _, q = self.adapted(images, labels, noise, s.test_steps, 0, self.views(images))
         if prediction == "naive":
             return ensemble([inner], [{name: q[f"mean {name}"] for name in inner.theta}], self.engine)
         samples = [sample(q, draw(q, noise)) for _ in range(s.samples)]

@@ -19,6 +19,7 @@ from anyshot.inner import Inner, adapt_many, features, logits_many, query_cross_
 from anyshot.inner.update import update
 from anyshot.lists import short
 from anyshot.methods.predictor import Images, Labels, Predictor, as_images, as_labels
+from anyshot.methods.views import Views, zoomed
 from anyshot.network import HEAD, Body, Norm, Parameters, zero_head
 from anyshot.settings import MethodSettings, own_settings
 from anyshot.tasks import Task
@@ -136,8 +137,8 @@ class Method(nn.Module):
         classify = self.classifier(x, y, noise, prediction or self.settings.prediction)
 
         def probabilities(queries: Tensor) -> Tensor:
-            p = classify(queries)
-            return tempered((p + classify(queries.flip(3))) / 2 if self.settings.flips else p, self.temperature)
+            answers = [classify(view) for view in self.views(queries)]
+            return tempered(torch.stack(answers).mean(0), self.temperature)
 
         return Predictor(probabilities, self.body, self.like, int(y.max()) + 1, self.settings.transductive)
 
@@ -153,9 +154,11 @@ class Method(nn.Module):
             method.settings = replace(self.settings, flips=False)
         return method.adapt(task.support, task.support_labels, noise or task.noise(), prediction)(task.query)
 
-    def seen(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """What a classifier is learned from: images and labels, and the mirror images where the settings say so."""
-        return (torch.cat([images, images.flip(3)]), labels.repeat(2)) if self.settings.flips else (images, labels)
+    def views(self, images: Tensor) -> Views:
+        """What a classifier learns from, and is asked about: the images, at other zooms, too, and their mirror images,
+        as the settings say."""
+        views = [images, *(zoomed(images, scale) for scale in self.settings.zooms)]
+        return tuple(seen for view in views for seen in ((view, view.flip(3)) if self.settings.flips else (view,)))
 
 
 class GradientMethod(Method):
@@ -180,23 +183,26 @@ class GradientMethod(Method):
         """φ as it acts on a task with so many images a class (after gains and priors, where a method has them)."""
         return phi
 
-    def inner(self, images: Tensor, labels: Tensor, way: int, phi: Phi, steps: int) -> Inner:
-        """The task's inner problem for one φ."""
+    def inner(
+        self, images: Tensor, labels: Tensor, way: int, phi: Phi, steps: int, views: Views = ()
+    ) -> Inner:  # fmt: skip
+        """The task's inner problem for one φ, whose steps see the ``views`` of the images in turn, if there are any."""
         s, phi = self.settings, self.effective(phi, torch.bincount(labels, minlength=way).to(self.like))
         theta, norm = shifted_start(dict(self.theta), self.norm, phi, self.body, s.z_site)
         theta = {**theta, **self.head(theta, norm, images, labels, way)}
         weights = image_weights(labels, way, phi, self.like, s.class_mean)
         rates, body = scaled_rates(self.rates(), phi, self.body), self.body.features
-        return Inner(images, labels, weights, theta, rates, norm, steps, s.centre, s.transductive, body)
+        return Inner(images, labels, weights, theta, rates, norm, steps, s.centre, s.transductive, body, views)
 
-    def gradient(self, inner: Inner, theta: Parameters, order: int) -> Parameters:
-        """g at θ on the support set, as a function of θ if ``order`` is 2, and as a constant otherwise."""
+    def gradient(self, inner: Inner, theta: Parameters, order: int, step: int = 0) -> Parameters:
+        """g at θ on the support set, as a function of θ if ``order`` is 2, and as a constant otherwise; ``step`` says
+        whose view of the images counts, where steps see different ones."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and order == 2):
-            return support_gradient(inner, theta, self.engine)
+            return support_gradient(inner, theta, self.engine, step)
 
     def learned(self, inner: Inner, order: int) -> Parameters:
         """θ_K by the update rule, which is the shared one unless a method says otherwise."""
-        return update(inner.theta, lambda t, _: self.gradient(inner, t, order), inner.rates, inner.steps, order)
+        return update(inner.theta, lambda t, k: self.gradient(inner, t, order, k), inner.rates, inner.steps, order)
 
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
         support, labels, query, query_labels = self.tensors(task)
@@ -215,14 +221,15 @@ class GradientMethod(Method):
 
     def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
         way = int(labels.max()) + 1
-        q = self.posterior(images, labels, way)  # of the images alone: their mirror images are no further evidence
+        q = self.posterior(images, labels, way)  # of the images alone: other views of them are no further evidence
         if q is None:
             phis: list[Phi] = [{}]
         elif not self.settings.bayesian or prediction == "naive":
             phis = [q.mean]
         else:
             phis = [q.sample(noise) for _ in range(self.settings.samples)]
-        members = [self.inner(*self.seen(images, labels), way, phi, self.settings.test_steps) for phi in phis]
+        views = self.views(images)
+        members = [self.inner(images, labels, way, phi, self.settings.test_steps, views) for phi in phis]
         thetas = adapt_many(members, rule=lambda inner: self.learned(inner, order=0))
         return ensemble(members, thetas, self.engine)
 

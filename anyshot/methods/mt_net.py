@@ -10,6 +10,7 @@ from anyshot.inner import Inner, query_cross_entropy, support_gradient
 from anyshot.inner.update import update
 from anyshot.methods.base import Objective, Probabilities, accuracy, ensemble
 from anyshot.methods.maml import MAML
+from anyshot.methods.views import Views
 from anyshot.network import HEAD, Body, Parameters
 from anyshot.settings import MethodSettings
 from anyshot.tasks import Task
@@ -62,14 +63,14 @@ class MTNet(MAML):
         return rates
 
     def adapted(
-        self, images: Tensor, labels: Tensor, noise: torch.Generator, steps: int, order: int
+        self, images: Tensor, labels: Tensor, noise: torch.Generator, steps: int, order: int, views: Views = ()
     ) -> tuple[Inner, Parameters]:
         """The inner problem, and the mixed parameters after its last step."""
         way = int(labels.max()) + 1
-        inner, rates = self.inner(images, labels, way, {}, steps), self.masked_rates(noise, way)
+        inner, rates = self.inner(images, labels, way, {}, steps, views), self.masked_rates(noise, way)
 
-        def gradient(theta: Parameters, _: int) -> Parameters:
-            return self.mixed(support_gradient(inner, self.mixed(theta), self.engine), back=True)
+        def gradient(theta: Parameters, k: int) -> Parameters:
+            return self.mixed(support_gradient(inner, self.mixed(theta), self.engine, k), back=True)
 
         return inner, self.mixed(update(inner.theta, gradient, rates, steps, order))
 
@@ -81,5 +82,5 @@ class MTNet(MAML):
         return Objective(loss, 0.0, accuracy(scores, query_labels))
 
     def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
-        inner, theta = self.adapted(*self.seen(images, labels), noise, self.settings.test_steps, order=0)
+        inner, theta = self.adapted(images, labels, noise, self.settings.test_steps, 0, self.views(images))
         return ensemble([inner], [theta], self.engine)

@@ -34,5 +34,6 @@ class ProtoNet(Method):
         return Objective(F.cross_entropy(scores, query_labels), 0.0, accuracy(scores, query_labels))
 
     def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
-        scores = self.scores(*self.seen(images, labels))
+        views = self.views(images)
+        scores = self.scores(torch.cat(views), labels.repeat(len(views)))
         return lambda queries: scores(queries).softmax(1)
