@@ -11,10 +11,13 @@ from anyshot.settings import MethodSettings, Settings, TaskSettings, TrainSettin
 # A body that starts at He's scale, centred features and a large step on the head learn from the first iteration; the
 # paper's start is still near chance after hundreds. Gains keep z̃ ~ N(0, 1) from drowning the body.
 FAST = MethodSettings(start="he", centre=True, alpha=0.01, alpha_head=1.0, gains=(2.0, 0.1, 0.03))
-# Classes of one image have a say beside those of fifty: anyshot's own head and prior of ω (docs/recipe.md).
+# Classes of one image have a say beside those of fifty: anyshot's own head and prior of ω; and whoever has few images
+# looks at them more than once: steps see them at other zooms (docs/recipe.md).
 GLYPHS = Settings(
     images=("glyphs",),
-    method=replace(FAST, head="shrunk-prototypes", head_kappa=3.0, omega_prior=1.0, cardinality="log"),
+    method=replace(
+        FAST, head="shrunk-prototypes", head_kappa=3.0, omega_prior=1.0, cardinality="log", zooms=(0.87, 1.15)
+    ),
     train=TrainSettings(
         iterations=100, rate=2e-3, decay="cosine", validate_every=50, validation_tasks=50, checkpoint_every=25
     ),

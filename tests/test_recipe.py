@@ -26,7 +26,7 @@ def test_what_makes_numbers_comparable_stays_the_papers(name):
         before.task,
         before.mixing,
     )
-    for setting in ("body", "channels", "steps", "test_steps", "balance", "bayesian", "samples", "transductive"):
+    for setting in ("body", "channels", "steps", "balance", "bayesian", "samples", "transductive"):
         assert getattr(after.method, setting) == getattr(before.method, setting)
     assert (after.train.meta_batch, after.train.seed) == (before.train.meta_batch, before.train.seed)
     assert after != before
