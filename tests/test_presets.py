@@ -89,7 +89,7 @@ def test_the_embedded_glyphs_have_a_preset_that_learns_in_minutes():
     assert (found["images"], found["ood"]) == (("glyphs",), ())
     assert found["task"] == {**TASK, "way": 5}
     changed = {"start": "he", "centre": True, "alpha": 0.01, "alpha_head": 1.0, "gains": (2.0, 0.1, 0.03)}
-    own = {"head": "shrunk-prototypes", "omega_prior": 1.0, "cardinality": "log"}
+    own = {"head": "shrunk-prototypes", "omega_prior": 1.0, "cardinality": "log", "zooms": (0.87, 1.15)}
     assert found["method"] == {**METHOD, "omega_hidden": 64, **changed, **own}
     assert preset("glyphs").method.head_kappa == 3.0
     short = {"iterations": 100, "meta_batch": 4, "rate": 2e-3, "decay": "cosine", "validate_every": 50}
