@@ -101,7 +101,7 @@ def _open_ood(source: str | ImageSet, recorded: Sequence[SetRecord], deal: Deale
     except NotPreparedError as error:
         if recorded:
             raise
-        raise AnyshotError(f"{error}, or go without these images, which only validate: --ood none") from error
+        raise AnyshotError(f"{error}, or go without what only validates: --ood none (ood=() in Python)") from error
 
 
 def _place(name: str, recorded: Sequence[SetRecord]) -> str:

@@ -3,8 +3,8 @@
     python benchmarks/views_search.py [--weights cifar-fs] [--tasks 60]
 
 Each row is the same parameters, asked in another way: how many steps, whether they see mirror images, at which other
-zooms. Differences are to the first row, over the same tasks, with 95 % intervals. Prints a Markdown table. CIFAR-FS and
-SVHN must be prepared.
+zooms; all at the temperature that is kept with them. Differences are to the first row, over the same tasks, with 95 %
+intervals. Prints a Markdown table. CIFAR-FS and SVHN must be prepared.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def adapt_many(
     """θ_K of several problems without graphs, for instance one for each sample of φ, on ``workers`` cores, by the
     shared update or by another ``rule``.
 
-    Problems whose ``images`` are the same tensor share what depends on the images alone (the patch moments).
+    Problems whose images (or views) are the same tensors share what depends on the images alone (the patch moments).
     """
     rule = rule or (lambda inner: adapt(inner, engine))
     if len(inners) == 1 and workers is None:  # nothing to share out: all threads for the one there is

@@ -79,7 +79,7 @@ class ABML(MAML):
 
     def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
         s = self.settings
-        inner, _, q = self.adapted(images, labels, noise, s.test_steps, 0, self.views(images))
+        inner, _, q = self.adapted(images, labels, noise, s.test_steps, 0, tuple(self.views(images)))
         if prediction == "naive":
             return ensemble([inner], [{name: q[f"mean {name}"] for name in inner.theta}], self.engine)
         samples = [sample(q, draw(q, noise)) for _ in range(s.samples)]

@@ -7,7 +7,7 @@ A method owns meta-parameters and offers three things, all that training and tes
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -49,12 +49,19 @@ def tempered(p: Tensor, temperature: float) -> Tensor:
     return p if temperature == 1 else (p.clamp_min(torch.finfo(p.dtype).tiny).log() / temperature).softmax(1)
 
 
-Probabilities = Callable[[Tensor], Tensor]  #: images [M, channels, height, width] → probabilities [M, way]
+#: Images [M, channels, height, width] and which of the settings' views of them this is → probabilities [M, way]
+Probabilities = Callable[[Tensor, int], Tensor]
 
 
 def ensemble(members: Sequence[Inner], thetas: Sequence[Parameters], engine: str = "auto") -> Probabilities:
-    """The mean of the softmax over one or several adapted networks."""
-    return lambda images: logits_many(members, thetas, images, engine).softmax(2).mean(0)
+    """The mean of the softmax over one or several adapted networks; images that are normalised by the support's
+    statistics take those of the same view of it."""
+
+    def probabilities(images: Tensor, view: int) -> Tensor:
+        same = [replace(inner, images=inner.at(view)) for inner in members]
+        return logits_many(same, thetas, images, engine).softmax(2).mean(0)
+
+    return probabilities
 
 
 class Method(nn.Module):
@@ -137,7 +144,7 @@ class Method(nn.Module):
         classify = self.classifier(x, y, noise, prediction or self.settings.prediction)
 
         def probabilities(queries: Tensor) -> Tensor:
-            answers = [classify(view) for view in self.views(queries)]
+            answers = [classify(view, i) for i, view in enumerate(self.views(queries))]
             return tempered(torch.stack(answers).mean(0), self.temperature)
 
         return Predictor(probabilities, self.body, self.like, int(y.max()) + 1, self.settings.transductive)
@@ -154,11 +161,14 @@ class Method(nn.Module):
             method.settings = replace(self.settings, flips=False)
         return method.adapt(task.support, task.support_labels, noise or task.noise(), prediction)(task.query)
 
-    def views(self, images: Tensor) -> Views:
-        """What a classifier learns from, and is asked about: the images, at other zooms, too, and their mirror images,
-        as the settings say."""
-        views = [images, *(zoomed(images, scale) for scale in self.settings.zooms)]
-        return tuple(seen for view in views for seen in ((view, view.flip(3)) if self.settings.flips else (view,)))
+    def views(self, images: Tensor) -> Iterator[Tensor]:
+        """What a classifier learns from, and is asked about: the images as they are and at the settings' other zooms,
+        and mirror images of these where the settings say so."""
+        for scale in (1.0, *self.settings.zooms):
+            view = images if scale == 1 else zoomed(images, scale)
+            yield view
+            if self.settings.flips:
+                yield view.flip(3)
 
 
 class GradientMethod(Method):
@@ -228,7 +238,7 @@ class GradientMethod(Method):
             phis = [q.mean]
         else:
             phis = [q.sample(noise) for _ in range(self.settings.samples)]
-        views = self.views(images)
+        views = tuple(self.views(images))
         members = [self.inner(images, labels, way, phi, self.settings.test_steps, views) for phi in phis]
         thetas = adapt_many(members, rule=lambda inner: self.learned(inner, order=0))
         return ensemble(members, thetas, self.engine)

@@ -82,5 +82,5 @@ class MTNet(MAML):
         return Objective(loss, 0.0, accuracy(scores, query_labels))
 
     def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
-        inner, theta = self.adapted(images, labels, noise, self.settings.test_steps, 0, self.views(images))
+        inner, theta = self.adapted(images, labels, noise, self.settings.test_steps, 0, tuple(self.views(images)))
         return ensemble([inner], [theta], self.engine)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -22,18 +21,18 @@ class ProtoNet(Method):
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(dataclasses.replace(settings, start="he"), body, generator)  # σ = 0.02 hardly moves
 
-    def scores(self, support: Tensor, labels: Tensor) -> Callable[[Tensor], Tensor]:
-        """Query images → class scores [M, way]."""
-        p = prototypes(self.embed(support), labels, int(labels.max()) + 1)
+    def scores(self, p: Tensor, support: Tensor, query: Tensor) -> Tensor:
+        """Class scores [M, way] of query images, given the class means; the support's statistics may be wanted."""
         reference = None if self.settings.transductive else support
-        return lambda x: -((self.embed(x, reference=reference)[:, None] - p) ** 2).sum(2)
+        return -((self.embed(query, reference=reference)[:, None] - p) ** 2).sum(2)
 
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
         support, labels, query, query_labels = self.tensors(task)
-        scores = self.scores(support, labels)(query)
+        scores = self.scores(prototypes(self.embed(support), labels, task.way), support, query)
         return Objective(F.cross_entropy(scores, query_labels), 0.0, accuracy(scores, query_labels))
 
     def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
-        views = self.views(images)
-        scores = self.scores(torch.cat(views), labels.repeat(len(views)))
-        return lambda queries: scores(queries).softmax(1)
+        views = tuple(self.views(images))
+        h = torch.cat([self.embed(view) for view in views])
+        p = prototypes(h, labels.repeat(len(views)), int(labels.max()) + 1)
+        return lambda queries, view: self.scores(p, views[view], queries).softmax(1)

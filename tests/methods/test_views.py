@@ -28,31 +28,60 @@ def test_a_mirrored_query_image_gets_the_same_probabilities(name):
     assert not torch.allclose(p, make_method(name, alpha=0.05).predict(task, torch_rng(0), prediction="naive"))
 
 
-@pytest.mark.parametrize(
-    ("options", "scales"), [({"flips": True}, [1]), ({"zooms": (0.75, 1.3)}, [1, 0.75, 1.3]), ({}, [1])], ids=str
-)
-def test_steps_see_the_views_in_turn_and_answers_are_averaged_over_them(options, scales):
-    method, task = make_method("meta-sgd", alpha=0.05, test_steps=5, **options), make_task()
+WAYS = {
+    "as they are": ({}, [1]),
+    "mirror images": ({"flips": True}, [1]),
+    "zooms": ({"zooms": (0.75, 1.3)}, [1, 0.75, 1.3]),
+    "both": ({"flips": True, "zooms": (1.3,)}, [1, 1.3]),
+}
+
+
+def views(images, scales, flips):
+    seen = [images if scale == 1 else zoomed(images, scale) for scale in scales]
+    return [view for one in seen for view in ((one, one.flip(3)) if flips else (one,))]
+
+
+@pytest.mark.parametrize("transductive", [True, False])
+@pytest.mark.parametrize(("options", "scales"), WAYS.values(), ids=WAYS)
+def test_steps_see_the_views_in_turn_and_answers_are_averaged_over_them(options, scales, transductive):
+    method = make_method("meta-sgd", alpha=0.05, test_steps=5, transductive=transductive, **options)
+    task, flips = make_task(), method.settings.flips
     support, labels, query, _ = method.tensors(task)
-
-    def views(images):
-        seen = [zoomed(images, scale) for scale in scales]
-        return [view for one in seen for view in ((one, one.flip(3)) if method.settings.flips else (one,))]
-
-    inner = method.inner(support, labels, task.way, {}, 5)
-    theta, learned_from = dict(inner.theta), views(support)
+    inner, learned_from = method.inner(support, labels, task.way, {}, 5), views(support, scales, flips)
+    theta = dict(inner.theta)
     for k in range(5):
         g, _ = gradient(theta, learned_from[k % len(learned_from)], labels, inner.weights, inner.norm)
         theta = {name: theta[name] - inner.rates[name] * g[name] for name in theta}
-    answers = [inner.query_logits(theta, view).softmax(1) for view in views(query)]
+    pairs = zip(learned_from, views(query, scales, flips), strict=True)  # the same view has the same statistics
+    answers = [replace(inner, images=seen).query_logits(theta, asked).softmax(1) for seen, asked in pairs]
     torch.testing.assert_close(method.predict(task), (sum(answers) / len(answers)).detach())
 
 
-def test_prototypes_are_means_over_all_views():
-    method, plain, task = make_method("protonet", zooms=(0.75,)), make_method("protonet"), make_task()
-    support, labels, query, _ = plain.tensors(task)
-    learned = plain.adapt(torch.cat([support, zoomed(support, 0.75)]), labels.repeat(2))
-    torch.testing.assert_close(method.predict(task), (learned(query) + learned(zoomed(query, 0.75))) / 2)
+@pytest.mark.parametrize("transductive", [True, False])
+def test_prototypes_are_means_over_all_views(transductive):
+    method, task = make_method("protonet", zooms=(0.75,), transductive=transductive), make_task()
+    support, labels, query, _ = method.tensors(task)
+    pairs = [(support, query), (zoomed(support, 0.75), zoomed(query, 0.75))]
+    h = torch.stack([method.embed(seen) for seen, _ in pairs]).mean(0)
+    p = torch.stack([h[labels == c].mean(0) for c in range(task.way)])
+    answers = []
+    for seen, asked in pairs:
+        g = method.embed(asked, reference=None if transductive else seen)
+        answers.append((-(torch.cdist(g, p) ** 2)).softmax(1))
+    torch.testing.assert_close(method.predict(task), (sum(answers) / 2).detach())
+
+
+def test_samples_see_the_same_views():
+    options = {"alpha": 0.05, "test_steps": 3, "samples": 3, "flips": True, "zooms": (0.75,)}
+    method, task = make_method("taml", **options), make_task()
+    support, labels, query, _ = method.tensors(task)
+    noise, answers = task.noise(), []
+    q = method.posterior(support, labels, task.way)
+    for phi in [q.sample(noise) for _ in range(3)]:
+        inner = method.inner(support, labels, task.way, phi, 3, tuple(views(support, [1, 0.75], True)))
+        theta = method.learned(inner, order=0)
+        answers += [inner.query_logits(theta, view).softmax(1) for view in views(query, [1, 0.75], True)]
+    torch.testing.assert_close(method.predict(task), torch.stack(answers).mean(0).detach())
 
 
 def test_the_encoder_counts_each_image_once():
@@ -92,10 +121,3 @@ def test_every_method_learns_from_other_zooms(name):
     learned = plain.adapt(task.support, task.support_labels, torch_rng(0), "naive")
     asked_twice = (learned(query) + learned(zoomed(query, 0.75))) / 2
     assert not torch.allclose(zooming.predict(task, torch_rng(0), prediction="naive"), asked_twice)
-
-
-def test_zooms_and_mirror_images_go_together():
-    method = make_method("meta-sgd", alpha=0.05, flips=True, zooms=(1.3,))
-    task = make_task()
-    p, q = (method.predict(t) for t in (task, replace(task, query=task.query.flip(2))))
-    torch.testing.assert_close(p, q)
