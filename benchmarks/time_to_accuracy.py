@@ -117,7 +117,7 @@ def draw(curves: dict[str, list[dict[str, Any]]], target: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(9, 4.5), layout="constrained")
     for axis, (images, title) in zip(axes, SETS.items(), strict=True):
         for place, (name, points) in enumerate(curves.items()):
             x, y = [p["minutes"] for p in points], [100 * p[images] for p in points]
@@ -132,7 +132,7 @@ def draw(curves: dict[str, list[dict[str, Any]]], target: Path) -> None:
         axis.grid(True, alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("accuracy, %")
-    axes[0].legend(frameon=False, fontsize=8)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     for suffix in (".png", ".svg"):
         figure.savefig(target.with_suffix(suffix), dpi=150)
 

@@ -81,4 +81,4 @@ def test_what_comes_with_anyshot_is_small_has_a_card_and_predicts(name):
 
 
 def test_trained_methods_come_with_anyshot():
-    assert {"cifar-fs", "glyphs"} <= set(shipped.models())
+    assert {"cifar-fs", "glyphs", "multi"} <= set(shipped.models())
