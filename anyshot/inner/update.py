@@ -36,7 +36,7 @@ class Inner:
     views: tuple[Tensor, ...] = ()  #: of the support images, which the steps see in turn; none: the images at each
 
     def at(self, step: int) -> Tensor:
-        """The support images as the step sees them."""
+        """The support images as a step sees them: step k the view k, and after the last the first again."""
         return self.views[step % len(self.views)] if self.views else self.images
 
     def reference(self) -> Tensor | None:

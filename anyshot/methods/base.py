@@ -193,9 +193,7 @@ class GradientMethod(Method):
         """φ as it acts on a task with so many images a class (after gains and priors, where a method has them)."""
         return phi
 
-    def inner(
-        self, images: Tensor, labels: Tensor, way: int, phi: Phi, steps: int, views: Views = ()
-    ) -> Inner:  # fmt: skip
+    def inner(self, images: Tensor, labels: Tensor, way: int, phi: Phi, steps: int, views: Views = ()) -> Inner:
         """The task's inner problem for one φ, whose steps see the ``views`` of the images in turn, if there are any."""
         s, phi = self.settings, self.effective(phi, torch.bincount(labels, minlength=way).to(self.like))
         theta, norm = shifted_start(dict(self.theta), self.norm, phi, self.body, s.z_site)
