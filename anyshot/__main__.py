@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from anyshot.interrupt import leave
+from anyshot.cli.interrupt import leave
 
 
 def main() -> None:
@@ -12,7 +12,7 @@ def main() -> None:
     heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a shell may start its jobs deaf to Ctrl-C
     if heard:
         signal.signal(signal.SIGINT, leave)
-    from anyshot.cli import main as run
+    from anyshot.cli.main import main as run
 
     if heard:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -2,7 +2,7 @@
 
     python benchmarks/demo_search.py OUT [--iterations 60] [--tasks 100]
 
-Each run is kept in OUT and goes on where it was. Prints a Markdown table; `anyshot/presets.py` has what was chosen.
+Each run is kept in OUT and goes on where it was. Prints a Markdown table; `anyshot/training/presets.py` has what was chosen.
 """
 
 from __future__ import annotations

@@ -19,11 +19,11 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
-from anyshot.files import write_json
-from anyshot.heads.data import feature_sets, folder_features
-from anyshot.heads.episodes import draw
-from anyshot.metrics import Metrics, TaskResult
-from anyshot.tasks import any_shot, numpy_rng
+from anyshot.classifier.meta_training.episodes import draw
+from anyshot.classifier.meta_training.feature_sets import feature_sets, folder_features
+from anyshot.core.files import write_json
+from anyshot.data.tasks import any_shot, numpy_rng
+from anyshot.evaluation.metrics import Metrics, TaskResult
 
 BACKBONE = "efficientnet-lite0"
 SETS = "vgg-flower,gtsrb,svhn,quickdraw,cifar-fs,fashion-mnist"

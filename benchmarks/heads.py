@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from habits import BACKBONE, Tally, judged, names, opened, options
 
-from anyshot.files import write_json
-from anyshot.heads.damping import damping_of
-from anyshot.heads.learner import HEADS
-from anyshot.heads.make import all_sets, make, wide_tasks
-from anyshot.version import VERSION
-from anyshot.weights import Learned, open_weights
+from anyshot.classifier.heads.learner import HEADS
+from anyshot.classifier.meta_training.build import all_sets, make, wide_tasks
+from anyshot.classifier.meta_training.within_class import damping_of
+from anyshot.classifier.weights import Learned, open_weights
+from anyshot.core.files import write_json
+from anyshot.core.version import VERSION
 
 OURS = "mixture"
 BEST = "balanced logistic regression"

@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from habits import BACKBONE, Tally, balanced, by_means, in_span
 
-from anyshot.files import write_json
-from anyshot.heads.data import PARTS, Part, features_of_part
-from anyshot.heads.episodes import draw
-from anyshot.report.figures import COLOURS, MARKERS, STYLE, save_figure
-from anyshot.tasks import any_shot, numpy_rng
-from anyshot.weights import open_weights
+from anyshot.classifier.meta_training.episodes import draw
+from anyshot.classifier.meta_training.feature_sets import PARTS, Part, features_of_part
+from anyshot.classifier.weights import open_weights
+from anyshot.core.files import write_json
+from anyshot.data.tasks import any_shot, numpy_rng
+from anyshot.evaluation.report.figures import COLOURS, MARKERS, STYLE, save_figure
 
 SIDE = 224
 WAYS = {2: 60, 5: 60, 10: 30, 20: 15, 50: 6}  # tasks of each set

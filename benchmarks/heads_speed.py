@@ -11,8 +11,8 @@ import time
 import numpy as np
 import torch
 
-from anyshot.features import open_backbone
-from anyshot.weights import open_weights
+from anyshot.classifier.backbones import open_backbone
+from anyshot.classifier.weights import open_weights
 
 WAY, IMAGES, WIDTH, ROUNDS, BATCH = 5, 100, 1280, 30, 32
 

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from habits import opened, options
 
-from anyshot.files import write_json
-from anyshot.heads.episodes import QUERY
-from anyshot.heads.labelling import choose
-from anyshot.tasks import numpy_rng
-from anyshot.weights import open_weights
+from anyshot.classifier.active_learning import choose
+from anyshot.classifier.meta_training.episodes import QUERY
+from anyshot.classifier.weights import open_weights
+from anyshot.core.files import write_json
+from anyshot.data.tasks import numpy_rng
 
 WAY, POOL, ROUNDS, LABELS = 5, 40, 4, 5
 

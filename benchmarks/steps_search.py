@@ -17,10 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from anyshot import TaskSettings, TaskStream, create_method, evaluate, open_images, preset, train
-from anyshot.experiments.scales import SHORT
+from anyshot.core.settings import Settings
+from anyshot.experiments.scale import SHORT
 from anyshot.methods import Method
-from anyshot.origin import open_origin
-from anyshot.settings import Settings
+from anyshot.runs.start import open_origin
 
 BODY = (0.0003, 0.003, 0.03, 0.1, 0.3)
 HEAD = {"maml": (0.3, 1.0, 3.0), "proto-maml": (0.03, 0.3, 1.0, 3.0)}

@@ -12,15 +12,15 @@ import sys
 import time
 from pathlib import Path
 
-from anyshot.parallel import tune_process
+from anyshot.core.parallel.threads import tune_process
 
 tune_process()
 
-from anyshot.bench import machine  # noqa: E402
-from anyshot.bench.cases import Case, tasks_of  # noqa: E402
-from anyshot.bench.contestants import present  # noqa: E402
-from anyshot.bench.measure import FORMATS, Mode, best_mode, iteration, peak_memory  # noqa: E402
-from anyshot.files import write_json  # noqa: E402
+from anyshot.core.files import write_json  # noqa: E402
+from anyshot.experiments.engine_benchmark import machine  # noqa: E402
+from anyshot.experiments.engine_benchmark.cases import Case, tasks_of  # noqa: E402
+from anyshot.experiments.engine_benchmark.contestants import present  # noqa: E402
+from anyshot.experiments.engine_benchmark.measure import FORMATS, Mode, best_mode, iteration, peak_memory  # noqa: E402
 
 SIZES, STEPS, ROUNDS, LIMIT = (5, 25, 50, 125, 250, 500, 1000), 5, 2, 12.0
 COLOURS = {"engine": "#0072b2", "autograd": "#d55e00", "higher": "#009e73", "torchopt": "#cc79a7"}

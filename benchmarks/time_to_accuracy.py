@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from anyshot import preset, train
-from anyshot.files import write_json
-from anyshot.presets import FAST, warming
-from anyshot.recipe import recipe
-from anyshot.report.figures import COLOURS, MARKERS
-from anyshot.settings import Settings
-from anyshot.warm import warm_start
+from anyshot.core.files import write_json
+from anyshot.core.settings import Settings
+from anyshot.evaluation.report.figures import COLOURS, MARKERS
+from anyshot.training.presets import FAST, warming
+from anyshot.training.pretraining import warm_start
+from anyshot.training.recipe import recipe
 
 SETS = {"cifar-fs": "CIFAR-FS, validation classes", "svhn": "SVHN, validation images"}
 TASKS = 50

@@ -13,7 +13,7 @@ import argparse
 from dataclasses import replace
 
 from anyshot import TaskSettings, TaskStream, evaluate, load, open_images
-from anyshot.metrics import Summary, paired
+from anyshot.evaluation.metrics import Summary, paired
 
 # steps, mirror images, other zooms
 WAYS: tuple[tuple[int, bool, tuple[float, ...]], ...] = (

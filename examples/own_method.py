@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from anyshot.core.settings import option
 from anyshot.methods import MAML
-from anyshot.network import HEAD
-from anyshot.settings import option
+from anyshot.models.network import HEAD
 
 
 class ANIL(MAML):

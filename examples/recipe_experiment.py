@@ -7,7 +7,7 @@ from the same altered tasks. The results are in docs/recipe.md.
 """
 
 from anyshot.experiments import Block, Column, Experiment, Model
-from anyshot.recipe import METHOD, TRAIN
+from anyshot.training.recipe import METHOD, TRAIN
 
 NAIVE = {"prediction": "naive"}  # at the posterior's mean
 TRAINING = {key: TRAIN[key] for key in ("body_rate", "augment", "calibrate")}

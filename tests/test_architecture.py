@@ -40,7 +40,7 @@ MUST_NOT_KNOW = {
 
 
 def part(module: str) -> str:
-    """anyshot.images.glyphs -> images"""
+    """anyshot.data.embedded.glyphs -> images"""
     return module.split(".")[1] if "." in module else ""
 
 
@@ -93,7 +93,7 @@ def test_no_arrow_points_back():
 
 def test_the_command_line_answers_without_loading_anything_heavy():
     heavy = ("torch", "numpy", "scipy", "matplotlib", "PIL")
-    code = f"import sys, anyshot.cli; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, anyshot.cli.main; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from support import make_imageset, make_task
 
+from anyshot.core.settings import MethodSettings, TaskSettings
+from anyshot.data.tasks import TaskStream
+from anyshot.evaluation.evaluate_tasks import evaluate
 from anyshot.experiments.reproduce import Request, find_experiment, reproduce
 from anyshot.methods import create_method
-from anyshot.settings import MethodSettings, TaskSettings
-from anyshot.tasks import TaskStream
-from anyshot.testing import evaluate
 
 
 def blocks(page: str, path: Path) -> str:

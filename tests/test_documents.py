@@ -11,7 +11,7 @@ import pytest
 import typer
 
 import anyshot
-from anyshot.cli import app
+from anyshot.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "results").glob("*.md")])

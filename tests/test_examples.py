@@ -10,10 +10,10 @@ import pytest
 import torch
 from support import make_imageset, make_method, make_task
 
-from anyshot.cli import main
-from anyshot.lists import load
-from anyshot.network import HEAD
-from anyshot.runs import Run
+from anyshot.cli.main import main
+from anyshot.core.registry import load
+from anyshot.models.network import HEAD
+from anyshot.runs.run import Run
 
 FILE = Path(__file__).parents[1] / "examples" / "own_method.py"
 NAMES = ("ANIL", "StepSizes", "LearnedOptimiser")

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from anyshot.classifier.classifier import AnyShotClassifier
+from anyshot.classifier.estimator import AnyShotClassifier
 
 __all__ = ["AnyShotClassifier"]

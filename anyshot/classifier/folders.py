@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from anyshot.classifier.classifier import AnyShotClassifier
-from anyshot.errors import AnyshotError
-from anyshot.images.decode import decode_all
-from anyshot.images.folder import list_folder
-from anyshot.images.names import readable
+from anyshot.classifier.estimator import AnyShotClassifier
+from anyshot.core.errors import AnyshotError
+from anyshot.core.text import readable
+from anyshot.data.decode import decode_all
+from anyshot.data.folder import list_folder
 
 LOOK = 32  # side at which a picture is read to see whether it can be
 

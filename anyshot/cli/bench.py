@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anyshot.cli.options import Json
+from anyshot.cli.settings_options import Json
 
 
 def bench(
@@ -23,9 +23,9 @@ def bench(
 
     Example: anyshot bench --json bench.json
     """
-    from anyshot.bench import bench as measure
-    from anyshot.files import check_writable
-    from anyshot.progress import progress
+    from anyshot.core.files import check_writable
+    from anyshot.core.progress import progress
+    from anyshot.experiments.engine_benchmark import bench as measure
 
     if json:
         check_writable(json)
@@ -38,8 +38,8 @@ def bench(
 
 def write(path: Path, results: dict[str, Any]) -> None:
     """The numbers with their origin."""
-    from anyshot.files import write_json
-    from anyshot.version import VERSION
+    from anyshot.core.files import write_json
+    from anyshot.core.version import VERSION
 
     write_json(path, {"version": VERSION, **results})
     typer.echo(f"Results: {path}")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anyshot.cli.options import Device
+from anyshot.cli.settings_options import Device
 from anyshot.cli.test import Csv, check_files
-from anyshot.errors import AnyshotError
+from anyshot.core.errors import AnyshotError
 
 if TYPE_CHECKING:
     from anyshot.classifier import AnyShotClassifier
+    from anyshot.classifier.confidence.explanation import Explanation
     from anyshot.classifier.folders import Answer, Pictures
-    from anyshot.heads.explain import Explanation
 
 Support = Annotated[Path, typer.Option(metavar="DIR", help="Pictures to learn from: DIR/CLASS/*.jpg.")]
 Backbone = Annotated[
@@ -83,7 +83,7 @@ def learned(
 
 def chosen(backbone: str, weights: str) -> tuple[str, str]:
     """Backbone and learner; weights that are a trained method mean its body, under the usual learner."""
-    from anyshot import shipped
+    from anyshot.runs import pretrained as shipped
 
     if weights not in shipped.models() and not (Path(weights) / "run.json").is_file():
         return backbone, weights
@@ -104,8 +104,8 @@ def print_answers(answers: list[Answer], root: Path) -> None:
     """The most uncertain first."""
     from rich.table import Table
 
-    from anyshot.images.names import readable
-    from anyshot.report.tables import print_tables
+    from anyshot.core.text import readable
+    from anyshot.evaluation.report.tables import print_tables
 
     table = Table("picture", "class", "probability", title=f"{len(answers)} pictures, the most uncertain first")
     for a in answers[:SHOWN]:
@@ -118,7 +118,7 @@ def print_answers(answers: list[Answer], root: Path) -> None:
 
 def write_csv(path: Path, answers: list[Answer]) -> None:
     """path, class, probability, unknown, unknown_score, and a column of probabilities for each class."""
-    from anyshot.report.tables import write_lines
+    from anyshot.evaluation.report.tables import write_lines
 
     lines = []
     for a in answers:
@@ -132,8 +132,8 @@ def write_page(path: Path, answers: list[Answer], explanation: Explanation, aske
     """The contact sheet."""
     from html import escape
 
-    from anyshot.files import write_bytes
-    from anyshot.report.contact import figure, page, sheet
+    from anyshot.core.files import write_bytes
+    from anyshot.evaluation.report.html import figure, page, sheet
 
     body = [explanation_html(explanation), "<h2>Answers, the most uncertain first</h2>"]
     body.append(sheet([figure(a.path, a.label, a.probability, a.unknown) for a in answers]))
@@ -147,7 +147,7 @@ def explanation_html(explanation: Explanation) -> str:
     """What to expect, and a row for each class."""
     from html import escape
 
-    from anyshot.report.contact import table
+    from anyshot.evaluation.report.html import table
 
     rows = [
         [escape(c.name), str(c.images), f"{c.weight:.2f}", f"{c.expected:.0%}", f"{100 * c.gain:.1f}"]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from anyshot.cli.help import PlainHelp
-from anyshot.cli.options import Json
+from anyshot.cli.settings_options import Json
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from rich.table import Table
 
-    from anyshot.images import ImageSet
+    from anyshot.data import ImageSet
 
 app = typer.Typer(
     cls=PlainHelp,
@@ -35,7 +35,7 @@ def list_(json: Json = None) -> None:
     """
     from rich.console import Console
 
-    from anyshot.images.describe import all_sets
+    from anyshot.data.summary import all_sets
 
     _check(json)
     sets = all_sets()
@@ -66,8 +66,8 @@ def prepare(
     """
     from rich.console import Console
 
-    from anyshot.images.catalogue import CATALOGUE
-    from anyshot.images.describe import facts_of
+    from anyshot.data.published import CATALOGUE
+    from anyshot.data.summary import facts_of
 
     if check and (source or again):
         raise typer.BadParameter("--check only reads; leave out --source and --again.")
@@ -98,10 +98,10 @@ def show(
     """
     from rich.console import Console
 
-    from anyshot.files import check_writable, write_bytes
-    from anyshot.images import open_images
-    from anyshot.images.deal import all_to_test, to_learn
-    from anyshot.images.sheet import class_sheet, joined
+    from anyshot.core.files import check_writable, write_bytes
+    from anyshot.data import open_images
+    from anyshot.data.class_splits import all_to_test, to_learn
+    from anyshot.data.contact_sheet import class_sheet, joined
 
     def deal(name: str, classes: int) -> Mapping[str, float]:
         return (to_learn(way) if classes >= 2 * way else all_to_test)(name, classes)  # as training would, if it could
@@ -157,7 +157,8 @@ def _download(one: dict[str, Any]) -> str:
 
 
 def _ready(name: str, source: Path | None, again: bool, check: bool) -> ImageSet:
-    from anyshot.images import EMBEDDED, catalogue, open_images
+    from anyshot.data import EMBEDDED, open_images
+    from anyshot.data import published as catalogue
 
     if name not in EMBEDDED:
         entry = catalogue.entry_of(name)
@@ -182,9 +183,9 @@ def _sentence(facts: dict[str, Any], state: str) -> str:
 
 
 def _task_sheet(images: ImageSet, split: str | None, way: int, shots: str, seed: int) -> Image:
-    from anyshot.images.sheet import task_sheet
-    from anyshot.settings import TaskSettings
-    from anyshot.tasks import TaskStream
+    from anyshot.core.settings import TaskSettings
+    from anyshot.data.contact_sheet import task_sheet
+    from anyshot.data.tasks import TaskStream
 
     split = split or next(iter(images.splits))
     way = max(2, min(way, len(images.splits.get(split, ()))))
@@ -201,13 +202,13 @@ def _task_sheet(images: ImageSet, split: str | None, way: int, shots: str, seed:
 
 def _check(json: Path | None) -> None:
     """Whether the results can be written, before there are any."""
-    from anyshot.files import check_writable
+    from anyshot.core.files import check_writable
 
     if json:
         check_writable(json)
 
 
 def _write(path: Path, facts: dict[str, Any]) -> None:
-    from anyshot.report.tables import write_results
+    from anyshot.evaluation.report.tables import write_results
 
     write_results(path, facts)

@@ -11,13 +11,13 @@ import typer
 
 from anyshot.cli.classify import LEARNER, learned, print_answers, write_page
 from anyshot.cli.inspect import draw, look
-from anyshot.cli.options import Json, Workers
+from anyshot.cli.settings_options import Json, Workers
 from anyshot.cli.test import Seed, Tasks, check_files, say_shortfalls, show, task_text
-from anyshot.settings import Settings
+from anyshot.core.settings import Settings
 
 if TYPE_CHECKING:
-    from anyshot.images import ImageSet
-    from anyshot.runs import Run
+    from anyshot.data import ImageSet
+    from anyshot.runs.run import Run
 
 METHODS = ("maml", "taml")
 IMAGES = ("glyphs", "digits")
@@ -43,11 +43,11 @@ def demo(
     at the class means, and to stay within minutes predicts at its posterior's mean instead of averaging samples.
     In the end, what TAML has learned classifies pictures in folders, as it would yours.
     """
-    from anyshot.comparison import compared, measure, plan
-    from anyshot.presets import preset
-    from anyshot.report.balance import balance_tables
-    from anyshot.report.tables import payload, print_tables, write_csv, write_results
-    from anyshot.training import train
+    from anyshot.evaluation.compare_runs import compared, measure, plan
+    from anyshot.evaluation.report.balancing_tables import balance_tables
+    from anyshot.evaluation.report.tables import payload, print_tables, write_csv, write_results
+    from anyshot.training.meta_training import train
+    from anyshot.training.presets import preset
 
     started = time.monotonic()
     check_files(folder / "results.json", json)

@@ -17,18 +17,18 @@ from anyshot.cli.classify import (
     explanation_html,
     learned,
     say_skipped,
-)  # fmt: skip
-from anyshot.cli.options import Device, Json
+)
+from anyshot.cli.settings_options import Device, Json
 from anyshot.cli.test import check_files
-from anyshot.errors import AnyshotError
+from anyshot.core.errors import AnyshotError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from anyshot.classifier.confidence.explanation import Explanation
     from anyshot.classifier.folders import Answer, Pictures
-    from anyshot.heads.explain import Explanation
-    from anyshot.metrics import Summary
+    from anyshot.evaluation.metrics import Summary
 
 
 def evaluate(
@@ -64,7 +64,7 @@ def evaluate(
     if json:
         write_figures(json, names, counts, summary, explanation)
     if png:
-        from anyshot.report.confusion import confusion_figure
+        from anyshot.evaluation.report.confusion_matrix import confusion_figure
 
         confusion_figure(names, counts, png)
     if html:
@@ -73,7 +73,7 @@ def evaluate(
 
 def measured(names: list[str], explanation: Explanation, asked: Pictures, answers: list[Answer]) -> Summary:
     """The test's numbers, as of one task."""
-    from anyshot.metrics import Metrics, TaskResult
+    from anyshot.evaluation.metrics import Metrics, TaskResult
 
     p = [[a.probabilities[name] for name in names] for a in answers]
     metrics = Metrics()
@@ -86,7 +86,7 @@ def print_summary(names: list[str], counts: NDArray[np.int64], summary: Summary,
     """A table of the classes and the totals."""
     from rich.table import Table
 
-    from anyshot.report.tables import print_tables
+    from anyshot.evaluation.report.tables import print_tables
 
     table = Table("class", "to learn from", "tested", "right", "accuracy", title="Accuracy of each class")
     for i, c in enumerate(explanation.classes):
@@ -103,7 +103,7 @@ def write_figures(
     path: Path, names: list[str], counts: NDArray[np.int64], summary: Summary, explanation: Explanation
 ) -> None:
     """All numbers as JSON."""
-    from anyshot.report.tables import write_results
+    from anyshot.evaluation.report.tables import write_results
 
     write_results(
         path,
@@ -120,8 +120,8 @@ def write_page(
     explanation: Explanation,
 ) -> None:
     """The matrix whose cells open their pictures, the most uncertain first."""
-    from anyshot.files import write_bytes
-    from anyshot.report.contact import confusion_page, figure, page
+    from anyshot.core.files import write_bytes
+    from anyshot.evaluation.report.html import confusion_page, figure, page
 
     cells: dict[tuple[int, int], list[str]] = {}
     for a, label in sorted(zip(answers, asked.labels, strict=True), key=lambda pair: pair[0].probability):

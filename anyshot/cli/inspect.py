@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anyshot.cli.options import Device, Json, options
+from anyshot.cli.settings_options import Device, Json, options
 from anyshot.cli.test import Images, OfSplit, Seed, Tasks, check_files, image_names, opened, say_shortfalls
 
 if TYPE_CHECKING:
-    from anyshot.comparison import Trial
-    from anyshot.inspection import BalanceRecord
-    from anyshot.runs import Run
+    from anyshot.evaluation.compare_runs import Trial
+    from anyshot.evaluation.inspection import BalanceRecord
+    from anyshot.runs.run import Run
 
 
 @options("task", "method.transductive", default="the run's")
@@ -38,9 +38,9 @@ def inspect(
 
     Example: anyshot inspect runs/taml --images glyphs,digits
     """
-    from anyshot.comparison import plan
-    from anyshot.report.balance import balance_summary, balance_tables
-    from anyshot.report.tables import print_tables, write_results
+    from anyshot.evaluation.compare_runs import plan
+    from anyshot.evaluation.report.balancing_tables import balance_summary, balance_tables
+    from anyshot.evaluation.report.tables import print_tables, write_results
 
     (run,) = opened([folder], chosen)
     figures = figures or folder / "figures"
@@ -58,14 +58,14 @@ def inspect(
 
 def look(trials: Sequence[Trial], tasks: int) -> list[BalanceRecord]:
     """The records of `tasks` tasks of each image set."""
-    from anyshot.inspection import inspect_stream
+    from anyshot.evaluation.inspection import inspect_stream
 
     return [record for trial in trials for record in inspect_stream(trial.method, trial.stream, tasks)]
 
 
 def draw(runs: Sequence[Run], records: Sequence[BalanceRecord], folder: Path) -> list[Path]:
     """The figures of the balancing variables and of the training; the files that were written."""
-    from anyshot.report.figures import balance_figures, save_figure, training_figure
+    from anyshot.evaluation.report.figures import balance_figures, save_figure, training_figure
 
     logs = {run.folder.name: run.records() for run in runs}
     figures = {**balance_figures(records), "training": training_figure(logs)}

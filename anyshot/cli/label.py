@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from anyshot.cli.classify import DEFAULT, LEARNER, Backbone, Side, Support, Weights, learned, say_skipped
-from anyshot.cli.options import Device
+from anyshot.cli.settings_options import Device
 
 
 def label(

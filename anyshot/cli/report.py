@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anyshot.cli.options import Device, Workers, options
+from anyshot.cli.settings_options import Device, Workers, options
 from anyshot.cli.test import (
     Images,
     OfSplit,
@@ -41,9 +41,9 @@ def report(
 
     Example: anyshot report runs/maml runs/taml --images glyphs,digits --out report.html
     """
-    from anyshot.comparison import measure, plan
-    from anyshot.files import write_bytes
-    from anyshot.report.of_runs import report_page
+    from anyshot.core.files import write_bytes
+    from anyshot.evaluation.compare_runs import measure, plan
+    from anyshot.evaluation.report.run_page import report_page
 
     check_files(out)
     runs = opened(folders, chosen)

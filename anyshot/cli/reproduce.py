@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from anyshot.cli.options import Address, Jobs, On, Workers, words
+from anyshot.cli.settings_options import Address, Jobs, On, Workers, words
 from anyshot.cli.test import duration
-from anyshot.lists import EXPERIMENTS
+from anyshot.core.registry import EXPERIMENTS
 
 if TYPE_CHECKING:
     from anyshot.experiments.reproduce import Request
-    from anyshot.experiments.scales import Data
+    from anyshot.experiments.scale import Data
 
 
 def reproduce(
@@ -66,8 +66,8 @@ def reproduce(
 
     Example: anyshot reproduce any-shot --scale short --columns cifar-fs,svhn
     """
+    from anyshot.core.files import check_writable
     from anyshot.experiments.reproduce import Request, find_experiment
-    from anyshot.files import check_writable
 
     if name == "list":
         return _list()
@@ -80,9 +80,9 @@ def reproduce(
 
 
 def _run(request: Request, **how: Any) -> None:
+    from anyshot.evaluation.report.paper_table import screen
+    from anyshot.evaluation.report.tables import print_tables
     from anyshot.experiments.reproduce import reproduce, tables
-    from anyshot.report.beside import screen
-    from anyshot.report.tables import print_tables
 
     outcome = reproduce(request, command=shlex.join(["anyshot", *sys.argv[1:]]), **how)
     name = outcome.plan.experiment.title
@@ -94,7 +94,7 @@ def _run(request: Request, **how: Any) -> None:
 
 def _data(text: str | None) -> Data | None:
     """--data a+b,c: learn from a and b, test on c as well."""
-    from anyshot.experiments.scales import Data
+    from anyshot.experiments.scale import Data
 
     if text is None:
         return None
@@ -107,8 +107,8 @@ def _list() -> None:
     from rich import box
     from rich.table import Table
 
-    from anyshot.experiments.foretell import listing
-    from anyshot.report.tables import print_tables
+    from anyshot.evaluation.report.tables import print_tables
+    from anyshot.experiments.estimate import listing
 
     caption = "Foretold from a few measured tasks, as if nothing had been done before."
     table = Table(box=box.SIMPLE_HEAD, caption=caption)

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from anyshot.cli.classify import DEFAULT, LEARNER, Backbone, Side, Weights, chosen
-from anyshot.cli.options import Device
-from anyshot.errors import AnyshotError
+from anyshot.cli.settings_options import Device
+from anyshot.core.errors import AnyshotError
 
 
 def serve(
@@ -31,13 +31,13 @@ def serve(
     import webbrowser
 
     try:
-        from anyshot.web.server import address, is_loopback, names_of, open_socket, run
+        from anyshot.classifier.web.server import address, is_loopback, names_of, open_socket, run
     except ImportError as error:
         raise AnyshotError(
             f"The page needs {error.name}, which is not installed; pip install 'anyshot[web]' brings it."
         ) from error
-    from anyshot.web.app import make_app
-    from anyshot.web.photos import Darkroom
+    from anyshot.classifier.web.app import make_app
+    from anyshot.classifier.web.uploads import Darkroom
 
     backbone, weights = chosen(backbone, weights)
     with open_socket(host, port) as listening:

@@ -11,7 +11,7 @@ import types
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from anyshot.interrupt import leave
+from anyshot.cli.interrupt import leave
 
 SPELLED = {
     "±": "+-", "–": "-", "—": "-", "−": "-", "…": "...", "×": "x", "·": "*", "→": "->", "≥": ">=", "≤": "<=", "‖": "||",
@@ -59,7 +59,9 @@ def _interrupt(number: int, frame: types.FrameType | None) -> None:
     while frame is not None:
         code, module = frame.f_code, frame.f_globals.get("__name__")
         loading |= code.co_filename == "<frozen importlib._bootstrap>"
-        training |= module in ("anyshot.training", "anyshot.warm") and code.co_name != "<module>"
+        training |= (
+            module in ("anyshot.training.meta_training", "anyshot.training.pretraining") and code.co_name != "<module>"
+        )
         frame = frame.f_back
     if loading and not training:
         leave()

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from anyshot.cli.options import Device, Json, Workers, options, settings_with, words
-from anyshot.errors import AnyshotError
-from anyshot.lists import METRICS, fingerprint
-from anyshot.ranks import joined, rank
+from anyshot.cli.settings_options import Device, Json, Workers, options, settings_with, words
+from anyshot.core.errors import AnyshotError
+from anyshot.core.parallel.ranks import joined, rank
+from anyshot.core.registry import METRICS, fingerprint
 
 if TYPE_CHECKING:
-    from anyshot.comparison import Row, Trial
-    from anyshot.runs import Run
+    from anyshot.evaluation.compare_runs import Row, Trial
+    from anyshot.runs.run import Run
 
 log = logging.getLogger(__name__)
 
@@ -77,9 +77,9 @@ def test(
 
     Example: anyshot test runs/maml runs/taml --images glyphs,digits --shots class-imbalance:1-50 --json out.json
     """
-    from anyshot.comparison import check_seeds, compared, measure, plan, pooled
-    from anyshot.device import choose_device
-    from anyshot.report.tables import payload, write_csv, write_per_task, write_results
+    from anyshot.core.parallel.device import choose_device
+    from anyshot.evaluation.compare_runs import check_seeds, compared, measure, plan, pooled
+    from anyshot.evaluation.report.tables import payload, write_csv, write_per_task, write_results
 
     check_files(json, csv, per_task)
     others = metric_names(metrics)
@@ -108,7 +108,7 @@ def test(
 
 def check_files(*paths: Path | None) -> None:
     """Whether the results can be written, before the work."""
-    from anyshot.files import check_writable
+    from anyshot.core.files import check_writable
 
     for path in paths:
         if path is not None:
@@ -117,7 +117,7 @@ def check_files(*paths: Path | None) -> None:
 
 def opened(folders: Sequence[Path], chosen: Mapping[str, Any]) -> list[Run]:
     """The runs, with the settings that were chosen instead of their own."""
-    from anyshot.runs import Run
+    from anyshot.runs.run import Run
 
     runs = [Run(folder) for folder in folders]
     for run in runs:
@@ -143,7 +143,7 @@ def metric_names(metrics: str | None) -> list[str]:
 
 def say_shortfalls(trials: Sequence[Trial]) -> list[str]:
     """Say before the work what the classes do not allow."""
-    from anyshot.comparison import shortfalls
+    from anyshot.evaluation.compare_runs import shortfalls
 
     sentences = shortfalls(trials)
     for sentence in sentences:
@@ -153,7 +153,7 @@ def say_shortfalls(trials: Sequence[Trial]) -> list[str]:
 
 def say_time(trials: Sequence[Trial], tasks: int, workers: int | None) -> None:
     """Say before the work how long many tasks will take."""
-    from anyshot.comparison import seconds
+    from anyshot.evaluation.compare_runs import seconds
 
     if tasks >= MANY:
         time = duration(seconds(trials, tasks, workers))
@@ -171,8 +171,8 @@ def duration(seconds: float) -> str:
 
 def show(rows: Sequence[Row], title: str) -> None:
     """The tables of the results and of the differences to the first run."""
-    from anyshot.comparison import unpaired
-    from anyshot.report.tables import paired_table, print_tables, summary_table
+    from anyshot.evaluation.compare_runs import unpaired
+    from anyshot.evaluation.report.tables import paired_table, print_tables, summary_table
 
     differences = paired_table(rows)
     print_tables(summary_table(rows, title), *([differences] if differences else []))

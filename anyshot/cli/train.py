@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anyshot.cli.options import EVERYTHING, Address, Device, Jobs, Json, On, Workers, options
-from anyshot.cli.running import Folder, Preset, Show, Tensorboard, accuracy_table, carried_out, say_next
-from anyshot.lists import short
-from anyshot.ranks import joined
+from anyshot.cli.settings_options import EVERYTHING, Address, Device, Jobs, Json, On, Workers, options
+from anyshot.cli.training_commands import Folder, Preset, Show, Tensorboard, accuracy_table, carried_out, say_next
+from anyshot.core.parallel.ranks import joined
+from anyshot.core.registry import short
 
 if TYPE_CHECKING:
-    from anyshot.runs import Run
-    from anyshot.settings import Settings
+    from anyshot.core.settings import Settings
+    from anyshot.runs.run import Run
 
 Recipe = Annotated[
     str,
@@ -55,8 +55,8 @@ def train(
 
     Example: anyshot train runs/taml --preset glyphs --iterations 500
     """
-    from anyshot import recipe as recipes
-    from anyshot.training import train
+    from anyshot.training import recipe as recipes
+    from anyshot.training.meta_training import train
 
     if recipe not in recipes.RECIPES:
         raise typer.BadParameter(f"{recipe!r} is not one of {', '.join(recipes.RECIPES)}.", param_hint="--recipe")
@@ -65,8 +65,8 @@ def train(
     how: dict[str, Any] = {"workers": workers, "tensorboard": tensorboard, "device": device}
 
     def start(settings: Settings, folder: Path, command: str) -> list[Run]:
-        from anyshot.device import choose_device
-        from anyshot.sweep import train_seeds
+        from anyshot.core.parallel.device import choose_device
+        from anyshot.experiments.seeds import train_seeds
 
         if seeds > 1:
             grid: dict[str, Any] = {"on": on, "jobs": jobs, "address": address}
@@ -84,7 +84,7 @@ def train(
 
 def _show_seeds(runs: Sequence[Run], json: Path | None) -> None:
     """What each run's validations chose, and what can be done next."""
-    from anyshot.report.tables import write_results
+    from anyshot.evaluation.report.tables import write_results
 
     chosen = {run.folder.name: run.best().state for run in runs}
     for name, state in chosen.items():
@@ -99,7 +99,7 @@ def _show_seeds(runs: Sequence[Run], json: Path | None) -> None:
 
 def _show(run: Run, json: Path | None) -> None:
     """The validations, which of them was chosen, and what can be done next."""
-    from anyshot.report.tables import print_tables
+    from anyshot.evaluation.report.tables import print_tables
 
     validations, best = list(run.records("validation")), run.best().state
     if validations:

@@ -25,7 +25,7 @@ def weights(context: typer.Context) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from anyshot import shipped
+    from anyshot.runs import pretrained as shipped
 
     table = Table("name", "what", "learned from", "kB")
     for name in shipped.names():
@@ -41,9 +41,9 @@ def weights(context: typer.Context) -> None:
 @app.command()
 def show(name: Annotated[str, typer.Argument(metavar="NAME", help="Of the list.")]) -> None:
     """Print the model card: what it learned from, what was left out, results and limits."""
-    from anyshot import shipped
-    from anyshot.errors import AnyshotError
-    from anyshot.settings import suggestion
+    from anyshot.core.errors import AnyshotError
+    from anyshot.core.settings import suggestion
+    from anyshot.runs import pretrained as shipped
 
     if name not in shipped.names():
         raise AnyshotError(f"There are no weights {name!r}{suggestion(name, shipped.names())}")
@@ -57,9 +57,9 @@ def pack(
 ) -> None:
     """Keep what is needed to use a run: settings, what it learned from, chosen parameters; no log, no checkpoints.
 
-    Example: anyshot weights pack runs/taml anyshot/weights/mine
+    Example: anyshot weights pack runs/taml anyshot/runs/weights/mine
     """
-    from anyshot.runs import Run
+    from anyshot.runs.run import Run
 
     Run(run).pack(folder)
 
@@ -71,8 +71,8 @@ def make(
 ) -> None:
     """Meta-train the learner on the features of all data sets; some minutes once the features are there.
 
-    Needs the data sets prepared (anyshot data prepare). Example: anyshot weights make anyshot/weights/photos-lite0
+    Needs the data sets prepared (anyshot data prepare). Example: anyshot weights make anyshot/runs/weights/photos-lite0
     """
-    from anyshot.weights import make_weights
+    from anyshot.classifier.weights import make_weights
 
     make_weights(folder, backbone)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from anyshot.experiments.probes import Probe, place
-from anyshot.experiments.units import Unit
-from anyshot.images import CATALOGUE
-from anyshot.settings import MethodSettings, Settings, TaskSettings, parse_shots
+from anyshot.core.settings import MethodSettings, Settings, TaskSettings, parse_shots
+from anyshot.data import CATALOGUE
+from anyshot.experiments.job import Unit
+from anyshot.experiments.measurement import Probe, place
 
 MEAN_SUPPORT = 5 * 25.5  #: images of the paper's mean task
 

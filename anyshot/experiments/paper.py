@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anyshot.experiments.design import Block, Column, Experiment, Model, Picture, published
+from anyshot.experiments.experiment import Block, Column, Experiment, Model, Picture, published
 
 MAML, META_SGD = Model("MAML", "maml"), Model("Meta-SGD", "meta-sgd")
 NAIVE = {"prediction": "naive"}

@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from anyshot.errors import AnyshotError
-from anyshot.experiments.design import Block, Column, Experiment, Model, Picture
-from anyshot.experiments.pictures import asks
-from anyshot.experiments.probes import Probe, digest
-from anyshot.experiments.scales import PAPER, Scale
-from anyshot.experiments.situate import learned, ready
-from anyshot.experiments.units import Unit, merged
-from anyshot.lists import short
-from anyshot.presets import preset, warming
-from anyshot.runs import Run
-from anyshot.settings import Settings
+from anyshot.core.errors import AnyshotError
+from anyshot.core.registry import short
+from anyshot.core.settings import Settings
+from anyshot.experiments.available_data import learned, ready
+from anyshot.experiments.experiment import Block, Column, Experiment, Model, Picture
+from anyshot.experiments.figures import asks
+from anyshot.experiments.job import Unit, merged
+from anyshot.experiments.measurement import Probe, digest
+from anyshot.experiments.scale import PAPER, Scale
+from anyshot.runs.run import Run
+from anyshot.training.presets import preset, warming
 
 APART = {"seed", "body_from", "checkpoint_every"}  #: settings that are no part of the protocol, or told in words
 

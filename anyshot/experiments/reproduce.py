@@ -7,20 +7,28 @@ from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 
-from anyshot.errors import AnyshotError
-from anyshot.experiments.design import Experiment
-from anyshot.experiments.grid import run_units
-from anyshot.experiments.outcome import Outcome, gathered, results
+from anyshot.core.errors import AnyshotError
+from anyshot.core.files import write_bytes
+from anyshot.core.registry import EXPERIMENTS
+from anyshot.evaluation.report.experiment_figures import number_lines
+from anyshot.evaluation.report.figures import save_figure
+from anyshot.evaluation.report.html import page, picture
+from anyshot.evaluation.report.paper_table import (
+    Lines,
+    accuracy_lines,
+    detail_lines,
+    html,
+    latex,
+    markdown,
+    paired_lines,
+)
+from anyshot.evaluation.report.tables import write_results
+from anyshot.experiments.available_data import chosen, on_data, with_ready
+from anyshot.experiments.experiment import Experiment
 from anyshot.experiments.plan import Plan, planned
-from anyshot.experiments.scales import Data, Scale, scale_of
-from anyshot.experiments.situate import chosen, on_data, with_ready
-from anyshot.files import write_bytes
-from anyshot.lists import EXPERIMENTS
-from anyshot.report.beside import Lines, accuracy_lines, detail_lines, html, latex, markdown, paired_lines
-from anyshot.report.contact import page, picture
-from anyshot.report.figures import save_figure
-from anyshot.report.plots import number_lines
-from anyshot.report.tables import write_results
+from anyshot.experiments.results import Outcome, gathered, results
+from anyshot.experiments.run_jobs import run_units
+from anyshot.experiments.scale import Data, Scale, scale_of
 
 
 @dataclass(frozen=True)
@@ -86,7 +94,7 @@ def reproduce(
     address: str | None = None,
 ) -> Outcome:
     """The whole experiment; what was done before is not done again. ``jobs``, ``on`` and ``address`` are those of
-    :func:`anyshot.grid.run_grid`."""
+    :func:`anyshot.experiments.launch.run_grid`."""
     plan, notes = plan_of(request)
     title = f"{plan.experiment.name}, {plan.scale.name}"
     failures = run_units(plan.units, jobs, workers, command, title, on, address)

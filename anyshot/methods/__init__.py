@@ -7,9 +7,10 @@ from contextlib import contextmanager
 
 import torch
 
-from anyshot.bodies import create_body
-from anyshot.errors import AnyshotError
-from anyshot.lists import METHODS
+from anyshot.core.errors import AnyshotError
+from anyshot.core.registry import METHODS
+from anyshot.core.settings import MethodSettings, own_settings
+from anyshot.data.tasks import torch_rng
 from anyshot.methods.abml import ABML
 from anyshot.methods.base import GradientMethod, Method, Objective
 from anyshot.methods.maml import MAML
@@ -19,8 +20,7 @@ from anyshot.methods.predictor import Predictor
 from anyshot.methods.proto_maml import ProtoMAML
 from anyshot.methods.protonet import ProtoNet
 from anyshot.methods.taml import TAML
-from anyshot.settings import MethodSettings, own_settings
-from anyshot.tasks import torch_rng
+from anyshot.models.bodies import create_body
 
 __all__ = [
     "ABML", "MAML", "METHODS", "TAML", "GradientMethod", "MTNet", "MetaSGD", "Method", "Objective",

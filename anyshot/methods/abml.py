@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anyshot.inner import Inner, query_cross_entropy, support_gradient
-from anyshot.inner.update import update
+from anyshot.core.settings import MethodSettings
+from anyshot.data.tasks import Task
+from anyshot.inner_loop import Inner, query_cross_entropy, support_gradient
+from anyshot.inner_loop.update_rule import update
 from anyshot.methods.base import Objective, Probabilities, accuracy, ensemble
 from anyshot.methods.maml import MAML
-from anyshot.methods.views import Views
-from anyshot.network import HEAD, Body, Parameters
-from anyshot.settings import MethodSettings
-from anyshot.tasks import Task
+from anyshot.methods.query_views import Views
+from anyshot.models.network import HEAD, Body, Parameters
 
 
 class ABML(MAML):

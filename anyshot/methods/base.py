@@ -14,15 +14,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from anyshot.balance import Phi, Posterior, image_weights, scaled_rates, shifted_start
-from anyshot.inner import Inner, adapt_many, features, logits_many, query_cross_entropy, support_gradient
-from anyshot.inner.update import update
-from anyshot.lists import short
+from anyshot.core.registry import short
+from anyshot.core.settings import MethodSettings, own_settings
+from anyshot.data.tasks import Task
+from anyshot.inner_loop import Inner, adapt_many, features, logits_many, query_cross_entropy, support_gradient
+from anyshot.inner_loop.update_rule import update
+from anyshot.methods.balancing import Phi, Posterior, image_weights, scaled_rates, shifted_start
 from anyshot.methods.predictor import Images, Labels, Predictor, as_images, as_labels
-from anyshot.methods.views import Views, zoomed
-from anyshot.network import HEAD, Body, Norm, Parameters, zero_head
-from anyshot.settings import MethodSettings, own_settings
-from anyshot.tasks import Task
+from anyshot.methods.query_views import Views, zoomed
+from anyshot.models.network import HEAD, Body, Norm, Parameters, zero_head
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,10 @@ class Method(nn.Module):
     class Options:
         """A method's own settings: none, unless it says otherwise. Its fields become options of ``anyshot train``."""
 
-    temperature = 1.0  #: of its probabilities; what :mod:`anyshot.calibration` has found
-    engine = "auto"  #: what does the inner loop, as :mod:`anyshot.inner` says; "autograd" is slower, the same numbers
+    temperature = 1.0  #: of its probabilities; what :mod:`anyshot.evaluation.temperature` has found
+    engine = (
+        "auto"  #: what does the inner loop, as :mod:`anyshot.inner_loop` says; "autograd" is slower, the same numbers
+    )
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anyshot.methods.base import GradientMethod, constant_rates
-from anyshot.network import Parameters
+from anyshot.models.network import Parameters
 
 
 class MAML(GradientMethod):

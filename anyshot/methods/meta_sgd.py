@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from anyshot.balance import Phi
+from anyshot.core.settings import MethodSettings
+from anyshot.methods.balancing import Phi
 from anyshot.methods.base import GradientMethod, constant_rates
-from anyshot.methods.head import MeansHead
-from anyshot.network import Body, Norm, Parameters
-from anyshot.settings import MethodSettings
+from anyshot.methods.prototype_head import MeansHead
+from anyshot.models.network import Body, Norm, Parameters
 
 
 class MetaSGD(GradientMethod):

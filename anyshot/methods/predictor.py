@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anyshot.errors import AnyshotError
-from anyshot.network import Body, to_float
+from anyshot.core.errors import AnyshotError
+from anyshot.models.network import Body, to_float
 
 Images = Tensor | np.ndarray  #: uint8 [n, height, width, channels], or float [n, channels, height, width] in [0, 1]
 Labels = Tensor | np.ndarray | Sequence[int]
@@ -52,7 +52,7 @@ def as_images(images: Images, body: Body, like: Tensor) -> Tensor:
 
     uint8 images are [n, height, width, channels] and divided by 255; float ones are taken as they are.
 
-    >>> from anyshot.bodies.conv4 import conv4
+    >>> from anyshot.models.bodies.conv4 import conv4
     >>> as_images(np.full((2, 32, 32, 3), 51, np.uint8), conv4((32, 32)), torch.zeros(()))[:, 0, 0, 0]
     tensor([0.2000, 0.2000])
     """

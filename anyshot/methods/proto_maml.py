@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from anyshot.methods.head import prototypes
 from anyshot.methods.maml import MAML
-from anyshot.network import Norm, Parameters
+from anyshot.methods.prototype_head import prototypes
+from anyshot.models.network import Norm, Parameters
 
 
 class ProtoMAML(MAML):

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from anyshot.core.settings import MethodSettings
+from anyshot.data.tasks import Task
 from anyshot.methods.base import Method, Objective, Probabilities, accuracy
-from anyshot.methods.head import prototypes
-from anyshot.network import Body
-from anyshot.settings import MethodSettings
-from anyshot.tasks import Task
+from anyshot.methods.prototype_head import prototypes
+from anyshot.models.network import Body
 
 
 class ProtoNet(Method):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from anyshot.balance import Phi, Posterior
-from anyshot.encoder import Encoder
+from anyshot.core.settings import BALANCING, MethodSettings
+from anyshot.methods.balancing import Phi, Posterior
 from anyshot.methods.meta_sgd import MetaSGD
-from anyshot.network import Body
-from anyshot.settings import BALANCING, MethodSettings
+from anyshot.methods.task_encoder import Encoder
+from anyshot.models.network import Body
 
 
 class TAML(MetaSGD):

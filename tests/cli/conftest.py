@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from anyshot.images import ImageSet
+from anyshot.data import ImageSet
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +34,7 @@ def short() -> list[str]:
 @pytest.fixture(scope="session")
 def trained(tiny, short, tmp_path_factory):
     """Folders of two runs, {method: folder}."""
-    from anyshot.cli import app
+    from anyshot.cli.main import app
 
     folder = tmp_path_factory.mktemp("runs")
     for method in ("taml", "maml"):

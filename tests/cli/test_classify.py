@@ -12,12 +12,12 @@ from PIL import Image
 from support import wide_colours
 from typer.testing import CliRunner
 
-from anyshot import shipped
 from anyshot.classifier import AnyShotClassifier
-from anyshot.cli import app
-from anyshot.errors import AnyshotError
-from anyshot.features import backbones
-from anyshot.runs import Run
+from anyshot.classifier.backbones import backbone as backbones
+from anyshot.cli.main import app
+from anyshot.core.errors import AnyshotError
+from anyshot.runs import pretrained as shipped
+from anyshot.runs.run import Run
 
 
 @pytest.fixture(autouse=True)

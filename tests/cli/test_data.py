@@ -12,9 +12,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from anyshot.cli.data import app, table_of
-from anyshot.errors import AnyshotError
-from anyshot.images import ImageSet, glyphs
-from anyshot.images.deal import split_by_seed
+from anyshot.core.errors import AnyshotError
+from anyshot.data import ImageSet
+from anyshot.data.class_splits import split_by_seed
+from anyshot.data.embedded import glyphs
 
 
 @pytest.fixture(autouse=True)
@@ -143,7 +144,7 @@ def test_a_sets_own_name_does_not_choose_the_folder_of_the_picture(tmp_path, mon
 
 
 def test_a_picture_that_cannot_be_written_is_said_before_it_is_drawn(tmp_path, monkeypatch):
-    monkeypatch.setattr("anyshot.images.sheet.class_sheet", None)
+    monkeypatch.setattr("anyshot.data.contact_sheet.class_sheet", None)
     (tmp_path / "file").touch()
     with pytest.raises(AnyshotError, match=r"Cannot write .*Not a directory"):
         run("show", "digits", "--out", tmp_path / "file" / "x.png")

@@ -5,9 +5,10 @@ import json
 
 import pytest
 
-from anyshot import presets
-from anyshot.cli import demo, main
-from anyshot.settings import TaskSettings
+from anyshot.cli import demo
+from anyshot.cli.main import main
+from anyshot.core.settings import TaskSettings
+from anyshot.training import presets
 
 
 def test_the_demo_trains_tests_looks_inside_and_leaves_its_results(tiny, tmp_path, monkeypatch, capsys):

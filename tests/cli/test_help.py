@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from anyshot.cli import app
+from anyshot.cli.main import app
 
 
 def every_command(command, path=()) -> list[tuple[str, ...]]:

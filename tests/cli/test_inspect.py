@@ -5,7 +5,7 @@ import json
 import pytest
 from support import run_command as run
 
-from anyshot import inspection
+from anyshot.evaluation import inspection
 
 
 def test_balancing_variables_come_as_tables_figures_and_json(trained, tmp_path, monkeypatch, capsys):

@@ -10,9 +10,9 @@ import sys
 import pytest
 from support import run_command as run
 
-from anyshot import cli
-from anyshot.errors import AnyshotError
-from anyshot.version import VERSION
+from anyshot.cli import main as cli
+from anyshot.core.errors import AnyshotError
+from anyshot.core.version import VERSION
 
 
 def failing(error: BaseException):
@@ -119,7 +119,7 @@ def test_ctrl_c_while_modules_are_loaded_is_one_line(module, arguments, tmp_path
 
 def test_completion_can_be_shown():
     environment = os.environ | {"_ANYSHOT_COMPLETE": "complete_bash", "COMP_WORDS": "anyshot tr", "COMP_CWORD": "1"}
-    script = "from anyshot.cli import main; main([])"
+    script = "from anyshot.cli.main import main; main([])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
     assert done.stdout.split() == ["train"]
 

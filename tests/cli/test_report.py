@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from anyshot.cli import main
+from anyshot.cli.main import main
 
 
 def test_a_page_on_runs_has_everything_inside_it(trained, tmp_path):

@@ -4,8 +4,9 @@ import dataclasses
 
 import pytest
 
-from anyshot.cli import main
-from anyshot.experiments import foretell, scales
+from anyshot.cli.main import main
+from anyshot.experiments import estimate as foretell
+from anyshot.experiments import scale as scales
 
 FILE = """
 from anyshot.experiments import Block, Column, Experiment, Model
@@ -32,7 +33,7 @@ def test_an_experiment_of_ones_own_runs_from_its_file_and_is_not_run_twice(tiny,
     first = capsys.readouterr().out
     assert "TAML minus" in first
     assert f"In {tmp_path / 'out' / 'mine-smoke'}" in first.replace("\n", "")
-    monkeypatch.setattr("anyshot.training.MetaTraining.step", None)
+    monkeypatch.setattr("anyshot.training.meta_training.MetaTraining.step", None)
     assert run(*arguments) == 0
     assert capsys.readouterr().out == first
 

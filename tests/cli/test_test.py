@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from support import run_command as run
 
-from anyshot import comparison
 from anyshot.cli.test import duration
-from anyshot.images import ImageSet
+from anyshot.data import ImageSet
+from anyshot.evaluation import compare_runs as comparison
 
 
 def test_several_runs_are_tested_on_the_same_tasks_and_written_as_json_and_csv(trained, tmp_path, monkeypatch, capsys):

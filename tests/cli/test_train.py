@@ -5,7 +5,7 @@ import json
 
 from support import run_command as run
 
-from anyshot.runs import Run
+from anyshot.runs.run import Run
 
 
 def test_training_shows_the_validations_and_writes_the_same_figures(tiny, short, tmp_path, capsys):
@@ -121,7 +121,7 @@ def test_several_seeds_are_runs_that_can_be_pooled_and_the_same_command_leaves_t
 
 
 def test_an_interrupted_run_says_how_to_go_on_and_paths_are_quoted(tiny, short, tmp_path, capsys, monkeypatch):
-    from anyshot.training import MetaTraining
+    from anyshot.training.meta_training import MetaTraining
 
     def interrupted(_self):
         raise KeyboardInterrupt
@@ -138,7 +138,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_paths_are_quoted(tiny, short, 
 
 
 def test_names_are_not_taken_for_markup(tiny, short, tmp_path, capsys):
-    from anyshot.images import ImageSet
+    from anyshot.data import ImageSet
 
     named = dataclasses.replace(ImageSet.open(tiny), name="[/b] [red]", folder=None)
     named.save(tmp_path / "images")
@@ -149,6 +149,6 @@ def test_names_are_not_taken_for_markup(tiny, short, tmp_path, capsys):
 
 
 def test_presets_are_completed_by_name():
-    from anyshot.cli.running import _preset_names
+    from anyshot.cli.training_commands import _preset_names
 
     assert {"glyphs", "cifar-fs", "miniimagenet", "multi"} <= set(_preset_names())

@@ -10,10 +10,10 @@ from support import assert_equal
 from support import run_command as run
 
 import anyshot
-from anyshot import shipped
-from anyshot.errors import AnyshotError
-from anyshot.runs import Run
-from anyshot.weights import open_weights
+from anyshot.classifier.weights import open_weights
+from anyshot.core.errors import AnyshotError
+from anyshot.runs import pretrained as shipped
+from anyshot.runs.run import Run
 
 
 @pytest.fixture

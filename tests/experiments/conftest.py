@@ -6,7 +6,7 @@ import pytest
 from support import make_imageset
 
 from anyshot.experiments import Block, Column, Experiment, Model
-from anyshot.experiments.scales import SMOKE
+from anyshot.experiments.scale import SMOKE
 
 
 @pytest.fixture(scope="session")

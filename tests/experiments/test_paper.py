@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from anyshot.experiments import plan, situate
+from anyshot.core.registry import EXPERIMENTS
+from anyshot.experiments import available_data as situate
+from anyshot.experiments import plan
 from anyshot.experiments.plan import planned
-from anyshot.experiments.scales import PAPER, SHORT
-from anyshot.lists import EXPERIMENTS
+from anyshot.experiments.scale import PAPER, SHORT
 from anyshot.methods import create_method
 
 # runs of the paper's protocol: different trainings times three seeds

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from anyshot.errors import AnyshotError
+from anyshot.core.errors import AnyshotError
+from anyshot.core.registry import EXPERIMENTS
 from anyshot.experiments.reproduce import Request, find_experiment, plan_of, reproduce, scaled
-from anyshot.experiments.scales import PAPER, SHORT, Data
-from anyshot.lists import EXPERIMENTS
+from anyshot.experiments.scale import PAPER, SHORT, Data
 
 FIGURES = {
     "ood": ["starts"],
@@ -95,8 +95,8 @@ def test_the_recipes_own_experiment_runs(tmp_path):
 def test_a_warm_start_that_is_given_is_used_and_one_that_does_not_fit_refused(experiment, sets, tmp_path):
     import dataclasses
 
-    from anyshot.presets import preset, warming
-    from anyshot.warm import warm_start
+    from anyshot.training.presets import preset, warming
+    from anyshot.training.pretraining import warm_start
 
     settings = dataclasses.replace(warming(preset("cifar-fs")), images=(sets[0],), ood=())
     settings = dataclasses.replace(settings, task=dataclasses.replace(settings.task, way=3, query=3))

@@ -6,9 +6,9 @@ import pytest
 import torch
 from support import make_method, make_task
 
-import anyshot.inner
+import anyshot.inner_loop
 from anyshot.methods import METHODS
-from anyshot.training import task_gradients
+from anyshot.training.meta_training import task_gradients
 
 GRADIENT_METHODS = [name for name in METHODS if name != "protonet"]
 
@@ -23,7 +23,7 @@ def both_ways(method, compute):
 @pytest.mark.parametrize("transductive", [True, False])
 @pytest.mark.parametrize("name", GRADIENT_METHODS)
 def test_objective_and_gradients_are_the_same_by_the_engine_and_by_autograd(name, transductive, caplog, monkeypatch):
-    monkeypatch.setattr(anyshot.inner, "_said", set())
+    monkeypatch.setattr(anyshot.inner_loop, "_said", set())
     method, task = make_method(name, alpha=0.1, deviation=0.1, transductive=transductive), make_task()
     with caplog.at_level(logging.INFO):
         (left, info), (right, expected) = both_ways(method, lambda m: task_gradients(m, task))

@@ -4,8 +4,8 @@ import pytest
 import torch
 from support import make_method, make_task
 
+from anyshot.data.tasks import torch_rng
 from anyshot.methods import MTNet
-from anyshot.tasks import torch_rng
 
 CASES = {
     "maml": ("maml", {"alpha": 0.3}),

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from support import make_imageset, make_method, make_task
 from torch.distributions import Gamma, Normal, kl_divergence
 
-from anyshot.errors import AnyshotError
-from anyshot.inner import adapt
+from anyshot.core.errors import AnyshotError
+from anyshot.core.parallel.threads import map_tasks
+from anyshot.core.settings import MethodSettings, TaskSettings
+from anyshot.data.tasks import Task, TaskStream, torch_rng
+from anyshot.inner_loop import adapt
 from anyshot.methods import METHODS, abml, create_method
-from anyshot.parallel import map_tasks
-from anyshot.settings import MethodSettings, TaskSettings
-from anyshot.tasks import Task, TaskStream, torch_rng
-from anyshot.training import task_gradients
+from anyshot.training.meta_training import task_gradients
 
 
 # ---------------------------------------------------------------------------------------------------- reductions

@@ -7,7 +7,7 @@ import pytest
 import torch
 from support import make_method, make_task
 
-from anyshot.errors import AnyshotError
+from anyshot.core.errors import AnyshotError
 from anyshot.methods import METHODS
 
 

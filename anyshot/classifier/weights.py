@@ -1,0 +1,85 @@
+"""A learner on features by name: one that comes with the package (see anyshot.runs.pretrained), or in a folder of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from anyshot.classifier.confidence.model import Outlook
+from anyshot.classifier.heads.learner import Learner
+from anyshot.classifier.heads.support_set import Damping
+from anyshot.core.errors import AnyshotError
+from anyshot.core.files import read_json, write_json, write_tensors
+from anyshot.core.settings import suggestion
+from anyshot.core.version import VERSION
+from anyshot.runs import pretrained as shipped
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A learner on features, how sure to be of it, and where both come from."""
+
+    learner: Learner
+    outlook: Outlook
+    config: dict[str, Any]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All numbers, by name."""
+        parts = {"learner": self.learner, "outlook": self.outlook}
+        return {f"{part}.{name}": t for part, module in parts.items() for name, t in module.state_dict().items()}
+
+    def save(self, folder: str | Path) -> None:
+        """Write to a folder, from which :func:`open_weights` reads."""
+        write_tensors(Path(folder) / "learner.safetensors", self.tensors())
+        write_json(Path(folder) / "config.json", self.config)
+
+
+def open_weights(name: str | Path) -> Learned:
+    """Weights by name, or from a folder.
+
+    >>> open_weights("photos-lite0").config["backbone"]
+    'efficientnet-lite0'
+    """
+    if str(name) in shipped.models():
+        raise AnyshotError(
+            f"{name} is a trained method, no learner on features; anyshot test and inspect take it, and conv4:{name} "
+            "names its body."
+        )
+    learners = [known for known in shipped.names() if known not in shipped.models()]
+    folder = shipped.HOME / str(name) if str(name) in learners else Path(name)
+    if not (folder / "config.json").is_file():
+        raise AnyshotError(
+            f"There are no weights {str(name)!r}{suggestion(str(name), [*learners, 'a folder of weights'])}"
+        )
+    try:
+        return learned_from(load_file(folder / "learner.safetensors"), read_json(folder / "config.json"))
+    except (SafetensorError, OSError, RuntimeError, KeyError) as error:
+        raise AnyshotError(f"The weights in '{folder}' are damaged ({error}); make or install them again.") from error
+
+
+def learned_from(tensors: Mapping[str, Tensor], config: dict[str, Any]) -> Learned:
+    """The learner whose :meth:`Learned.tensors` these are."""
+    damping = Damping(tensors["learner.directions"], tensors["learner.share"])
+    learner, outlook = Learner(damping), Outlook()
+    for part, module in (("learner.", learner), ("outlook.", outlook)):
+        module.load_state_dict({key[len(part) :]: t for key, t in tensors.items() if key.startswith(part)})
+        module.requires_grad_(False)
+    return Learned(learner, outlook, config)
+
+
+def make_weights(folder: str | Path, backbone: str) -> None:
+    """Meta-train on all sets of `anyshot.classifier.meta_training.feature_sets` and write the weights to a folder."""
+    from anyshot.classifier.meta_training.build import all_sets, make, wide_tasks
+    from anyshot.classifier.meta_training.within_class import damping_of
+
+    sets = all_sets(backbone)
+    damping = damping_of(sets)
+    learner, outlook = make([wide_tasks(data, damping) for data in sets], damping)
+    config = {"backbone": backbone, "sets": sorted({data.name for data in sets}), "version": VERSION}
+    Learned(learner, outlook, config).save(folder)

@@ -1,0 +1,167 @@
+"""What the commands that train share: their options, the settings in force, and what Ctrl-C says."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from anyshot.cli.settings_options import EVERYTHING, compared, settings_with
+from anyshot.core.errors import AnyshotError
+from anyshot.core.parallel.ranks import rank
+from anyshot.core.settings import Settings
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from anyshot.runs.run import Run
+
+T = TypeVar("T")
+
+
+def _preset_names() -> list[str]:
+    from anyshot.training.presets import PRESETS
+
+    return list(PRESETS)
+
+
+Folder = Annotated[Path | None, typer.Argument(metavar="RUN", help="Folder of the run: settings, log and checkpoints.")]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Settings to start from: glyphs or pictures (minutes; the default for the embedded glyphs and for "
+        "other images), the paper's cifar-fs, miniimagenet, multi, or the protocol of most published tables: "
+        "cifar-fs-1shot, cifar-fs-5shot, miniimagenet-1shot, miniimagenet-5shot.",
+        autocompletion=_preset_names,
+    ),
+]
+Show = Annotated[bool, typer.Option("--show", help="Only print all settings that would be in force.")]
+Tensorboard = Annotated[
+    bool | None,
+    typer.Option(
+        "--tensorboard/--no-tensorboard",
+        help="Write event files for TensorBoard. Default: where it is installed.",
+        show_default=False,
+    ),
+]
+
+
+def carried_out(
+    command: str,
+    start: Callable[..., T],
+    folder: Path | None,
+    preset: str | None,
+    chosen: Mapping[str, Any],
+    json: Path | None,
+    show: bool,
+    wanted: tuple[str, ...] = EVERYTHING,
+    prepared: Callable[[Settings], Settings] = lambda settings: settings,
+) -> T | None:
+    """Say which settings are in force and start, or go on with, what is in a folder; None if they are only shown, or
+    if another rank has it.
+
+    ``wanted`` are the settings that the command has options for; ``prepared`` makes its settings of a preset's.
+    """
+    if folder is None and not show:
+        raise typer.BadParameter("Missing argument 'RUN': the folder of the run.")
+    base, source = _base(folder, preset, chosen, prepared)
+    settings = settings_with(base, chosen, wanted)
+    if show:
+        typer.echo("\n".join([f"Settings from {source}:", *one_by_one(settings, base, wanted)]))
+        return None
+    assert folder is not None
+    from anyshot.core.files import check_writable
+
+    if json:
+        check_writable(json)
+    typer.echo("\n".join([f"Settings from {source}:", *in_brief(settings, base, wanted)]), err=True)
+    with _interruptible(command, folder):
+        made = start(settings, folder, command=shlex.join(["anyshot", *sys.argv[1:]]))
+    return None if rank() else made
+
+
+@contextmanager
+def _interruptible(command: str, folder: Path) -> Iterator[None]:
+    """Ctrl-C in a run that has begun says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        from anyshot.runs.run import Run
+
+        if Run.find(folder) is None:
+            raise
+        again = f"anyshot {command} {shlex.quote(str(folder))}"
+        raise KeyboardInterrupt(f"The run goes on from its last checkpoint when started again: {again}") from error
+
+
+def _base(
+    folder: Path | None, preset: str | None, chosen: Mapping[str, Any], prepared: Callable[[Settings], Settings]
+) -> tuple[Settings, str]:
+    """The settings before any option, and where they come from."""
+    if preset is None and folder is not None:
+        from anyshot.runs.run import Run
+
+        if run := Run.find(folder):
+            return run.settings, f"the run in {folder}"
+    from anyshot.training import presets
+
+    images = settings_with(Settings(), {"images": chosen.get("images")}).images
+    name = preset or presets.usual(images)
+    try:
+        base = presets.preset(name, chosen.get("method") or "taml")
+    except AnyshotError as error:
+        raise typer.BadParameter(str(error), param_hint="--preset") from error
+    return prepared(base), f"the preset {name}" + ("" if preset else " (no --preset was given)")
+
+
+def one_by_one(settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING) -> list[str]:
+    """A line for each setting; "* way   3   (not 5)" for one that is not the base's."""
+    lines = []
+    for panel, group in compared(settings, base, wanted).items():
+        lines.append(panel)
+        for name, value, before in group:
+            changed = value != before
+            lines.append(f"{'*' if changed else ' '} {name:<18}{value}" + (f"   (not {before})" if changed else ""))
+    return lines
+
+
+def in_brief(settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING) -> list[str]:
+    """A few lines; "task: *way 3, shots any-shot:1-50" has a star for what is not the base's."""
+    lines = []
+    for panel, group in compared(settings, base, wanted).items():
+        words = ", ".join(f"{'*' if value != before else ''}{name} {value}" for name, value, before in group)
+        lines += textwrap.wrap(f"{panel}: {words}", 110, initial_indent="  ", subsequent_indent="    ",
+                               break_long_words=False, break_on_hyphens=False)  # fmt: skip
+    return lines
+
+
+def accuracy_table(title: str, when: str, records: Sequence[dict[str, Any]], chosen: int | None = None) -> Table:
+    """A row for each validation or check, in percent; ``when`` is what tells them apart, iteration or epoch."""
+    from rich import box
+    from rich.table import Table
+
+    sets = [name for name in records[-1] if name not in {"kind", when, "selection"}]
+    table = Table(title=title, box=box.SIMPLE_HEAD)
+    for column in (when, *sets, ""):
+        table.add_column(column, justify="right")
+    for record in records:
+        mark = "chosen" if record[when] == chosen else ""
+        table.add_row(str(record[when]), *(f"{100 * record[name]:.1f}" for name in sets), mark)
+    return table
+
+
+def say_next(run: Run, command: str, results: Mapping[str, Any], json: Path | None) -> None:
+    """Where the run is and the command that takes it further; the results go to a file, if one is given."""
+    from anyshot.evaluation.report.tables import write_results
+
+    place = shlex.quote(str(run.folder))
+    print(f"The run is in {place}. Next: anyshot {command} {place}")
+    if json:
+        write_results(json, results, run=run.folder, settings=run.settings.as_dict(), seeds=[run.settings.train.seed])

@@ -1,0 +1,78 @@
+"""`glyphs`, the embedded image set: characters of many scripts, drawn from the fonts that matplotlib ships.
+
+classes   the characters of glyphs.txt, chosen so that no two have nearly the same shape once size and place are
+          taken away (how: `docs/data.md`)
+images    200 of each, 32 x 32 x 3, a function of (SEED, character, picture number) alone
+splits    60 / 15 / 25 % of the classes, dealt by SEED
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from anyshot.core.files import cache_folder
+from anyshot.core.progress import progress
+from anyshot.data.class_splits import split_by_seed
+from anyshot.data.embedded.glyph_drawing import paint
+from anyshot.data.embedded.glyph_shapes import class_name, faces_of, field_of
+from anyshot.data.image_set import ImageSet
+from anyshot.data.storage import create
+
+VERSION = 1  # another number, another folder: raise it with any change that moves a pixel
+SEED = 2020
+SIDE = 32
+COUNT = 200
+SHARES = {"train": 0.60, "validation": 0.15, "test": 0.25}
+MOST_FACES = 8
+
+
+def open_glyphs() -> ImageSet:
+    """Open the glyphs, drawing them into the cache folder (under a minute) the first time."""
+    folder = folder_of_glyphs()
+    if not (folder / "set.json").is_file():
+        build(folder, characters())
+    return ImageSet.open(folder)
+
+
+def folder_of_glyphs() -> Path:
+    """Where the glyphs are, once drawn."""
+    return cache_folder() / f"glyphs-{VERSION}"
+
+
+def split_of_glyphs() -> dict[str, list[str]]:
+    """Class names by split."""
+    return split_by_seed([class_name(character) for character in characters()], SHARES, SEED)
+
+
+def characters() -> str:
+    """All characters, one class each, in the order of the classes."""
+    lines = files("anyshot.data.embedded").joinpath("glyphs.txt").read_text("utf-8").splitlines()
+    return "".join(chr(int(line.split()[0], 16)) for line in lines if line and not line.startswith("#"))
+
+
+def build(folder: Path, text: str, count: int = COUNT, workers: int = 2) -> None:
+    """Draw `count` pictures of every character of `text` into `folder`; the number of workers changes no pixel."""
+    names = [class_name(character) for character in text]
+    notes = {"source": "fonts shipped with matplotlib", "seed": SEED, "split": "by seed, 60/15/25 % of classes"}
+    splits = split_by_seed(names, SHARES, SEED)
+    with (
+        progress("Drawing glyphs", len(text)) as advance,
+        create(folder, "glyphs", (SIDE, SIDE), splits, notes, "characters") as writer,
+        ThreadPoolExecutor(workers) as pool,
+    ):
+        for name, pictures in zip(names, pool.map(lambda character: draw(character, count), text), strict=True):
+            writer.add(name, pictures)
+            advance()
+
+
+def draw(character: str, count: int = COUNT) -> np.ndarray:
+    """Pictures of one character, uint8 [count, SIDE, SIDE, 3]; the same ones every time."""
+    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([SEED, ord(character)])))
+    faces = faces_of(character)
+    chosen = sorted(rng.permutation(len(faces))[:MOST_FACES])
+    fields = np.stack([field_of(character, faces[f]) for f in chosen])
+    return paint(fields, count, SIDE, rng)

@@ -1,0 +1,35 @@
+"""CUB-200-2011: 200 species of birds, 84 x 84, split 100/50/50 by class."""
+
+from __future__ import annotations
+
+from anyshot.data.published.archives import Tree
+from anyshot.data.published.dataset import ClassImages, Entry, Remote, Splits
+from anyshot.data.published.image_files import all_names, by_folder, decoded
+
+SIDE = 84
+
+
+def read(tree: Tree, splits: Splits) -> ClassImages | None:
+    """`CUB_200_2011.tgz`: pictures in images/001.Black_footed_Albatross and so on."""
+    folders = by_folder(tree, all_names(splits))
+    return decoded(folders, SIDE) if folders else None
+
+
+ENTRY = Entry(
+    name="cub",
+    title="Caltech-UCSD Birds 200-2011",
+    images=11_788,
+    side=SIDE,
+    terms="non-commercial research and education",
+    home="https://www.vision.caltech.edu/datasets/cub_200_2011/",
+    files="CUB_200_2011.tgz",
+    wanted=("*.jpg",),  # the segmentations are PNG files in folders of the same names
+    read=read,
+    remotes=(
+        Remote(
+            "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz",
+            "97eceeb196236b17998738112f37df78",
+            size=1_150_585_339,
+        ),
+    ),
+)

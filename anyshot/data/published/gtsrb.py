@@ -1,0 +1,44 @@
+"""GTSRB, German traffic signs: the training images of 43 signs, 32 x 32, for testing only."""
+
+from __future__ import annotations
+
+import re
+
+from anyshot.data.published.archives import Tree
+from anyshot.data.published.dataset import ClassImages, Entry, Remote, Splits
+from anyshot.data.published.image_files import PICTURES, all_names, by_folder, decoded
+
+SIDE = 32
+
+
+def read(tree: Tree, splits: Splits) -> ClassImages | None:
+    """`GTSRB_Final_Training_Images.zip`: pictures in Images/00000 to Images/00042; or folders "00014 Stop"."""
+    folders = by_folder(tree, all_names(splits), key=_number)
+    return decoded(folders, SIDE) if folders else None
+
+
+def _number(folder: str) -> str:
+    """The five digits with which a class begins, "00014 Stop" or "00014"; other folders have none."""
+    number = re.match(r"\d{5}(?= |$)", folder)
+    return number[0] if number else ""
+
+
+ENTRY = Entry(
+    name="gtsrb",
+    title="German Traffic Signs (GTSRB)",
+    images=39_209,
+    side=SIDE,
+    terms="no licence stated; cite Stallkamp et al. 2012",
+    home="https://benchmark.ini.rub.de/gtsrb_dataset.html",
+    files="GTSRB_Final_Training_Images.zip",
+    wanted=PICTURES,
+    read=read,
+    remotes=(
+        Remote(
+            "https://sid.erda.dk/public/archives/daaeac0d7ce1152aea9b61d9f1e19370/GTSRB_Final_Training_Images.zip",
+            "f33fd80ac59bff73c82d25ab499e03a3",
+            size=276_294_756,
+        ),
+    ),
+    kind="signs",
+)

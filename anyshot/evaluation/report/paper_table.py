@@ -1,0 +1,174 @@
+"""Our numbers beside the paper's: one table, as Markdown, LaTeX, HTML or on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import NamedTuple
+
+import rich.text
+from rich import box
+from rich.table import Table
+
+from anyshot.evaluation.metrics import Paired, Summary
+from anyshot.evaluation.report.html import table as html_table
+from anyshot.evaluation.report.tables import with_interval
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model in a column."""
+
+    summary: Summary | None  #: None where its run failed
+    paper: tuple[float, float] | None = None  #: accuracy and interval in %
+    ahead: Paired | None = None  #: the model that others are compared with, minus this one
+    best: bool = False  #: ahead of every other by more than the paired interval
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Models and columns, and what came out."""
+
+    models: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: Mapping[tuple[str, int], Cell]  #: by model and column
+    reference: str  #: the model that others are compared with
+
+
+class Text(NamedTuple):
+    """A cell's text."""
+
+    text: str
+    bold: bool = False
+
+
+Lines = list[list[Text]]  #: the heading first, then a line for each model
+
+
+def accuracy_lines(beside: Beside) -> Lines:
+    """Accuracy with its interval and, where there is one, the paper's and the difference; in %."""
+    with_paper = [
+        any(beside.cells[model, place].paper for model in beside.models) for place in range(len(beside.columns))
+    ]
+    heading = [Text("")]
+    for column, paper in zip(beside.columns, with_paper, strict=True):
+        heading += [Text(column), *([Text("paper"), Text("difference")] if paper else [])]
+    lines = [heading]
+    for model in beside.models:
+        line = [Text(model)]
+        for place, paper in enumerate(with_paper):
+            cell = beside.cells[model, place]
+            line.append(Text(_accuracy(cell.summary), cell.best))
+            line += [Text(_published(cell)), Text(_difference(cell))] if paper else []
+        lines.append(line)
+    return lines
+
+
+def paired_lines(beside: Beside, what: str = "accuracy", times: float = 1.0) -> Lines:
+    """The accuracy or NLL of the model that others are compared with, minus that of each of them, task by task. Bold
+    where the interval excludes zero."""
+    lines = [[Text(f"{beside.reference} minus"), *(Text(column) for column in beside.columns)]]
+    for model in beside.models:
+        if model != beside.reference:
+            cells = [beside.cells[model, place].ahead for place in range(len(beside.columns))]
+            lines.append([Text(model), *(_ahead(paired, what, times) for paired in cells)])
+    return lines
+
+
+def detail_lines(beside: Beside) -> Lines:
+    """NLL, calibration, the worst class, and accuracy by shots."""
+    some = [cell.summary for cell in beside.cells.values() if cell.summary]
+    ranges = [name for name in (some[0].by_shots if some else ()) if any(s.by_shots[name] is not None for s in some)]
+    shots = [f"{name.replace('-', '–')} shot{'s' if name != '1' else ''}" for name in ranges]
+    lines = [[Text(word) for word in ("", "images", "NLL", "ECE", "worst class", *shots, "tasks", "runs")]]
+    for place, column in enumerate(beside.columns):
+        for model in beside.models:
+            if s := beside.cells[model, place].summary:
+                by_shots = [s.by_shots[name] for name in ranges]
+                numbers = [f"{100 * s.ece:.1f}", f"{100 * s.worst_class:.1f}", *map(_percent, by_shots)]
+                cells = [model, column, f"{s.nll:.3f}", *numbers, str(s.tasks), str(s.runs)]
+                lines.append([Text(cell) for cell in cells])
+    return lines
+
+
+def excludes_zero(paired: Paired | None, what: str = "accuracy") -> bool:
+    """Whether a difference is larger than its interval."""
+    if paired is None or (interval := getattr(paired, f"{what}_interval")) is None:
+        return False
+    return bool(abs(getattr(paired, what)) > interval)
+
+
+# ---------------------------------------------------------------------------------------------------- forms
+def markdown(lines: Lines) -> str:
+    """A table as GitHub shows it."""
+    rows = ["| " + " | ".join(f"**{t.text}**" if t.bold else t.text for t in line) + " |" for line in lines]
+    return "\n".join([rows[0], "|" + "---|" + "--:|" * (len(lines[0]) - 1), *rows[1:]]) + "\n"
+
+
+def latex(lines: Lines, caption: str) -> str:
+    """A table for a paper, with booktabs."""
+    rows = [
+        " & ".join(f"\\textbf{{{_tex(t.text)}}}" if t.bold else _tex(t.text) for t in line) + r" \\" for line in lines
+    ]
+    body = "\n".join([r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule"])
+    columns = "l" + "r" * (len(lines[0]) - 1)
+    return (
+        "\\begin{table}\n\\centering\n\\small\n"
+        f"\\begin{{tabular}}{{{columns}}}\n{body}\n\\end{{tabular}}\n\\caption{{{_tex(caption)}}}\n\\end{{table}}\n"
+    )
+
+
+def html(lines: Lines) -> str:
+    """A table for a page."""
+    cells = [[f"<b>{escape(t.text)}</b>" if t.bold else escape(t.text) for t in line] for line in lines]
+    return html_table(cells[0], cells[1:])
+
+
+def screen(lines: Lines, title: str) -> Table:
+    """A table for the screen."""
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
+    for place, heading in enumerate(lines[0]):
+        table.add_column(heading.text, justify="right" if place else "left")
+    for line in lines[1:]:
+        table.add_row(*(rich.text.Text(t.text, style="bold" if t.bold else "") for t in line))
+    return table
+
+
+_TEX = {"±": r"$\pm$", "−": "$-$", "–": "--", "ω": r"$\omega$", "γ": r"$\gamma$", "θ": r"$\theta$", "×": r"$\times$",
+        "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "…": r"\dots{}", "\u2113": r"$\ell$", "∗": "$*$",
+        "→": r"$\to$", "\\": r"\textbackslash{}", "$": r"\$", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}"}  # fmt: skip
+
+
+def _tex(text: str) -> str:
+    return "".join(_TEX.get(character, character) for character in text)
+
+
+def _accuracy(summary: Summary | None) -> str:
+    return "–" if summary is None else with_interval(f"{100 * summary.accuracy:.2f}", summary.interval, 100, 2)
+
+
+def _published(cell: Cell) -> str:
+    return f"{cell.paper[0]:.2f} ± {cell.paper[1]:.2f}" if cell.paper else "–"
+
+
+def _difference(cell: Cell) -> str:
+    return _signed(100 * cell.summary.accuracy - cell.paper[0]) if cell.paper and cell.summary else "–"
+
+
+def _ahead(paired: Paired | None, what: str, times: float) -> Text:
+    if paired is None:
+        return Text("–")
+    value, interval = getattr(paired, what), getattr(paired, f"{what}_interval")
+    digits = 2 if what == "accuracy" else 3
+    return Text(with_interval(_signed(times * value, digits), interval, times, digits), excludes_zero(paired, what))
+
+
+def _signed(value: float, digits: int = 2) -> str:
+    """With its sign; nothing is +0.00, from whichever side."""
+    return f"{round(value, digits) + 0.0:+.{digits}f}"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}"

@@ -1,0 +1,145 @@
+"""What is measured: seeded tasks of the real distribution; every input of the update rule asks for its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from anyshot.core.settings import MethodSettings
+from anyshot.data import tasks
+from anyshot.data.tasks import any_shot, numpy_rng, torch_rng
+from anyshot.inner_loop import Inner
+from anyshot.methods import Method, create_method
+from anyshot.models.bodies.conv4 import conv4
+from anyshot.models.network import HEAD, zero_head
+
+WAY, QUERY, STEPS, RATE = 5, 75, 5, 0.01
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to measure: a meta-iteration (order 2 or 1) or an adaptation without meta-gradients (order 0)."""
+
+    name: str
+    size: int  #: of the images
+    supports: tuple[int, ...]  #: images of each task's support set
+    order: int = 2
+    steps: int = STEPS
+    channels: int = 32  #: of the body
+    method: str = ""  #: a method with a rule of its own, by name; none: θ − A ∘ g
+    contestants: tuple[str, ...] = ()  #: who takes part; none: everybody
+    memory: bool = True  #: whether that is measured, too, which takes a process each
+
+    @property
+    def adaptation(self) -> bool:
+        """Whether nothing but θ_K is asked for."""
+        return self.order == 0
+
+
+def any_shot_supports(tasks: int, seed: int = 0) -> tuple[int, ...]:
+    """Support sizes of any-shot tasks, five classes of 1 to 50 images: 127 on average."""
+    return tuple(int(any_shot(numpy_rng(seed, "bench", i), WAY, 1, 50).sum()) for i in range(tasks))
+
+
+def standard_cases(quick: bool = False) -> list[Case]:
+    """What ``anyshot bench`` measures; ``quick`` keeps the first with small tasks."""
+    meta_batch = any_shot_supports(4)
+    if quick:
+        return [Case("32×32 any-shot", 32, (20, 30), steps=3)]
+    ours = ("engine", "autograd")
+    return [
+        Case("32×32 any-shot", 32, meta_batch),
+        Case("32×32 first-order", 32, meta_batch, order=1, memory=False),
+        Case("32×32 adaptation", 32, meta_batch, order=0, steps=10, memory=False),
+        Case("84×84", 84, (30,)),
+        Case("MT-net", 32, meta_batch[:2], method="mt-net", contestants=ours, memory=False),
+        Case("ABML", 32, meta_batch[:2], method="abml", contestants=ours, memory=False),
+        Case("Conv4-64", 32, (100,), channels=64, contestants=ours, memory=False),
+    ]
+
+
+@dataclass(frozen=True)
+class Task:
+    """An inner problem, its query set and the tensors whose gradients are wanted."""
+
+    inner: Inner
+    images: Tensor
+    labels: Tensor
+    leaves: list[Tensor]
+
+    def __len__(self) -> int:
+        return len(self.inner.labels)
+
+    def laid_out(self, memory_format: torch.memory_format) -> Task:
+        """The same with images in another memory format."""
+        images = self.inner.images.contiguous(memory_format=memory_format)
+        inner = replace(self.inner, images=images)
+        return replace(self, inner=inner, images=self.images.contiguous(memory_format=memory_format))
+
+
+@dataclass(frozen=True)
+class MethodTask:
+    """A method and a task of its own kind; the method lays images out by itself."""
+
+    method: Method
+    task: tasks.Task
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+    def laid_out(self, memory_format: torch.memory_format) -> MethodTask:
+        """The same."""
+        return self
+
+
+def tasks_of(case: Case, seed: int = 0) -> list[Task] | list[MethodTask]:
+    """The tasks of a case."""
+    return _method_tasks(case, seed) if case.method else inner_tasks(case, seed)
+
+
+def inner_tasks(case: Case, seed: int = 0) -> list[Task]:
+    """One network, one rate for each parameter element."""
+    rng, body = torch_rng(seed, "bench", case.size), conv4((case.size, case.size), case.channels)
+    theta, norm = body.start(rng, "he") | zero_head(WAY, body.width, torch.zeros(())), body.norm()
+    rates = {name: torch.full_like(value, RATE) for name, value in theta.items()}
+    rates |= {name: rates[name][:1].clone() for name in HEAD}  # shared by the classes
+    leaves = [t for name, t in theta.items() if name.endswith("weight") and name not in HEAD]
+    leaves += [t for name, t in rates.items() if "bias" not in name or name in HEAD] + list(norm.shift)
+    for leaf in leaves:
+        leaf.requires_grad_(not case.adaptation)
+    made = []
+    for images, labels, queries, query_labels in _sets(case, rng):
+        weights = torch.full((len(labels),), 1 / len(labels))
+        inner = Inner(images, labels, weights, theta, rates, norm, case.steps)
+        made.append(Task(inner, queries, query_labels, leaves))
+    return made
+
+
+def _method_tasks(case: Case, seed: int) -> list[MethodTask]:
+    """The method at its start, with He's weights, so that its steps do something."""
+    settings = MethodSettings(
+        name=case.method, channels=case.channels, steps=case.steps, order=case.order, start="he", alpha=0.05
+    )
+    method, made = create_method(settings, (case.size, case.size), seed), []
+    for i, (images, labels, queries, query_labels) in enumerate(_sets(case, torch_rng(seed, "bench", case.size))):
+        support, query = (x.mul(255).byte().permute(0, 2, 3, 1).contiguous() for x in (images, queries))
+        made.append(MethodTask(method, tasks.Task(support, labels, query, query_labels, seed=(seed, "bench", i))))
+    return made
+
+
+def _sets(case: Case, rng: torch.Generator) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Support and query sets of noisy pictures of random prototypes, with their labels."""
+
+    def pictures(labels: Tensor, prototypes: Tensor) -> Tensor:
+        noise = torch.randn(len(labels), 3, case.size, case.size, generator=rng)
+        return (prototypes[labels] + 0.3 * noise).clamp(0, 1)
+
+    for n in case.supports:
+        coarse = torch.rand(WAY, 3, 8, 8, generator=rng)
+        prototypes = F.interpolate(coarse, size=(case.size, case.size), mode="bilinear")
+        labels, query = torch.arange(n) % WAY, torch.arange(QUERY) % WAY
+        yield pictures(labels, prototypes), labels, pictures(query, prototypes), query

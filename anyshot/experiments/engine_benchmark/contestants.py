@@ -1,0 +1,140 @@
+"""Who is measured: anyshot's engine, anyshot's autograd path, and the libraries ``higher`` and ``torchopt``.
+
+Each is a function of a task that gives the query loss and its gradients for start, steps and β (order 2 or 1), or, for
+order 0, adapts and gives the query loss alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from anyshot.experiments.engine_benchmark.cases import RATE, MethodTask, Task
+from anyshot.inner_loop import adapt, logits_many, query_loss
+from anyshot.models import network
+from anyshot.models.bodies.conv4 import CONV_WEIGHTS
+from anyshot.models.network import HEAD
+from anyshot.training.meta_training import task_gradients
+
+NAMES = CONV_WEIGHTS + HEAD
+
+Result = tuple[Tensor, list[Tensor]]
+AnyTask = Task | MethodTask
+Contestant = Callable[[Any, int], Result]
+
+
+def ours(task: AnyTask, order: int, engine: str) -> Result:
+    """anyshot, by the engine or by autograd."""
+    if isinstance(task, MethodTask):
+        method = copy.copy(task.method)  # the same parameters
+        method.engine = engine
+        gradients, told = task_gradients(method, task.task)
+        return torch.tensor(told["loss"]), gradients
+    # tensors of their own: what the engine keeps with images is part of the work
+    inner, images = replace(task.inner, images=task.inner.images.detach()), task.images.detach()
+    if order == 0:
+        scores = logits_many([inner], [adapt(inner, engine)], images, engine)[0]
+        return F.cross_entropy(scores, task.labels), []
+    loss, _ = query_loss(inner, images, task.labels, order, engine)
+    return loss.detach(), list(torch.autograd.grad(loss, task.leaves))
+
+
+class Conv4(nn.Module):
+    """The same network as a module, as users of these libraries write it: convolutions have the biases that the method
+    adapts (and that cancel, which anyshot knows); β is not adapted and so no parameter of the module."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.shift = task.inner.norm.shift
+        for name, value in task.inner.theta.items():
+            setattr(self, name, nn.Parameter(value.detach().clone()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class scores [n, way]."""
+        for i, beta in enumerate(self.shift, 1):
+            x = F.conv2d(x, getattr(self, f"conv{i}_weight"), getattr(self, f"conv{i}_bias"), padding=1)
+            x = F.max_pool2d(F.relu(F.batch_norm(x, None, None, None, beta, training=True, eps=network.EPS)), 2)
+        return F.linear(x.flatten(1), getattr(self, "head_weight"), getattr(self, "head_bias"))  # noqa: B009
+
+
+def _support_loss(model: Callable[[Tensor], Tensor], task: Task) -> Tensor:
+    return task.inner.weights @ F.cross_entropy(model(task.inner.images), task.inner.labels, reduction="none")
+
+
+def by_higher(task: Task, order: int) -> Result:
+    """``higher``: its patched module and differentiable SGD, one parameter group for each tensor of rates."""
+    higher = _quietly("higher")
+    model = Conv4(task)
+    names = [name for name, _ in model.named_parameters()]
+    optimiser = torch.optim.SGD([{"params": [p]} for p in model.parameters()], lr=RATE)
+    rates = {"lr": [task.inner.rates[name] for name in names]}
+    with higher.innerloop_ctx(
+        model, optimiser, copy_initial_weights=False, override=rates, track_higher_grads=order == 2
+    ) as (fast, inner):
+        for _ in range(task.inner.steps):
+            inner.step(_support_loss(fast, task))
+        loss = F.cross_entropy(fast(task.images), task.labels)
+        if order == 0:
+            return loss.detach(), []
+        # at order 1 the libraries' way is the gradient at θ_K
+        start = fast.parameters(time=0 if order == 2 else -1)
+        wanted = [p for p, name in zip(start, names, strict=True) if name in CONV_WEIGHTS]
+        steps = [task.inner.rates[name] for name in NAMES] if order == 2 else []
+        return loss.detach(), list(torch.autograd.grad(loss, [*wanted, *steps, *task.inner.norm.shift]))
+
+
+def by_torchopt(task: Task, order: int) -> Result:
+    """``torchopt``: its differentiable SGD, which takes one rate for all, so it need not derive any steps."""
+    torchopt = _quietly("torchopt")
+    model = Conv4(task)
+    start = dict(model.named_parameters())
+    if order == 2:
+        optimiser = torchopt.MetaSGD(model, lr=RATE)
+        for _ in range(task.inner.steps):
+            optimiser.step(_support_loss(model, task))
+    else:
+        plain = torchopt.SGD(model.parameters(), lr=RATE)
+        for _ in range(task.inner.steps):
+            plain.zero_grad()
+            torch.autograd.backward(_support_loss(model, task), inputs=list(model.parameters()))
+            plain.step()
+    loss = F.cross_entropy(model(task.images), task.labels)
+    if order == 0:
+        return loss.detach(), []
+    wanted = [start[name] for name in CONV_WEIGHTS]
+    return loss.detach(), list(torch.autograd.grad(loss, [*wanted, *task.inner.norm.shift]))
+
+
+def _quietly(name: str) -> ModuleType:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what other libraries deprecate is not the user's business here
+        return importlib.import_module(name)
+
+
+CONTESTANTS: dict[str, Contestant] = {
+    "engine": partial(ours, engine="engine"),
+    "autograd": partial(ours, engine="autograd"),
+    "higher": by_higher,
+    "torchopt": by_torchopt,
+}
+PEERS = [name for name in CONTESTANTS if name != "engine"]
+
+
+def present() -> tuple[list[str], list[str]]:
+    """The contestants that are installed, and a sentence for each that is not."""
+    missing = [name for name in ("higher", "torchopt") if find_spec(name) is None]
+    sentences = [
+        f"{name} is not installed and was left out; pip install 'anyshot[bench]' brings it." for name in missing
+    ]
+    return [name for name in CONTESTANTS if name not in missing], sentences

@@ -1,0 +1,116 @@
+"""What the convolutions cost: their share of the engine's time, and the time that the mathematics requires of them."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from anyshot.core.parallel.threads import map_tasks
+from anyshot.experiments.engine_benchmark.cases import QUERY, Case, inner_tasks
+from anyshot.experiments.engine_benchmark.contestants import CONTESTANTS
+from anyshot.inner_loop.engine import torch_ops as ops
+from anyshot.inner_loop.engine.torch_ops import CL, conv, conv_dW, conv_dx
+from anyshot.models.bodies.conv4 import CONV_WEIGHTS, conv4
+
+PASSES = (
+    *("first_forward", "first_tangent", "gated_correlation"),
+    *("forward", "backward", "tangent", "tangent_backward"),
+)  #: of :mod:`anyshot.inner_loop.engine.torch_ops`, those that convolve
+
+
+def counts(steps: int) -> tuple[dict[str, int], dict[str, int]]:
+    """Convolutions for each support image, in layer 1 and in each of the others, by kind; query images are added after.
+
+    A step is forward, backward, and the tangents of both, where each convolution becomes two (layer 1 has no input
+    tangent and no input gradient); the first, from a zero head, only forward and backward.
+    """
+    full = max(steps - 1, 0)
+    first = {"forward": 2 * full + 1, "weights": 2 * full + 1}
+    other = {"forward": 3 * full + 1, "weights": 3 * full + 1, "input": 3 * full + 1}
+    return first, other
+
+
+def required(case: Case, repeats: int = 5) -> dict[str, float]:
+    """Seconds on one core, and arithmetic, of the direct convolutions of a second-order meta-iteration.
+
+    Each kind is timed hot, by itself, on as many images as an average task has: nothing faster is to be had from these
+    operators, and the engine can only be faster by doing less arithmetic.
+    """
+    n, total = sum(case.supports) // len(case.supports), sum(case.supports)
+    queries = QUERY * len(case.supports)
+    seconds, flops = 0.0, 0.0
+    kinds: dict[str, Callable[..., Any]] = {"forward": _forward, "weights": conv_dW, "input": conv_dx}
+    for layer, unit in enumerate(conv4((case.size, case.size)).units):
+        side = case.size >> layer
+        x = torch.rand(n, unit.size[1], side, side).contiguous(memory_format=CL)
+        W = torch.rand(unit.size).contiguous(memory_format=CL)
+        y = conv(x, W)
+        for kind, times in counts(case.steps)[layer > 0].items():
+            images = total * times + queries
+            seconds += images / n * _fastest(partial(kinds[kind], y, x, W), repeats)
+            flops += images * 2 * W.numel() * side * side
+    return {"seconds_on_one_core": seconds, "gigaflop": flops / 1e9, "gigaflop_per_second": flops / seconds / 1e9}
+
+
+def _forward(_: torch.Tensor, x: torch.Tensor, W: torch.Tensor) -> torch.Tensor:
+    return conv(x, W)
+
+
+def _fastest(function: Callable[[], Any], repeats: int) -> float:
+    def one(_: int) -> float:
+        times = []
+        for _ in range(repeats + 1):  # the first warms up
+            start = time.perf_counter()
+            function()
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    return map_tasks(one, [0], workers=1)[0]  # one thread
+
+
+def shares(case: Case) -> dict[str, float]:
+    """Parts of the engine's time, on one thread, in each pass that convolves, with all that is fused into it
+    (transformations, pooling, statistics, scattering)."""
+    spent: dict[str, float] = defaultdict(float)
+    task = inner_tasks(Case(case.name, case.size, case.supports[:1], case.order, case.steps))[0].laid_out(CL)
+
+    def one(_: int) -> float:
+        CONTESTANTS["engine"](task, case.order)
+        with _timed(ops.fused([task.inner.theta[name] for name in CONV_WEIGHTS]), PASSES, spent):
+            start = time.perf_counter()
+            CONTESTANTS["engine"](task, case.order)
+            return time.perf_counter() - start
+
+    total = map_tasks(one, [0], workers=1)[0]
+    return {name: seconds / total for name, seconds in spent.items()}
+
+
+@contextmanager
+def _timed(module: ModuleType, names: tuple[str, ...], spent: dict[str, float]) -> Iterator[None]:
+    """Add up the seconds in some functions of a module."""
+    before = {name: getattr(module, name) for name in names}
+
+    def timed(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def wrapper(*arguments: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return function(*arguments)
+            finally:
+                spent[name] += time.perf_counter() - start
+
+        return wrapper
+
+    for name, function in before.items():
+        setattr(module, name, timed(function, name))
+    try:
+        yield
+    finally:
+        for name, function in before.items():
+            setattr(module, name, function)

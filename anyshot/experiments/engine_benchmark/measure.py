@@ -1,0 +1,160 @@
+"""How it is measured: interleaved rounds, wall and CPU time, the peak memory of a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anyshot.core.errors import AnyshotError
+from anyshot.core.parallel.threads import cores, map_tasks
+from anyshot.experiments.engine_benchmark.cases import Case, tasks_of
+from anyshot.experiments.engine_benchmark.contestants import CONTESTANTS, AnyTask
+
+FORMATS = {"channels-last": torch.channels_last, "channels-first": torch.contiguous_format}
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How a contestant runs: memory format, tasks at once (each with one thread), or one task with all threads."""
+
+    layout: str
+    workers: int
+
+    def __str__(self) -> str:
+        threads = cores() if self.workers == 1 else 1
+        return f"{self.layout}, {self.workers} × {threads} thread{'s' if threads > 1 else ''}"
+
+
+@dataclass
+class Timing:
+    """Seconds of each round, the mode that they were measured in, and the loss as a check."""
+
+    mode: Mode
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    loss: float = float("nan")
+    peak_mb: float | None = None
+
+    def summary(self) -> dict[str, object]:
+        """For the JSON file."""
+        return {
+            "mode": asdict(self.mode),
+            "median_seconds": median(self.wall),
+            "minimum_seconds": min(self.wall),
+            "cpu_seconds": min(self.cpu),
+            "peak_memory_mb": self.peak_mb,
+            "rounds": len(self.wall),
+            "seconds": self.wall,
+            "loss": self.loss,
+        }
+
+
+def iteration(name: str, tasks: Sequence[AnyTask], order: int, mode: Mode) -> tuple[float, list[Tensor]]:
+    """One meta-iteration (or the adaptations of its tasks): mean loss and mean gradients."""
+
+    def one(task: AnyTask) -> tuple[Tensor, list[Tensor]]:
+        return CONTESTANTS[name](task, order)
+
+    if mode.workers > 1:
+        results = map_tasks(one, tasks, mode.workers, size=len)
+    else:
+        results = [one(task) for task in tasks]
+    gradients = [torch.stack(g).mean(0) for g in zip(*(g for _, g in results), strict=True)]
+    return float(torch.stack([loss for loss, _ in results]).mean()), gradients
+
+
+def best_mode(name: str, case: Case) -> Mode:
+    """The fastest mode on small tasks of the case; engine and methods lay images out by themselves."""
+    many = len(case.supports) > 1 and cores() > 1
+    small = replace(case, supports=tuple(max(5, n // 5) for n in case.supports[:2]), steps=min(case.steps, 2))
+    tasks = tasks_of(small)
+    layouts = ["channels-last"] if name == "engine" or case.method else list(FORMATS)
+    modes = [Mode(layout, workers) for layout in layouts for workers in ([cores(), 1] if many else [1])]
+    laid = {layout: [task.laid_out(FORMATS[layout]) for task in tasks] for layout in layouts}
+    seconds = dict.fromkeys(modes, float("inf"))
+    for _ in range(3):  # the first warms up
+        for mode in modes:
+            start = time.perf_counter()
+            iteration(name, laid[mode.layout], case.order, mode)
+            seconds[mode] = min(seconds[mode], time.perf_counter() - start)
+    return min(modes, key=seconds.__getitem__)
+
+
+def race(
+    case: Case, modes: Mapping[str, Mode], rounds: int, budget: float, advance: Callable[..., None]
+) -> dict[str, Timing]:
+    """Each contestant in its mode, in turn, ``rounds`` times or until ``budget`` seconds are over."""
+    tasks, timings = tasks_of(case), {name: Timing(mode) for name, mode in modes.items()}
+    laid = {name: [task.laid_out(FORMATS[mode.layout]) for task in tasks] for name, mode in modes.items()}
+    end = time.perf_counter() + budget
+    for done in range(rounds):
+        if done and time.perf_counter() > end:
+            break
+        for name, timing in timings.items():
+            start, cpu = time.perf_counter(), time.process_time()
+            timing.loss, _ = iteration(name, laid[name], case.order, timing.mode)
+            timing.wall.append(time.perf_counter() - start)
+            timing.cpu.append(time.process_time() - cpu)
+            advance(1, f"{case.name}: {name} {timing.wall[-1]:.2f} s")
+    return timings
+
+
+# ---------------------------------------------------------------------------------------------------- memory
+def peak_memory(name: str, case: Case, mode: Mode) -> float:
+    """MB that one iteration adds to a fresh process, at its peak."""
+    request = json.dumps({"name": name, "case": asdict(case), "mode": asdict(mode)})
+    command = [sys.executable, "-W", "ignore", "-m", "anyshot.experiments.engine_benchmark.measure", request]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise AnyshotError(f"The memory of {name} could not be measured: {done.stderr.strip()[-300:]}")
+    return float(done.stdout.split()[-1])
+
+
+def added_memory(name: str, case: Case, mode: Mode) -> float:
+    """MB that one iteration adds to this process; meant for a fresh one, after a small task has loaded all code."""
+    small = replace(case, supports=(5,) * mode.workers, steps=1)
+    iteration(name, [task.laid_out(FORMATS[mode.layout]) for task in tasks_of(small)], case.order, mode)
+    tasks = [task.laid_out(FORMATS[mode.layout]) for task in tasks_of(case)]
+    before = _reset_peak()
+    iteration(name, tasks, case.order, mode)
+    return _peak() - before
+
+
+def _reset_peak() -> float:
+    """Forget the peak so far where the system can (Linux); MB resident now, or else the peak so far."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    return _peak()
+
+
+def _peak() -> float:
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(status.read_text(encoding="ascii").split("VmHWM:")[1].split()[0]) / 1024
+    import resource  # not on Windows
+
+    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10  # bytes there, kB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def main(request: str) -> None:
+    """What :func:`peak_memory` starts."""
+    wanted = json.loads(request)
+    fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in wanted["case"].items()}
+    case = Case(**fields)
+    print(added_memory(wanted["name"], case, Mode(**wanted["mode"])))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

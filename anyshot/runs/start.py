@@ -1,0 +1,106 @@
+"""How a run begins: its images, and a body that comes, if not from chance, from another run or a file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load
+from torch import Tensor
+
+from anyshot.core.errors import AnyshotError
+from anyshot.core.parallel import collectives as together
+from anyshot.core.parallel import ranks
+from anyshot.core.settings import Settings
+from anyshot.data import ImageSet
+from anyshot.methods import Method
+from anyshot.models.network import BODY
+from anyshot.runs import pretrained as shipped
+from anyshot.runs.image_record import SetRecord
+from anyshot.runs.image_sets import Sources, open_sources
+from anyshot.runs.run import Run
+
+
+@dataclass(frozen=True)
+class Origin:
+    """θ and β of a body that was trained, and what is known of how."""
+
+    source: str  #: as given: a run's folder or a file
+    tensors: dict[str, Tensor]  #: by the names they have in every method
+    sha256: str  #: of the file
+    sets: tuple[SetRecord, ...]  #: that it was trained and validated on, where it comes from a run
+
+    def record(self) -> dict[str, str]:
+        """What a run that starts here remembers."""
+        return {"source": self.source, "sha256": self.sha256}
+
+    def put_into(self, method: Method) -> None:
+        """The method with this body."""
+        state = method.state_dict()
+        own = {name: tuple(value.shape) for name, value in state.items() if name.startswith(BODY)}
+        found = {name: tuple(value.shape) for name, value in self.tensors.items()}
+        if own != found:
+            wrong = sorted(dict(own.items() ^ found.items()))
+            raise AnyshotError(
+                f"The body of '{self.source}' is not one that this run could start from: they differ in "
+                f"{', '.join(wrong[:3])}{' …' if len(wrong) > 3 else ''}; both need the same kind and width of body."
+            )
+        method.load_state_dict({**state, **self.tensors})
+
+    def seen_too(self, records: Sequence[SetRecord]) -> tuple[SetRecord, ...]:
+        """The records of a run that starts here: its own and those of other sets that the body has learned from. It may
+        not validate or test on classes that the body has learned from."""
+        learned = {r.sums[label] for r in self.sets if r.learned for label in r.splits.get("train", ())}
+        for record in records:
+            others = [label for split in ("validation", "test") for label in record.splits.get(split, ())]
+            seen = [label for label in others if record.sums[label] in learned]
+            if seen:
+                raise AnyshotError(
+                    f"The body of '{self.source}' has learned from {len(seen)} classes of {record.name} that this run "
+                    f"would validate or test on ({', '.join(seen[:3])}{' …' if len(seen) > 3 else ''}); both runs need "
+                    "the same split."
+                )
+        names = {record.name for record in records}
+        return (*records, *(record for record in self.sets if record.learned and record.name not in names))
+
+
+def open_origin(source: str) -> Origin:
+    """The body of a run that has chosen parameters, of weights that come with anyshot, or of a safetensors file."""
+    path = Path(source).expanduser()
+    sets: tuple[SetRecord, ...] = ()
+    if path.is_dir() or (source in shipped.models() and not path.exists()):
+        run = Run(path)
+        run.best()  # says so if there is none yet, or a damaged one
+        path, sets = run.best_path, run.sets
+    try:
+        data = path.read_bytes()
+        tensors = {name: value for name, value in load(data).items() if name.startswith(BODY)}
+    except (OSError, SafetensorError) as error:
+        raise AnyshotError(
+            f"There is no body in '{source}' ({error}); give the folder of a run, the name of weights that come with "
+            f"anyshot ({', '.join(shipped.models())}) or a safetensors file."
+        ) from error
+    return Origin(source, tensors, hashlib.sha256(data).hexdigest(), sets)
+
+
+def begin(
+    settings: Settings,
+    folder: str | Path,
+    imagesets: Sequence[ImageSet] | None,
+    ood: Sequence[ImageSet] | None,
+    command: str,
+) -> tuple[Run, Sources, Origin | None]:
+    """The run in the folder, made if there is none, its images, and where a new one starts."""
+    if not ranks.is_first():
+        run: Run = together.from_first(lambda: Run(folder))
+        return run, open_sources(run.settings, run.sets, imagesets, ood), None
+    begun, source = Run.find(folder), settings.train.body_from
+    sources = open_sources(settings, begun.sets if begun else (), imagesets, ood)
+    origin = None if begun or source is None else open_origin(source)
+    records = origin.seen_too(sources.records) if origin else sources.records
+    body = origin.record() if origin else None
+    run = Run.create(folder, sources.named(settings), sources.size, command, records, body)
+    return together.from_first(lambda: run), sources, origin

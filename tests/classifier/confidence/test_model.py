@@ -1,0 +1,123 @@
+"""How sure to be: unknown images, tasks unlike those learned from, and margins that hold on sets left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from anyshot.classifier.confidence.unknown_images import CLUES, nearest, novelty
+from anyshot.classifier.heads.learner import Learner
+from anyshot.classifier.heads.support_set import root, support_of
+from anyshot.classifier.meta_training.calibrate import RIDGE, _least_squares, _left_out, _predict, learn_outlook
+from anyshot.classifier.meta_training.episodes import FeatureSet, draw, wide
+from anyshot.classifier.meta_training.within_class import damping_of
+
+
+def made_up(name, classes=10, width=24, seed=0, apart=0.5, images=40):
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(0.8, apart, (classes, width))
+    return FeatureSet(name, [np.maximum(rng.normal(c, 0.4, (images, width)), 0).astype(np.float32) for c in centres])
+
+
+@pytest.fixture(scope="module")
+def learner():
+    return Learner().requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def outlook(learner):
+    sets = [made_up(name, seed=k, apart=a) for k, (name, a) in enumerate((("a", 0.3), ("b", 0.5), ("c", 0.8)))]
+    return learn_outlook(learner, [(data.name, wide(data, 1, i)) for data in sets for i in range(12)])
+
+
+@pytest.mark.parametrize("shots", [(1, 1, 1), (5, 1, 8)])
+def test_clues_are_finite_and_each_images_own(learner, shots):
+    task = draw(made_up("a"), shots, np.random.default_rng(0))
+    adapted = learner.adapt(task.support, task.labels)
+    together = novelty(adapted, task.query)
+    assert together.shape == (len(task.query), CLUES)
+    assert torch.isfinite(together).all()
+    torch.testing.assert_close(torch.cat([novelty(adapted, q[None]) for q in task.query]), together)
+
+
+def test_images_of_other_classes_score_higher(learner, outlook):
+    shares = []
+    for i in range(8):
+        task = draw(made_up("new", seed=9), (8, 8, 8), np.random.default_rng(i))
+        adapted = learner.adapt(task.support, task.labels)
+        inside, outside = (outlook.unknown_score(adapted, x) for x in (task.query, task.others))
+        shares.append((outside[:, None] > inside).float().mean().item())
+    assert np.mean(shares) > 0.75
+
+
+def test_tasks_like_those_learned_from_are_told_from_tasks_of_another_kind(learner, outlook):
+    def unlike(data):
+        tasks = [draw(data, (5, 8, 3), np.random.default_rng(i)) for i in range(8)]
+        return [outlook.unlike(learner.adapt(t.support, t.labels)) for t in tasks]
+
+    rng = np.random.default_rng(0)
+    noise = FeatureSet("noise", [rng.normal(size=(40, 24)).astype(np.float32) for _ in range(4)])
+    assert np.mean(np.array(unlike(made_up("new", seed=9))) <= 1) >= 0.7
+    assert min(unlike(noise)) > 1
+
+
+def test_intervals_are_wider_where_sets_disagree(learner):
+    """Two sets that look alike on the images left out, and one whose new images are nothing like them."""
+    same = [(name, wide(made_up(name, seed=k), 1, i)) for k, name in enumerate("ab") for i in range(10)]
+    shuffled = []
+    for name, episode in same[10:]:
+        order = torch.randperm(len(episode.query), generator=torch.Generator().manual_seed(0))
+        shuffled.append((name, type(episode)(**{**vars(episode), "query": episode.query[order]})))
+    widths = []
+    for episodes in (same, same[:10] + shuffled):
+        outlook = learn_outlook(learner, episodes)
+        expected = [outlook.expected(learner.adapt(e.support, e.labels)) for _, e in same]
+        widths.append(np.mean([e.high - e.low for e in expected]))
+    assert widths[1] > 1.5 * widths[0]
+
+
+def test_every_set_is_left_out_once():
+    judged = [type("J", (), {"set": name})() for name in "abacb"]
+    assert sorted(_left_out(judged)) == [([0, 2], [1, 3, 4]), ([1, 4], [0, 2, 3]), ([3], [0, 1, 2, 4])]
+
+
+def test_least_squares_are_numpys_on_rows_that_are_repeated():
+    rng = np.random.default_rng(0)
+    x, y, times = rng.normal(size=(200, 3)), rng.normal(size=200), rng.integers(1, 5, 200)
+    rows = np.repeat(np.c_[x, np.ones(200)], times, 0)
+    rows = np.r_[rows, np.eye(4) * np.sqrt(RIDGE * times.sum())]  # RIDGE, as rows that ask for zeros
+    expected = np.linalg.lstsq(rows, np.r_[np.repeat(y, times), np.zeros(4)], rcond=None)[0]
+    found = _least_squares(torch.from_numpy(x), torch.from_numpy(y), torch.from_numpy(times).double())
+    np.testing.assert_allclose(_predict(found, torch.from_numpy(x)), np.c_[x, np.ones(200)] @ expected)
+
+
+def test_nearest_leaves_the_image_itself_out():
+    np.testing.assert_allclose(nearest(torch.tensor([[0.0], [1.0], [4.0]])), [1, 1, 3])
+
+
+def test_damping_shrinks_the_directions_in_which_classes_spread():
+    rng = np.random.default_rng(0)
+    along = np.eye(30)[3] * 3.0
+    centres = rng.normal(2.0, 0.5, (12, 30))
+    classes = [c + rng.normal(0, 0.2, (50, 30)) + rng.normal(size=(50, 1)) * along * 0.3 for c in centres]
+    data = FeatureSet("miniimagenet", [np.maximum(c, 0).astype(np.float32) for c in classes])
+    damping = damping_of([data, FeatureSet("another", data.classes[:1])])
+    x = root(torch.from_numpy(data.classes[0]))
+    dense = torch.eye(30) - (damping.directions * damping.share @ damping.directions.t()).float()
+    torch.testing.assert_close(damping(x), x @ dense, rtol=1e-4, atol=1e-5)
+    shrunk = damping(x).std(0) / x.std(0)
+    assert shrunk[3] < 0.7 * shrunk[torch.arange(30) != 3].mean()
+
+
+def test_a_damped_task_keeps_its_damping_for_new_images():
+    data = made_up("miniimagenet", width=24)
+    damping = damping_of([data])
+    task = draw(data, (4, 6), np.random.default_rng(0))
+    learner = Learner(damping).requires_grad_(False)
+    frame, support = support_of(task.support, task.labels, learner.damping)
+    torch.testing.assert_close(frame(task.support).z, support.z)
+    native, other = (learner.adapt(task.support, task.labels, native=n)(task.query) for n in (True, False))
+    plain = Learner().requires_grad_(False).adapt(task.support, task.labels)(task.query)
+    torch.testing.assert_close(other, plain)
+    assert not torch.allclose(native, plain)

@@ -1,0 +1,238 @@
+"""Each head against a second way of computing it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from anyshot.classifier.heads.discriminant import Discriminant
+from anyshot.classifier.heads.kernel_ridge import Kernel
+from anyshot.classifier.heads.learner import HEADS, Learner
+from anyshot.classifier.heads.logistic import fit_logistic, minimise
+from anyshot.classifier.heads.mixture import Mixture, Weights, evidence
+from anyshot.classifier.heads.support_set import FOLDS, Points, Support, root, support_of
+from anyshot.classifier.heads.taml import STEPS, Gradient
+
+
+def task(sizes=(1, 12, 5, 3), width=40, query=6, seed=0):
+    """Support features, labels, query features: one Gaussian blob a class."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(0.5, 0.4, (len(sizes), width))
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+
+    def draw(c):
+        return np.maximum(centres[c] + rng.normal(0, 0.5, (len(c), width)), 0).astype(np.float32)
+
+    return (
+        torch.from_numpy(draw(labels)),
+        torch.from_numpy(labels),
+        torch.from_numpy(draw(np.arange(query) % len(sizes))),
+    )
+
+
+def without(support, i):
+    kept = torch.arange(len(support.labels)) != i
+    labels = support.labels[kept]
+    return dataclasses.replace(
+        support, z=support.z[kept], labels=labels, n=torch.bincount(labels).float(), folds=support.folds[kept]
+    )
+
+
+def one(support, i):
+    return Points(support.z[i : i + 1], torch.zeros(1))
+
+
+@pytest.mark.parametrize("width", [40, 10])  # fewer images than dimensions, and more
+def test_a_tasks_coordinates_keep_all_distances(width):
+    features, labels, query = task(width=width)
+    frame, support = support_of(features, labels)
+    points = frame(query)
+    direct = torch.cdist(root(query), root(features)).square() / frame.unit**2
+    inside = torch.cdist(points.z, support.z).square() + points.rest[:, None]
+    torch.testing.assert_close(inside, direct, rtol=1e-4, atol=1e-4)
+
+
+def test_folds_leave_no_class_without_images_and_are_even():
+    _, labels, _ = task(sizes=(1, 12, 5, 30))
+    support = support_of(*task(sizes=(1, 12, 5, 30))[:2])[1]
+    assert (support.folds[labels == 0] == -1).all()
+    for c in (1, 2, 3):
+        counts = torch.bincount(support.folds[labels == c], minlength=FOLDS)
+        assert counts.max() - counts.min() <= 1
+
+
+@pytest.mark.parametrize("strength", [1.0, 10.0])
+def test_logistic_regression_is_scikit_learns(strength):
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    features, labels, query = task(sizes=(2, 30, 5, 13), width=60, query=40)
+    frame, support = support_of(features, labels)
+    points = frame(query)
+    sklearn = linear_model.LogisticRegression(C=strength, class_weight="balanced", max_iter=2000, tol=1e-8)
+    expected = sklearn.fit(support.z.numpy(), labels.numpy()).predict_proba(points.z.numpy())
+    ours = fit_logistic(support, strength)[0](points).exp()
+    np.testing.assert_allclose(ours, expected, atol=1e-3)
+
+
+def test_logistic_folds_are_fits_without_the_fold():
+    support = support_of(*task()[:2])[1]
+    held_out = fit_logistic(support)[1]
+    for fold in (0, 3):
+        weights = support.balanced() * (support.folds != fold)
+        alone = minimise(support.z, support.labels, weights, support.way)(support.points)
+        chosen = support.folds == fold
+        assert chosen.any()
+        torch.testing.assert_close(held_out[chosen].exp(), alone[chosen].exp(), rtol=0, atol=2e-3)
+
+
+def test_discriminant_is_the_closed_form_in_all_dimensions():
+    features, labels, query = task()
+    frame, support = support_of(features, labels)
+    head = Discriminant().requires_grad_(False)
+    x, q = ((root(f) - frame.origin) / frame.unit for f in (features, query))
+    n, width, free = support.n, x.shape[1], len(x) - 4
+    kappa, nu, nu_zero, tau, rho = (head.value(v) for v in ("kappa", "nu", "nu_zero", "tau", "rho"))
+    own = torch.stack([x[labels == c].mean(0) for c in range(4)])
+    means = torch.stack([(kappa * own.mean(0) + n[c] * own[c]) / (kappa + n[c]) for c in range(4)])
+    rest = x - own[labels]
+    tau = (nu_zero * tau + rest.square().sum()) / (nu_zero + free)
+    sigma = (nu * tau / width * torch.eye(width) + rest.t() @ rest) / (nu + free)
+    v = 1 + rho / (kappa + n)
+    away = q[:, None] - means
+    squares = (away @ torch.linalg.inv(sigma) * away).sum(2)
+    expected = ((-squares / 2 / v - head.lam * v.log()) * head.value("temperature")).log_softmax(1)
+    torch.testing.assert_close(head(support)[0](frame(query)), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_discriminant_leaves_each_image_out_without_a_second_fit():
+    support = support_of(*task()[:2])[1]
+    head = Discriminant(log_nu_zero=20.0).requires_grad_(False)  # τ stays where it is, as the closed form has it
+    held_out = head(support)[1]
+    for i in (2, 14, 20):
+        torch.testing.assert_close(held_out[i], head(without(support, i))[0](one(support, i))[0], rtol=1e-3, atol=1e-3)
+
+
+def test_the_mixture_starts_as_the_plain_mean():
+    support = support_of(*task()[:2])[1]
+    heads = torch.randn(3, len(support.z), 4).log_softmax(2)
+    weights = Mixture(3)(evidence(support, heads))
+    torch.testing.assert_close(weights(heads).exp(), heads.exp().mean(0))
+
+
+def test_the_mixture_weighs_powers_of_the_heads_class_by_class():
+    heads = torch.randn(2, 5, 3).log_softmax(2)
+    trust, sharpness, omega = torch.rand(2, 3) + 0.1, torch.rand(2, 3) + 0.5, torch.rand(3) + 0.1
+    p = omega * (trust[:, None] * heads.exp() ** sharpness[:, None]).sum(0)
+    torch.testing.assert_close(Weights(trust, sharpness, omega)(heads).exp(), p / p.sum(1, keepdim=True))
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (1,) * 20, (30, 1), (200, 3, 50), (2,) * 50])
+def test_the_learner_answers_for_any_number_and_size_of_classes(sizes):
+    features, labels, query = task(sizes=sizes, width=32)
+    adapted = Learner().requires_grad_(False).adapt(features, labels)
+    p = adapted(query).exp()
+    assert p.shape == (len(query), len(sizes))
+    torch.testing.assert_close(p.sum(1), torch.ones(len(query), dtype=torch.double))
+
+
+def test_an_answer_does_not_depend_on_the_images_asked_with_it():
+    features, labels, query = task()
+    adapted = Learner().requires_grad_(False).adapt(features, labels)
+    together = adapted(query)
+    torch.testing.assert_close(torch.cat([adapted(q[None]) for q in query]), together, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize("default", [torch.float32, torch.float64])
+def test_learning_follows_the_precision_of_the_features(kind, default):
+    features, labels, query = task()
+    expected = Learner().requires_grad_(False).adapt(features, labels)(query)
+    torch.set_default_dtype(default)
+    try:
+        learner = Learner().requires_grad_(False)
+        support = support_of(features.to(kind), labels)[1]
+        heads, held_out = learner.fit_heads(support)
+        weights = learner.mixture(evidence(support, held_out))
+        adapted = learner.adapt(features.to(kind), labels)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {held_out.dtype, weights.trust.dtype, *(head(support.points).dtype for head in heads)} == {kind}
+    torch.testing.assert_close(adapted(query), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_equal_images_in_a_class_do_no_harm():
+    features, labels, query = task(sizes=(4, 4))
+    features[:] = features[labels * 4]
+    p = Learner().requires_grad_(False).adapt(features, labels)(query).exp()
+    assert torch.isfinite(p).all()
+
+
+def test_every_head_has_a_name():
+    features, labels, _ = task()
+    assert len(Learner().requires_grad_(False).adapt(features, labels).heads) == len(HEADS)
+
+
+def test_steps_on_the_head_are_gradient_steps_from_the_nearest_mean():
+    support = support_of(*task()[:2])[1]
+    head = Gradient().requires_grad_(False)  # its nets start at zero: equal weights, no shift
+    scale, rate = head.log_beta.exp(), head.log_alpha.exp()
+    means = support.means()
+    weight = (2 * scale * means.t()).requires_grad_()
+    bias = (-scale * means.square().sum(1)).requires_grad_()
+    for _ in range(STEPS):
+        loss = torch.nn.functional.cross_entropy(support.z @ weight + bias, support.labels)
+        with torch.no_grad():
+            slopes = torch.autograd.grad(loss, (weight, bias))
+        weight = (weight - rate * slopes[0]).detach().requires_grad_()
+        bias = (bias - rate * slopes[1]).detach().requires_grad_()
+    adapted, _ = head(support)
+    torch.testing.assert_close(adapted.weight, weight.detach(), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(adapted.bias[0], bias.detach(), rtol=1e-3, atol=1e-4)
+
+
+def test_held_out_images_of_the_stepped_head_were_not_stepped_on():
+    support = support_of(*task()[:2])[1]
+    head = Gradient().requires_grad_(False)
+    held_out = head(support)[1]
+    fold = int(support.folds.max())
+    kept = support.folds != fold
+    labels = support.labels[kept]
+    rest = dataclasses.replace(
+        support, z=support.z[kept], labels=labels, n=torch.bincount(labels).float(), folds=support.folds[kept]
+    )
+    scale = len(labels) / len(support.labels)  # the whole task's loss divides by all its images
+    head.log_alpha += np.log(scale)
+    torch.testing.assert_close(held_out[~kept], head(rest)[0](support.points)[~kept], rtol=1e-3, atol=1e-3)
+
+
+def test_kernel_ridge_is_scikit_learns():
+    kernel_ridge = pytest.importorskip("sklearn.kernel_ridge")
+    features, labels, query = task()
+    frame, support = support_of(features, labels)
+    head = Kernel().requires_grad_(False)
+    width, ridge, temperature = (p.exp().item() for p in (head.log_width, head.log_ridge, head.log_temperature))
+    x, q = ((root(f) - frame.origin) / frame.unit for f in (features, query))
+    model = kernel_ridge.KernelRidge(kernel="rbf", gamma=1 / (2 * width), alpha=ridge)
+    model.fit(x, np.eye(4)[labels] - 0.25, sample_weight=support.balanced())
+    expected = (temperature * torch.from_numpy(model.predict(q))).log_softmax(1).float()
+    torch.testing.assert_close(head(support)[0](frame(query)), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_kernel_ridge_leaves_each_image_out_without_a_second_fit(monkeypatch):
+    support = support_of(*task()[:2])[1]
+    monkeypatch.setattr(Support, "balanced", lambda self: torch.ones(len(self.labels)))  # weights do not change then
+    head = Kernel().requires_grad_(False)
+    held_out = head(support)[1]
+    for i in (3, 14, 20):
+        torch.testing.assert_close(held_out[i], head(without(support, i))[0](one(support, i))[0], rtol=1e-3, atol=1e-3)
+
+
+def test_kernel_ridge_learns_from_some_images_of_each_class_where_there_are_many(monkeypatch):
+    support = support_of(*task()[:2])[1]
+    monkeypatch.setattr("anyshot.classifier.heads.kernel_ridge.MOST", 12)
+    head, held_out = Kernel().requires_grad_(False)(support)
+    assert len(head.images) == 1 + 3 + 3 + 3
+    torch.testing.assert_close(held_out[5], head(one(support, 5))[0])  # it was not learned from
+    assert torch.isfinite(held_out).all()

@@ -1,0 +1,174 @@
+"""The classifier as a person and as scikit-learn use it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from support import colours
+
+from anyshot.classifier import AnyShotClassifier
+from anyshot.core.errors import AnyshotError
+
+RNG = np.random.default_rng(0)
+
+
+def pictures(n, channel, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 120, (n, 8, 8, 3), np.uint8)
+    x[..., channel] += np.uint8(100)
+    return list(x)
+
+
+def three(n=(6, 2, 1), seed=0):
+    x = [image for c, k in enumerate(n) for image in pictures(k, c, seed + c)]
+    return x, np.repeat(["red", "green", "blue"], n)
+
+
+def classifier(**how):
+    return AnyShotClassifier(backbone=colours, side=8, **how)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return classifier().fit(*three())
+
+
+def test_new_pictures_are_told_apart_and_probabilities_sum_to_one(fitted):
+    x, y = three((5, 5, 5), seed=50)
+    p = fitted.predict_proba(x)
+    assert (fitted.predict(x) == y).mean() > 0.9
+    np.testing.assert_allclose(p.sum(1), 1)
+    assert list(fitted.classes_) == ["blue", "green", "red"]
+
+
+def test_one_picture_or_many_get_the_same_answer(fitted):
+    x, _ = three((4, 4, 4), seed=70)
+    together = fitted.predict_proba(x)
+    alone = np.concatenate([fitted.predict_proba([image]) for image in x])
+    np.testing.assert_allclose(alone, together, atol=1e-6)
+    np.testing.assert_allclose(fitted.unknown_score(x[:1]), fitted.unknown_score(x)[:1], atol=1e-6)
+
+
+def test_arrays_paths_and_pil_images_mix(fitted, tmp_path):
+    x, _ = three((1, 1, 1), seed=90)
+    Image.fromarray(x[0]).save(tmp_path / "a.png")
+    mixed = fitted.predict_proba([tmp_path / "a.png", Image.fromarray(x[1]), x[2]])
+    np.testing.assert_allclose(mixed, fitted.predict_proba(x))
+
+
+def test_labels_may_be_numbers():
+    x, y = three()
+    codes = np.unique(y, return_inverse=True)[1] * 10
+    assert set(classifier().fit(x, codes).predict(x)) <= {0, 10, 20}
+
+
+def test_more_images_and_new_classes_later_are_as_good_as_all_at_once(fitted):
+    x, y = three((6, 4, 3))
+    later = classifier().fit(x[:8], y[:8]).partial_fit(x[8:], y[8:])
+    at_once = classifier().fit(x, y)
+    np.testing.assert_allclose(later.predict_proba(x), at_once.predict_proba(x), atol=1e-5)
+    assert "blue" in later.classes_
+    assert "blue" not in classifier().fit(x[:8], y[:8]).classes_
+
+
+def test_a_saved_classifier_answers_the_same(fitted, tmp_path):
+    fitted.save(tmp_path / "kept")
+    x, _ = three((2, 2, 2), seed=30)
+    again = AnyShotClassifier.load(tmp_path / "kept", backbone=colours)
+    np.testing.assert_array_equal(again.predict_proba(x), fitted.predict_proba(x))
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["config.json", "tensors.safetensors"]
+    with pytest.raises(AnyshotError, match="backbone"):
+        AnyShotClassifier.from_pretrained(tmp_path / "kept")
+    (tmp_path / "kept" / "tensors.safetensors").write_bytes(b"x")
+    with pytest.raises(AnyshotError, match="damaged"):
+        AnyShotClassifier.load(tmp_path / "kept", backbone=colours)
+
+
+@pytest.mark.parametrize("change", [{"learner.directions": None}, {"outlook.threshold": None}, {"outlook.level": 1}])
+def test_a_classifier_saved_by_another_version_says_so(tmp_path, change):
+    AnyShotClassifier(None).fit(RNG.normal(size=(6, 5)), np.repeat([0, 1], 3)).save(tmp_path)
+    tensors = load_file(tmp_path / "tensors.safetensors") | {name: torch.ones(1) for name in change}
+    save_file({k: t for k, t in tensors.items() if change.get(k, t) is not None}, tmp_path / "tensors.safetensors")
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"version": "0.0.7"}))
+    with pytest.raises(AnyshotError, match=r"saved by anyshot 0\.0\.7, whose learner .* fit and save it again"):
+        AnyShotClassifier.load(tmp_path)
+
+
+def test_vectors_need_no_backbone_and_are_saved_without_one(tmp_path):
+    x, y = RNG.normal(size=(12, 5)), np.repeat([0, 1], 6)
+    learned = AnyShotClassifier(None).fit(x, y)
+    learned.save_pretrained(tmp_path / "v")
+    np.testing.assert_array_equal(AnyShotClassifier.load(tmp_path / "v").predict_proba(x), learned.predict_proba(x))
+
+
+def test_an_explanation_names_every_class_and_what_to_do_next(fitted):
+    explanation = fitted.explain()
+    assert [(c.name, c.images) for c in explanation.classes] == [("blue", 1), ("green", 2), ("red", 6)]
+    assert explanation.low < explanation.expected < explanation.high
+    assert np.mean([c.expected for c in explanation.classes]) == pytest.approx(explanation.expected, abs=1e-5)
+    for c in explanation.classes:
+        assert sum(c.trust.values()) == pytest.approx(1, abs=1e-5)
+    text = str(explanation)
+    assert f"More images of {explanation.next} would help most" in text
+    assert "Expected accuracy" in text
+
+
+def test_pictures_to_label_next_are_different_ones(fitted):
+    x, _ = three((6, 6, 6), seed=11)
+    chosen = fitted.label_next(x, 5)
+    assert len(set(chosen.tolist())) == 5
+    assert len(fitted.label_next(x, 100)) == 18
+
+
+def test_twins_are_not_both_chosen_for_labelling(fitted):
+    (a,), others = pictures(1, 2, 123), pictures(6, 0, 5)
+    chosen = fitted.label_next([a, a, *others], 2)
+    assert not {0, 1} <= set(chosen.tolist())
+
+
+def test_what_cannot_be_learned_from_is_one_sentence(fitted):
+    x, y = three()
+    with pytest.raises(AnyshotError, match="9 images, but the labels"):
+        classifier().fit(x, y[:-1])
+    with pytest.raises(AnyshotError, match="call fit first"):
+        classifier().predict(x)
+    with pytest.raises(AnyshotError, match="second class"):
+        classifier().fit(x[:2], y[:2]).explain()
+    with pytest.raises(AnyshotError, match="one path"):
+        fitted.predict("a.png")
+    with pytest.raises(AnyshotError, match="photos-lite0"):
+        classifier(weights="photo-lite0").fit(x, y)
+
+
+def test_scikit_learns_tools_work_with_pictures():
+    model_selection = pytest.importorskip("sklearn.model_selection")
+    pipeline = pytest.importorskip("sklearn.pipeline")
+    x, y = three((6, 6, 6))
+    assert model_selection.cross_val_score(classifier(), x, y, cv=3).mean() > 0.8
+    search = model_selection.GridSearchCV(classifier(), {"side": [4, 8]}, cv=2).fit(x, y)
+    assert search.best_params_["side"] in (4, 8)
+    assert pipeline.make_pipeline(classifier()).fit(x, y).score(x, y) > 0.9
+    assert pipeline.make_pipeline(classifier(), AnyShotClassifier(None)).fit(x, y).score(x, y) > 0.9
+
+
+def test_it_passes_scikit_learns_own_checks():
+    checks = pytest.importorskip("sklearn.utils.estimator_checks")
+    results = checks.check_estimator(AnyShotClassifier(None), on_fail=None, on_skip=None)
+    failed = {r["check_name"]: str(r["exception"])[:200] for r in results if r["status"] == "failed"}
+    assert failed == {}
+
+
+def test_a_task_unlike_those_learned_from_says_so():
+    noise = np.random.default_rng(0).random((20, 300))
+    said = AnyShotClassifier(backbone=None).fit(noise, np.arange(20) % 4).explain()
+    assert said.unlike > 1
+    assert said.caution in str(said)
+    assert "unlike" in said.caution
+    assert dataclasses.replace(said, unlike=0.9).caution == ""

@@ -1,0 +1,123 @@
+"""Everything that is computed for a task is computed where the parameters are: on a pretended device, here."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support import make_imageset, make_method, make_task
+
+from anyshot.cli.main import main
+from anyshot.core.errors import AnyshotError
+from anyshot.core.parallel.device import choose_device
+from anyshot.core.registry import METHODS
+from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings, WarmSettings
+from anyshot.evaluation.inspection import inspect_task
+from anyshot.runs.run import Run
+from anyshot.training.meta_training import task_gradients, train
+from anyshot.training.pretraining import warm_start
+
+CASES = {
+    "": {},
+    "one by one": {"transductive": False, "centre": True},
+    "resnet12": {"body": "resnet12", "channels": 2},
+    "means": {"head": "shrunk-prototypes", "omega_prior": 0.5, "cardinality": "log"},
+    "flat": {"hierarchical": False, "task_cardinality": "way", "class_mean": True, "z_site": "activation"},
+}
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> str:
+    pretend = pytest.importorskip("pretend", reason="this torch has no devices written in Python", exc_type=ImportError)
+    return pretend.NAME
+
+
+def test_the_pretended_device_refuses_tensors_of_two_places(elsewhere):
+    x = torch.ones(3)
+    assert (x.to(elsewhere) * 2 + torch.tensor(1.0)).cpu().tolist() == [3, 3, 3]
+    with pytest.raises(RuntimeError, match="tensors of two devices"):
+        x.to(elsewhere) + x
+
+
+@pytest.mark.parametrize(
+    ("name", "case"), [(name, case) for name in METHODS for case in (CASES if name == "taml" else ("", "one by one"))]
+)
+def test_objective_gradients_and_prediction_are_made_where_the_parameters_are(name, case, elsewhere):
+    task, options = make_task(), {"alpha": 0.05, "steps": 2, "test_steps": 2, **CASES[case]}
+    here, there = make_method(name, **options), make_method(name, **options).to(elsewhere)
+    expected, figures = task_gradients(here, task)
+    found, same = task_gradients(there, task)
+    assert {g.device.type for g in found} == {elsewhere}
+    assert same == pytest.approx(figures)
+    for a, b in zip(expected, found, strict=True):
+        torch.testing.assert_close(b.cpu(), a, rtol=1e-9, atol=1e-11)
+    p = there.predict(task)
+    assert p.device.type == elsewhere
+    torch.testing.assert_close(p.cpu(), here.predict(task))
+
+
+def test_looking_inside_works_elsewhere(elsewhere):
+    here, there = (inspect_task(make_method("taml").to(device), make_task()) for device in ("cpu", elsewhere))
+    assert there.gamma_mean == pytest.approx(here.gamma_mean)
+    assert there.z_norm == pytest.approx(here.z_norm)
+
+
+def settings(iterations: int, **options) -> Settings:
+    return Settings(
+        images=("tiny",),
+        task=TaskSettings(way=2, shots="any-shot:1-4", query=3),
+        method=MethodSettings(name="taml", start="he", channels=4, steps=2, test_steps=2, alpha=0.05, samples=2),
+        train=TrainSettings(iterations=iterations, meta_batch=2, validate_every=2, validation_tasks=2, **options),
+    )
+
+
+def test_a_run_goes_on_and_is_tested_on_another_device(elsewhere, tmp_path):
+    def run(name: str, iterations: int, device: str) -> Run:
+        images = [make_imageset()]
+        return train(settings(iterations, average=0.9), tmp_path / name, imagesets=images, ood=[], device=device)
+
+    run("whole", 4, "cpu")
+    run("moved", 2, elsewhere)
+    moved = run("moved", 4, "cpu")
+    expected, found = (Run(tmp_path / name).latest_checkpoint().tensors for name in ("whole", "moved"))
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-5)
+    run("back", 2, "cpu")
+    back = run("back", 4, elsewhere)
+    p = back.load_method(elsewhere).predict(make_task(way=2))
+    assert p.device.type == elsewhere
+    torch.testing.assert_close(p.cpu(), moved.load_method().predict(make_task(way=2)), rtol=1e-3, atol=1e-4)
+
+
+def test_a_warm_start_is_made_elsewhere(elsewhere, tmp_path):
+    begun = Settings(
+        images=("tiny",),
+        task=TaskSettings(way=2),
+        method=MethodSettings(name="protonet", channels=4),
+        warm=WarmSettings(epochs=1, batch=32),
+    )
+    for device in ("cpu", elsewhere):
+        warm_start(begun, tmp_path / device, imagesets=[make_imageset()], ood=[], device=device)
+    here, there = (Run(tmp_path / device).load_method().theta for device in ("cpu", elsewhere))
+    for name, value in here.items():
+        torch.testing.assert_close(there[name], value, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
+@pytest.mark.parametrize("command", ["train", "test", "inspect", "warm"])
+def test_asking_for_what_is_not_there_is_one_sentence(command, tmp_path, capsys):
+    folder = tmp_path / "run"
+    if command in ("test", "inspect"):
+        train(settings(2), folder, imagesets=[make_imageset()], ood=[])
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main([command, str(folder), "--device", "cuda"])
+    assert end.value.code == 1
+    assert "The device 'cuda' is not to be had here (Torch not compiled with CUDA" in capsys.readouterr().err
+    assert command in ("test", "inspect") or not folder.exists()
+
+
+def test_auto_is_the_cpu_where_there_is_nothing_else_and_nonsense_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto").type == "cpu"
+    with pytest.raises(AnyshotError, match="'gpu' is not to be had here"):
+        choose_device("gpu")

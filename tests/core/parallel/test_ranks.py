@@ -1,0 +1,170 @@
+"""Ranks that torchrun started, on this machine: the same bits for any number of them, and a clear end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import ranked
+import torch
+from support import make_imageset
+from torch.distributed import HashStore
+
+from anyshot.cli.main import app, main
+from anyshot.core.errors import AnyshotError
+from anyshot.core.files import read_json
+from anyshot.core.parallel import collectives as together
+from anyshot.core.parallel import device, ranks
+from anyshot.runs.run import Run
+
+HERE = Path(__file__).parents[2] / "helpers"
+KINDS = ("iteration", "validation", "epoch", "check")  # not how the ranks worked
+
+
+def torchrun(count: int, *arguments: object, restarts: int = 0, **options) -> subprocess.Popen:
+    places = [str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}
+    command = ["torchrun", "--standalone", f"--nproc-per-node={count}", f"--max-restarts={restarts}"]
+    launch = [sys.executable, "-m", "torch.distributed.run", *command[1:], *map(str, arguments)]
+    return subprocess.Popen(launch, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def finished(process: subprocess.Popen, timeout: float = 240) -> str:
+    out, err = process.communicate(timeout=timeout)
+    assert process.returncode == 0, err
+    return out + err
+
+
+def same(a: Run, b: Run) -> None:
+    for x, y in ((a.best(), b.best()), (a.latest_checkpoint(), b.latest_checkpoint())):
+        assert x.tensors.keys() == y.tensors.keys()
+        assert all(torch.equal(x.tensors[key], y.tensors[key]) for key in x.tensors)
+    kept = [[record for record in run.records() if record["kind"] in KINDS] for run in (a, b)]
+    assert kept[0] == kept[1]
+
+
+@pytest.mark.parametrize(("counts", "iterations"), [((3,), 8), pytest.param((3, 2), 20, marks=pytest.mark.slow)])
+def test_any_number_of_ranks_makes_the_same_runs_tests_and_warm_starts_and_goes_on_with_others(
+    tmp_path, counts, iterations
+):
+    shared, one = tmp_path / "shared", tmp_path / "1"
+    for count, part in zip(counts, (4, 12), strict=False):
+        finished(torchrun(count, HERE / "ranked.py", tmp_path / str(count), iterations, shared, part))
+    ranked.work(one, iterations, shared, iterations)
+    for count in counts:
+        for name in ("whole", "warm", "from"):
+            same(Run(tmp_path / str(count) / name), Run(one / name))
+        assert read_json(tmp_path / str(count) / "test.json") == read_json(one / "test.json")
+        reports = list(Run(tmp_path / str(count) / "whole").records("ranks"))
+        assert {report["ranks"] for report in reports} == {count}
+        assert all(0 <= report["idle"] < 1 and report["bytes"] > 0 for report in reports)
+    same(Run(shared), Run(one / "whole"))
+    assert not list(Run(one / "whole").records("ranks"))
+
+
+def pid_of(process: subprocess.Popen, rank: int) -> int | None:
+    """The process of a rank that torchrun started and that has begun."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    for child in children:
+        with contextlib.suppress(OSError):  # it may have ended
+            if f"\0RANK={rank}\0".encode() in b"\0" + Path(f"/proc/{child}/environ").read_bytes() + b"\0":
+                return int(child)
+    return None
+
+
+def reached(folder: Path) -> int:
+    """The iteration of the newest checkpoint."""
+    run = Run.find(folder) if (folder / "checkpoints").is_dir() else None
+    return round(run.share() * run.settings.train.iterations) if run else 0
+
+
+def kill_in_the_middle(process: subprocess.Popen, rank: int, folder: Path) -> None:
+    """Kill a rank once the run has grown by some iterations."""
+    before = reached(folder)
+    while reached(folder) < before + 3:
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.01)
+    os.kill(pid_of(process, rank), signal.SIGKILL)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in /proc")
+def test_a_killed_rank_ends_all_with_one_sentence_after_the_restarts_that_were_allowed(tmp_path):
+    images, folder = tmp_path / "images", tmp_path / "run"
+    make_imageset().save(images)
+    chosen = {
+        "images": images, "ood": "none", "method": "maml", "way": 2, "shots": "any-shot:1-2", "query": 2, "steps": 1,
+        "test-steps": 1, "channels": 4, "iterations": 3000, "meta-batch": 2, "validate-every": 0, "decay": "none",
+        "validation-tasks": 2, "checkpoint-every": 1,
+    }  # fmt: skip
+    options = [f"--{name}={value}" for name, value in chosen.items()]
+    process = torchrun(2, "-m", "anyshot", "train", folder, "--no-tensorboard", *options, restarts=1)
+    kill_in_the_middle(process, 1, folder)
+    killed = pid_of(process, 0)
+    while pid_of(process, 0) in (killed, None):
+        time.sleep(0.01)
+    kill_in_the_middle(process, 0, folder)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode != 0
+    sentences = re.findall(r"anyshot: Another rank has ended or cannot be reached.*checkpoint;", err)
+    assert len(sentences) == 2, err  # one for each death
+    assert err.count("Settings from") == 2
+    found = list(Run(folder).records("iteration"))
+    assert 6 <= len(found) < 3000
+    options[options.index("--iterations=3000")] = f"--iterations={len(found)}"
+    assert app(["train", str(tmp_path / "alone"), *options], standalone_mode=False) in (None, 0)
+    assert list(Run(tmp_path / "alone").records("iteration")) == found
+
+
+@pytest.mark.slow
+def test_an_error_of_all_ranks_is_said_once(tmp_path):
+    process = torchrun(2, "-m", "anyshot", "train", tmp_path / "run", "--images", tmp_path / "nothing", "--way=2")
+    _, err = process.communicate(timeout=240)
+    assert process.returncode != 0
+    assert err.count("anyshot: There is no image set or folder") == 1
+
+
+def test_commands_that_ranks_do_not_share_are_refused(tmp_path, monkeypatch, capsys):
+    for name, value in {"TORCHELASTIC_RUN_ID": "x", "RANK": "0", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        main(["inspect", str(tmp_path)])
+    assert "torchrun is for train, warm, test; start anyshot inspect without it." in capsys.readouterr().err
+
+
+def test_ranks_that_are_started_again_do_not_meet_those_that_have_died():
+    store = HashStore()
+    for name in range(3):
+        store.set(f"anyshot/word/{name}", "of the dead")
+    with ThreadPoolExecutor(3) as pool:
+        starts = [list(pool.map(lambda number: ranks._meeting(store, number, 3), (2, 1, 0))) for _ in range(2)]
+    assert [len(set(names)) for names in starts] == [1, 1]
+    assert starts[0] != starts[1]
+
+
+def test_each_rank_has_a_gpu_of_its_own_or_a_sentence(monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(device, "local", lambda: (1, 2))
+    monkeypatch.setattr(torch, "empty", lambda _, device: asked.append(device) or torch.zeros(0))
+    for name in ("auto", "cuda"):
+        device.choose_device(name)
+    assert asked == ["cuda:1"] * 2
+    monkeypatch.setattr(device, "local", lambda: (2, 3))
+    with pytest.raises(AnyshotError, match="2 GPUs for 3 ranks; start torchrun with --nproc-per-node 2"):
+        device.choose_device("cuda")
+
+
+def test_without_torchrun_there_is_one_rank_that_does_everything():
+    assert (ranks.rank(), ranks.local(), ranks.count(), ranks.is_first(), ranks.speaks()) == (0, (0, 1), 1, True, True)
+    assert together.map_all(abs, [-1, 2]) == [1, 2]
+    assert together.from_first(lambda: 3) == 3
+    assert ranks.report() == {}

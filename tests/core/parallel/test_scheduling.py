@@ -1,0 +1,66 @@
+"""Dealing tasks to ranks: everything once, near the best there is, by costs that were measured."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anyshot.core.parallel.scheduling import MEMORY, Cost, deal, deal_in_turn, idle
+
+COSTS = st.lists(st.floats(0, 100), min_size=1, max_size=6)
+
+
+def longest(costs: list[float], dealt: list[list[int]]) -> float:
+    return max(sum(costs[i] for i in tasks) for tasks in dealt)
+
+
+@given(COSTS, st.integers(1, 4))
+def test_every_task_is_dealt_once_and_no_rank_has_much_more_than_it_must(costs, ranks):
+    dealt = deal(costs, ranks)
+    assert len(dealt) == ranks
+    assert sorted(i for tasks in dealt for i in tasks) == list(range(len(costs)))
+    ways = itertools.product(range(ranks), repeat=len(costs))
+    best = min(longest(costs, [[i for i, r in enumerate(way) if r == rank] for rank in range(ranks)]) for way in ways)
+    assert longest(costs, dealt) <= (4 / 3 - 1 / (3 * ranks)) * best + 1e-9  # Graham's bound for the longest first
+
+
+def test_dealing_by_cost_leaves_ranks_idle_for_less_time_than_dealing_in_turn():
+    rng = np.random.default_rng(0)
+    waited = {"cost": [], "turn": []}
+    for _ in range(200):
+        costs = rng.integers(5, 250, size=8).tolist()
+        for name, dealt in (("cost", deal(costs, 3)), ("turn", deal_in_turn(8, 3))):
+            waited[name].append(idle([sum(costs[i] for i in tasks) for tasks in dealt]))
+    assert np.mean(waited["cost"]) < 0.5 * np.mean(waited["turn"])
+
+
+def test_costs_are_the_line_through_what_was_measured():
+    rng, cost = np.random.default_rng(0), Cost()
+    assert cost.of([3, 7]) == [3, 7]  # as long as nothing is known
+    sizes = rng.integers(5, 250, size=100)
+    seconds = 0.05 + 0.002 * sizes + rng.normal(0, 0.01, 100)
+    for size, second in zip(sizes, seconds, strict=True):
+        cost.learn(int(size), float(second))
+    slope, start = np.polyfit(sizes[-MEMORY:], seconds[-MEMORY:], 1)
+    assert cost.line() == pytest.approx((start, slope), rel=1e-6)
+    assert cost.of([100]) == pytest.approx([start + 100 * slope], rel=1e-6)
+
+
+@pytest.mark.parametrize("seconds", [[1.0, 1.0], [2.0, 1.0]])
+def test_measurements_that_tell_nothing_leave_the_cost_with_the_size(seconds):
+    cost = Cost()
+    for size, second in zip((10, 10 if seconds[0] == seconds[1] else 20), seconds, strict=True):
+        cost.learn(size, second)
+    assert cost.of([4.0, 9.0]) == [4.0, 9.0]
+
+
+def test_small_tasks_are_dealt_evenly_even_where_the_line_would_give_them_away():
+    cost = Cost()
+    for size, second in ((100, 0.1), (200, 1.0)):
+        cost.learn(size, second)
+    assert cost.line()[0] < 0
+    assert [len(tasks) for tasks in deal(cost.of([5, 6, 7, 8]), 2)] == [2, 2]

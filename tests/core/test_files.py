@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors import safe_open
+
+from anyshot.core import files
+from anyshot.core.errors import AnyshotError
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+def test_a_written_file_stands_alone_in_its_folder_and_respects_the_umask(tmp_path):
+    files.write_bytes(tmp_path / "deep" / "a.bin", b"one")
+    files.write_bytes(tmp_path / "deep" / "a.bin", b"two")
+    assert (tmp_path / "deep" / "a.bin").read_bytes() == b"two"
+    assert names(tmp_path / "deep") == ["a.bin"]
+    (tmp_path / "ordinary").touch()
+    assert (tmp_path / "deep" / "a.bin").stat().st_mode == (tmp_path / "ordinary").stat().st_mode
+
+
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_temporary_one(tmp_path, monkeypatch):
+    files.write_bytes(tmp_path / "a.bin", b"old")
+
+    def full_disk(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(AnyshotError, match=r"Cannot write .*a\.bin': No space left on device"):
+        files.write_bytes(tmp_path / "a.bin", b"new")
+    assert (tmp_path / "a.bin").read_bytes() == b"old"
+    assert names(tmp_path) == ["a.bin"]
+
+
+def test_a_reader_beside_a_writer_only_ever_sees_whole_files(tmp_path):
+    path = tmp_path / "a.json"
+    files.write_json(path, [0] * 5000)
+    stop = threading.Event()
+
+    def write():
+        value = 0
+        while not stop.is_set():
+            value += 1
+            files.write_json(path, [value] * 5000)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(50):
+            value = files.read_json(path)
+            assert len(value) == 5000
+            assert len(set(value)) == 1
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_json_holds_null_for_numbers_that_are_not_finite(tmp_path):
+    @dataclass(frozen=True)
+    class Point:
+        x: float
+        where: Path
+
+    obj = {
+        "a": float("nan"),
+        "b": [np.float32("inf"), np.int64(3), True, None, "ω"],
+        "c": np.array([[1.5, np.nan]]),
+        3: Point(float("-inf"), Path("x/y")),
+        "e": torch.tensor([1.0, 2.0]),
+        "f": {2, 1},
+        "g": np.float64(0.1),
+    }
+    files.write_json(tmp_path / "a.json", obj)
+    text = (tmp_path / "a.json").read_text()
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    assert "ω" in text
+    assert files.read_json(tmp_path / "a.json") == {
+        "a": None,
+        "b": [None, 3, True, None, "ω"],
+        "c": [[1.5, None]],
+        "3": {"x": None, "where": "x/y"},
+        "e": [1.0, 2.0],
+        "f": [1, 2],
+        "g": 0.1,
+    }
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(json_values)
+def test_what_is_plain_already_comes_through_unchanged(value):
+    assert files.plain(value) == value
+    assert json.loads(json.dumps(files.plain(value))) == value
+
+
+def test_an_object_without_a_json_form_is_refused():
+    with pytest.raises(TypeError, match="Lock"):
+        files.plain({"lock": type("Lock", (), {})()})
+
+
+def test_a_missing_and_a_broken_json_file_are_named(tmp_path):
+    with pytest.raises(AnyshotError, match=r"gone\.json': there is no such file"):
+        files.read_json(tmp_path / "gone.json")
+    (tmp_path / "half.json").write_text('{"a": ')
+    with pytest.raises(AnyshotError, match=r"half\.json' is not valid JSON"):
+        files.read_json(tmp_path / "half.json")
+    (tmp_path / "raw.json").write_bytes(b"\xff\xfe\x00\x81")
+    with pytest.raises(AnyshotError, match=r"raw\.json' is not valid JSON"):
+        files.read_json(tmp_path / "raw.json")
+    with pytest.raises(AnyshotError, match="Is a directory"):
+        files.read_json(tmp_path)
+
+
+def test_tensors_that_are_views_of_one_another_come_back_equal_with_their_metadata(tmp_path):
+    base = torch.arange(12.0).reshape(3, 4).requires_grad_()
+    tensors = {"all": base, "turned": base.T, "row": base[1], "half": base.detach().half()}
+    files.write_tensors(tmp_path / "a.safetensors", tensors, {"iteration": "7"})
+    with safe_open(tmp_path / "a.safetensors", "pt") as file:
+        assert file.metadata() == {"iteration": "7"}
+        for name, tensor in tensors.items():
+            read = file.get_tensor(name)
+            assert read.dtype == tensor.dtype
+            assert torch.equal(read, tensor)
+
+
+def test_the_same_tensors_give_the_same_bytes(tmp_path):
+    tensors = {"b": torch.ones(3), "a": torch.zeros(2)}
+    files.write_tensors(tmp_path / "1", tensors)
+    files.write_tensors(tmp_path / "2", tensors)
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
+def test_names_that_are_not_utf8_survive_in_json(tmp_path):
+    files.write_json(tmp_path / "a.json", {"source": "caf\udce9", "é": 1})
+    assert files.read_json(tmp_path / "a.json") == {"source": "caf\udce9", "é": 1}
+
+
+def test_the_cache_folder_is_the_users_unless_the_environment_says_otherwise(tmp_path, monkeypatch):
+    monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path))
+    assert files.cache_folder() == tmp_path
+    monkeypatch.setenv("ANYSHOT_CACHE", "")
+    assert files.cache_folder().name == "anyshot"
+    assert not files.cache_folder().is_relative_to(tmp_path)
+
+
+def test_whether_a_file_can_be_written_is_known_beforehand_and_leaves_nothing(tmp_path):
+    (tmp_path / "file").touch()
+    files.check_writable(tmp_path / "new" / "deep" / "a.json")
+    files.check_writable(tmp_path / "file")
+    assert names(tmp_path) == ["file"]
+    for path, sentence in [
+        (tmp_path / "file" / "a.json", "Not a directory"),
+        (tmp_path, "Is a directory"),
+        ("", "no name of a file"),
+        (tmp_path / ("x" * 300), "File name too long"),
+    ]:
+        with pytest.raises(AnyshotError, match=sentence):
+            files.check_writable(path)
+
+
+def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    files.write_bytes(tmp_path / "link", b"data")
+    assert (tmp_path / "target").read_bytes() == b"data"
+    assert (tmp_path / "link").is_symlink()
+    os.mkfifo(tmp_path / "pipe")
+    reader = threading.Thread(target=lambda: (tmp_path / "pipe").read_bytes())
+    reader.start()
+    files.check_writable(tmp_path / "pipe")
+    files.write_bytes(tmp_path / "pipe", b"data")
+    reader.join()
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_cache_in_the_home_of_nobody_is_refused(monkeypatch):
+    monkeypatch.setenv("ANYSHOT_CACHE", "~nobody-of-that-name")
+    with pytest.raises(AnyshotError, match="home of a user whom this machine does not know"):
+        files.cache_folder()
+    monkeypatch.setenv("ANYSHOT_CACHE", "~/x")
+    assert files.cache_folder() == Path.home() / "x"

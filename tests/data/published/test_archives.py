@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import itertools
+import lzma
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+from support import limited_files
+
+from anyshot.core.errors import AnyshotError
+from anyshot.data.published import archives as tree_module
+from anyshot.data.published.archives import Tree, archive_kind, survey, unpack
+
+WANTED = ("*.jpg",)
+
+
+def tar_bytes(*members: tuple[tarfile.TarInfo | str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for member, data in members:
+            info = tarfile.TarInfo(member) if isinstance(member, str) else member
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def special(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+def zip_bytes(*members: tuple[str | zipfile.ZipInfo, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members:
+            archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+def zip_link() -> bytes:
+    info = zipfile.ZipInfo("link.jpg")
+    info.external_attr = 0o120777 << 16
+    return zip_bytes((info, b"/etc/passwd"))
+
+
+def encrypted_zip() -> bytes:
+    data = bytearray(zip_bytes(("a.jpg", b"secret")))
+    data[6] |= 1  # the flag in the local header
+    data[data.index(b"PK\x01\x02") + 8] |= 1  # and in the directory
+    return bytes(data)
+
+
+def forged_header() -> bytes:
+    """A tar whose first header claims a comment of eight gigabytes; a hundred bytes when packed."""
+    info = tarfile.TarInfo("pax")
+    info.type, info.size = tarfile.XHDTYPE, 8 * 2**30 - 1
+    return gzip.compress(info.tobuf(tarfile.GNU_FORMAT) + bytes(10_000))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress], ids=["plain", "gz", "bz2", "xz"])
+def test_wanted_files_are_taken_out_whatever_the_archive_is_called(pack, tmp_path):
+    data = tar_bytes(("set/a.jpg", b"one"), ("set/deep/B.JPG", b"two"), ("set/readme.txt", b"no"))
+    (tmp_path / "download (1)").write_bytes(pack(data))
+    tree, archives = survey(tmp_path, WANTED)
+    assert tree == Tree(())
+    assert archives == [tmp_path / "download (1)"]
+    seen = []
+    taken = unpack(archives[0], WANTED, tmp_path / "out", lambda: seen.append(1))
+    assert [path.read_bytes() for path in taken.named("*")] == [b"one", b"two"]
+    assert taken.one("b.*").relative_to(tmp_path / "out").as_posix() == "set/deep/B.JPG"
+    assert taken.one("*.txt") is None
+    assert len(seen) == 2
+
+
+def test_a_zip_gives_its_wanted_files(tmp_path):
+    (tmp_path / "x").write_bytes(zip_bytes(("d/", b""), ("d/a.jpg", b"one"), ("d/b.txt", b"two")))
+    assert [path.name for path in unpack(tmp_path / "x", WANTED, tmp_path / "out").files] == ["a.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (tar_bytes(("../out.jpg", b"x")), "outside its folder"),
+        (tar_bytes(("a/../../out.jpg", b"x")), "outside its folder"),
+        (tar_bytes(("/tmp/out.jpg", b"x")), "outside its folder"),
+        (tar_bytes(("C:/out.jpg", b"x")), "outside its folder"),
+        (tar_bytes(("..\\out.jpg", b"x")), "outside its folder"),
+        (tar_bytes(("../readme.txt", b"x")), "outside its folder"),
+        (tar_bytes((special("a", tarfile.SYMTYPE, "/etc"), b""), ("a/x.jpg", b"x")), "link or a device"),
+        (tar_bytes((special("a.jpg", tarfile.LNKTYPE, "/etc/passwd"), b"")), "link or a device"),
+        (tar_bytes((special("a.jpg", tarfile.CHRTYPE), b"")), "link or a device"),
+        (tar_bytes((special("a.jpg", tarfile.FIFOTYPE), b"")), "link or a device"),
+        (zip_bytes(("../out.jpg", b"x")), "outside its folder"),
+        (zip_bytes(("/out.jpg", b"x")), "outside its folder"),
+        (zip_link(), "is a link"),
+        (encrypted_zip(), "encrypted"),
+        (forged_header(), "claims 8589"),
+        (gzip.compress(tar_bytes(("a.jpg", bytes(range(256)) * 90)))[:-40], "damaged"),
+        (gzip.compress(b"no archive at all" * 99), "damaged"),
+        (zip_bytes(("a.jpg", bytes(range(256)) * 90))[:-60], "damaged"),
+    ],
+    ids=itertools.count(),  # not the bytes: archives hold the time, and test processes must agree on names
+)
+def test_a_hostile_or_damaged_archive_is_refused_by_name_and_writes_nothing_outside(data, words, tmp_path):
+    (tmp_path / "inner").mkdir()
+    archive = tmp_path / "inner" / "evil"
+    archive.write_bytes(data)
+    with pytest.raises(AnyshotError, match=words) as caught:
+        unpack(archive, WANTED, tmp_path / "inner" / "out")
+    assert str(archive) in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["inner"]
+    assert {path.name for path in (tmp_path / "inner").iterdir()} <= {"evil", "out"}
+
+
+@pytest.mark.parametrize("make", [tar_bytes, zip_bytes])
+def test_there_is_a_limit_to_bytes_and_files(make, tmp_path, monkeypatch):
+    (tmp_path / "bomb").write_bytes(make(("a.jpg", bytes(3_000_000)), ("b.jpg", b"")))
+    monkeypatch.setattr(tree_module, "MOST_BYTES", 2_000_000)
+    with pytest.raises(AnyshotError, match="2000000 bytes"):
+        unpack(tmp_path / "bomb", WANTED, tmp_path / "out")
+    monkeypatch.setattr(tree_module, "MOST_BYTES", 10**9)
+    monkeypatch.setattr(tree_module, "MOST_FILES", 1)
+    with pytest.raises(AnyshotError, match="more than 1 files"):
+        unpack(tmp_path / "bomb", WANTED, tmp_path / "out")
+
+
+def test_a_folder_with_too_many_files_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(tree_module, "MOST_FILES", 1)
+    for n in range(5):
+        (tmp_path / f"{n}.jpg").write_bytes(b"")
+    with pytest.raises(AnyshotError, match="give the data set's own folder"):
+        survey(tmp_path, WANTED)
+
+
+def test_hidden_files_are_passed_over_and_unreadable_ones_are_no_archive(tmp_path):
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "a.jpg").write_bytes(b"")
+    (tmp_path / ".b.jpg").write_bytes(b"")
+    assert survey(tmp_path, WANTED) == (Tree(()), [])
+    assert archive_kind(tmp_path / "gone") == ""
+
+
+def flipped(data: bytes, place: int, bit: int = 0) -> bytes:
+    return data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress], ids=["gz", "bz2", "xz"])
+def test_a_compressed_archive_is_read_to_its_checksum(pack, tmp_path):
+    noise = bytes(np.random.default_rng(0).integers(0, 256, 5000, np.uint8))
+    data = pack(tar_bytes(("a.jpg", noise), ("b.txt", noise)))
+    (tmp_path / "good").write_bytes(data)
+    assert unpack(tmp_path / "good", WANTED, tmp_path / "out").files[0].read_bytes() == noise
+    for place in range(20, len(data), 301):
+        (tmp_path / "bad").write_bytes(flipped(data, place, place % 8))
+        with pytest.raises(AnyshotError, match=r"bad is (damaged|refused)"):
+            unpack(tmp_path / "bad", WANTED, tmp_path / "out")
+
+
+def test_a_damaged_header_is_not_taken_for_the_end_of_the_archive(tmp_path):
+    data = tar_bytes(("a.jpg", b"one"), ("b.jpg", b"two"))
+    for place in (1024 + 3, 1024 + 130, 1024 + 150):  # name, size and sum of the second member
+        (tmp_path / "bad").write_bytes(flipped(data, place))
+        with pytest.raises(AnyshotError, match="what should be its end is none"):
+            unpack(tmp_path / "bad", WANTED, tmp_path / "out")
+    (tmp_path / "cut").write_bytes(data[:2048])  # right behind the second member
+    with pytest.raises(AnyshotError, match="what should be its end is none"):
+        unpack(tmp_path / "cut", WANTED, tmp_path / "out")
+
+
+def test_a_zip_member_whose_name_was_damaged_is_noticed(tmp_path):
+    data = zip_bytes(("a.jpg", b"one"), ("b.jpg", b"two"))
+    (tmp_path / "bad").write_bytes(flipped(data, data.rindex(b"b.jpg") + 4))  # the name in the directory
+    with pytest.raises(AnyshotError, match="bad is damaged"):
+        unpack(tmp_path / "bad", WANTED, tmp_path / "out")
+
+
+def test_a_bomb_behind_the_end_of_the_archive_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(tree_module, "MOST_BYTES", 2_000_000)
+    (tmp_path / "bomb").write_bytes(gzip.compress(tar_bytes(("a.jpg", b"one")) + bytes(3_000_000)))
+    with pytest.raises(AnyshotError, match="more than 2000000 bytes"):
+        unpack(tmp_path / "bomb", WANTED, tmp_path / "out")
+
+
+def test_a_full_disk_is_not_called_a_damaged_archive(tmp_path):
+    (tmp_path / "good").write_bytes(tar_bytes(("a.jpg", bytes(200_000))))
+    with limited_files(100_000), pytest.raises(AnyshotError, match=r"Cannot write .*a\.jpg': File too large"):
+        unpack(tmp_path / "good", WANTED, tmp_path / "out")

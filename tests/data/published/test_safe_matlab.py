@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import contextlib
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from scipy.io import loadmat, savemat
+
+from anyshot.data.published import safe_matlab as matlab
+from anyshot.data.published.safe_matlab import numbers_in
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_numbers_are_those_that_scipy_reads(packed, tmp_path):
+    rng = np.random.default_rng(0)
+    kinds = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")
+    content = {f"a_{kind}": rng.integers(0, 100, (3, 5, 2)).astype(kind) for kind in kinds}
+    content |= {"X": rng.integers(0, 256, (4, 4, 3, 7), np.uint8), "one": np.uint8([[7]]), "none": np.zeros((0, 3))}
+    others = {"text": "words", "cell": np.array([1, "x"], object), "complex": np.array([1 + 2j])}
+    savemat(tmp_path / "m.mat", content | others, do_compression=packed)
+    found, known = numbers_in(tmp_path / "m.mat"), loadmat(tmp_path / "m.mat")
+    assert set(found) == set(content)
+    for name, array in found.items():
+        assert array.dtype == known[name].dtype
+        assert np.array_equal(array, known[name])
+
+
+def big_endian(shape: tuple[int, ...], data: bytes, name: bytes = b"x", kind: int = 9, stored: int = 2) -> bytes:
+    """A file from a machine whose numbers begin with the large end, and whose uint8 values are stored as `stored`."""
+
+    def element(type_: int, content: bytes) -> bytes:
+        return struct.pack(">II", type_, len(content)) + content + bytes(-len(content) % 8)
+
+    small = struct.pack(">HH", len(name), 1) + name.ljust(4, b"\0")
+    dimensions = element(5, struct.pack(f">{len(shape)}i", *shape))
+    parts = element(6, struct.pack(">II", kind, 0)) + dimensions + small + element(stored, data)
+    return b"MATLAB 5.0".ljust(124) + struct.pack(">H", 0x0100) + b"MI" + element(14, parts)
+
+
+def test_either_order_of_bytes_and_smaller_storage_are_understood(tmp_path):
+    (tmp_path / "m.mat").write_bytes(big_endian((2, 2), struct.pack(">4h", 1, 2, 3, 300), kind=6, stored=3))
+    assert numbers_in(tmp_path / "m.mat")["x"].tolist() == [[1.0, 3.0], [2.0, 300.0]]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "does not begin"),
+        (b"MATLAB 7.3".ljust(124) + b"\0\2IM", "does not begin"),
+        (big_endian((2**30, 2**30), bytes(4)), "announces"),
+        (big_endian((-1, -4), bytes(4)), "no shape"),
+        (big_endian((), bytes(4)), "no shape"),
+        (big_endian((2, 2), bytes(4), stored=99), "no numbers"),
+        (big_endian((2, 2), bytes(4))[:-5], "cut off"),
+        (big_endian((2, 2), bytes(4)) + b"\0\0\0", "cut off"),
+    ],
+)
+def test_what_lies_or_is_cut_off_is_refused(data, words, tmp_path):
+    (tmp_path / "m.mat").write_bytes(data)
+    with pytest.raises(ValueError, match=words):
+        numbers_in(tmp_path / "m.mat")
+
+
+def test_there_is_a_limit_to_what_is_unpacked_and_read(tmp_path, monkeypatch):
+    savemat(tmp_path / "m.mat", {"x": np.zeros((1000, 1000), np.uint8)}, do_compression=True)
+    monkeypatch.setattr(matlab, "MOST_BYTES", 900_000)
+    with pytest.raises(ValueError, match="larger than 900000 bytes"):
+        numbers_in(tmp_path / "m.mat")
+    monkeypatch.setattr(matlab, "MOST_BYTES", 1000)
+    with pytest.raises(ValueError, match="larger than any"):
+        numbers_in(tmp_path / "m.mat")
+
+
+def test_no_damage_crashes_the_reader_and_compressed_numbers_are_never_others(tmp_path):
+    rng = np.random.default_rng(1)
+    numbers = rng.integers(0, 256, (9, 9), np.uint8)
+    for packed in (False, True):
+        savemat(tmp_path / "m.mat", {"x": numbers}, do_compression=packed)
+        good = (tmp_path / "m.mat").read_bytes()
+        for _ in range(150):
+            data = bytearray(good)
+            data[rng.integers(126, len(data))] = rng.integers(256)
+            (tmp_path / "m.mat").write_bytes(data)
+            with contextlib.suppress(ValueError, zlib.error, struct.error):
+                found = numbers_in(tmp_path / "m.mat").get("x", numbers)
+                assert not packed or np.array_equal(found, numbers)

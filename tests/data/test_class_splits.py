@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from anyshot.core.errors import AnyshotError
+from anyshot.data.class_splits import split_by_seed, to_learn, to_validate
+
+
+def sizes(dealer, classes: int) -> dict[str, int]:
+    names = [f"class {c}" for c in range(classes)]
+    return {split: len(members) for split, members in split_by_seed(names, dealer("x", classes), 0).items()}
+
+
+@pytest.mark.parametrize("way", [2, 3, 5, 10])
+def test_every_split_has_at_least_the_way_and_all_classes_are_dealt(way):
+    for classes in range(2 * way, 80):
+        found = sizes(to_learn(way), classes)
+        assert sum(found.values()) == classes
+        assert min(found.values()) >= way
+        assert ("validation" in found) == (classes >= 3 * way)
+        found = sizes(to_validate(way), classes)
+        assert set(found) == {"validation", "test"}
+        assert min(found.values()) >= way
+
+
+def test_many_classes_are_dealt_as_usual():
+    assert sizes(to_learn(5), 100) == {"train": 60, "validation": 20, "test": 20}
+
+
+@pytest.mark.parametrize(("classes", "ending"), [(5, "or ask for --way 2."), (3, r"Add classes\.")])
+def test_too_few_classes_are_refused_with_what_is_needed(classes, ending):
+    with pytest.raises(AnyshotError, match=rf"pets has {classes} classes, but 3-way tasks need at least 6: .*{ending}"):
+        to_learn(3)("pets", classes)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from anyshot.data.decode import Unreadable, decode, decode_all
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def halves(width: int = 60, height: int = 40) -> Image.Image:
+    """Red on the left, blue on the right."""
+    pixels = np.zeros((height, width, 3), np.uint8)
+    pixels[:, : width // 2, 0] = 255
+    pixels[:, width // 2 :, 2] = 255
+    return Image.fromarray(pixels)
+
+
+def png_header_of(width: int, height: int) -> bytes:
+    """A PNG of a hundred bytes that claims any size."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+def test_a_wide_picture_is_resized_by_its_short_side_and_cropped_in_the_centre():
+    pixels = decode(encoded(halves(200, 40)), 20)
+    assert pixels.shape == (20, 20, 3)
+    assert pixels.dtype == np.uint8
+    assert pixels[10, 2].tolist() == [255, 0, 0]
+    assert pixels[10, 17].tolist() == [0, 0, 255]
+
+
+def test_exif_rotation_is_undone():
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn by 90 degrees clockwise to see it upright: the left half comes on top
+    pixels = decode(encoded(halves(), "JPEG", exif=exif, quality=95), 20)
+    assert pixels[2, 10, 0] > 200
+    assert pixels[17, 10, 2] > 200
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I;16", "I", "F"])
+def test_every_mode_becomes_the_same_grey(mode):
+    if mode in ("I;16", "I"):
+        image = Image.fromarray(np.full((30, 30), 65535, np.uint16 if mode == "I;16" else np.int32))
+    elif mode == "F":
+        image = Image.fromarray(np.full((30, 30), 255, np.float32))
+    else:
+        image = Image.new("L", (30, 30), 255).convert(mode)
+    kind = "TIFF" if mode in ("CMYK", "YCbCr", "F", "I") else "PNG"
+    assert (decode(encoded(image, kind), 16) >= 250).all()
+
+
+def test_sixteen_bit_greys_keep_their_contrast():
+    ramp = np.tile(np.linspace(0, 65535, 32).astype(np.uint16), (32, 1))
+    pixels = decode(encoded(Image.fromarray(ramp)), 32)
+    assert pixels[16, 16, 0] == pytest.approx(131, abs=4)
+
+
+def test_transparent_parts_become_white():
+    image = Image.new("RGBA", (20, 20), (10, 20, 30, 0))
+    assert (decode(encoded(image), 8) == 255).all()
+    palette = Image.new("RGB", (20, 20), (10, 20, 30)).quantize(4)
+    assert (decode(encoded(palette, transparency=palette.getpixel((0, 0))), 8) == 255).all()
+
+
+def test_an_animation_gives_its_first_picture():
+    frames = [Image.new("RGB", (16, 16), colour) for colour in ("red", "blue")]
+    for kind in ("GIF", "WEBP"):
+        data = encoded(frames[0], kind, save_all=True, append_images=frames[1:])
+        pixels = decode(data, 8)
+        assert pixels[4, 4, 0] > 240
+        assert pixels[4, 4, 2] < 10
+
+
+def noise(side: int) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(0).integers(0, 256, (side, side, 3), np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (encoded(halves(1, 1)), "too small .1x1"),
+        (encoded(halves(500, 2)), "too small .500x2"),
+        (b"just some words", "not an image"),
+        (b"", "not an image"),
+        (encoded(noise(64), "JPEG")[:1500], "damaged"),
+        (encoded(noise(64))[:5000], "damaged"),
+        (png_header_of(20_000, 20_000), "too large"),
+        (png_header_of(9_000, 9_000), "too large .9000x9000"),
+        (png_header_of(12_000, 12_000), "too large"),
+        (png_header_of(100, 100), "damaged"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image"),
+    ],
+)
+def test_a_file_that_gives_no_picture_gets_a_reason(data, reason):
+    with pytest.raises(Unreadable, match=reason):
+        decode(data, 16)
+
+
+def test_many_files_come_back_in_order_with_their_reasons():
+    files = [encoded(Image.new("L", (8, 8), n % 256)) if n % 7 else b"?" for n in range(600)]
+    results = list(decode_all(files, 4))
+    assert len(results) == 600
+    for n, result in enumerate(results):
+        if n % 7:
+            assert result[0, 0, 0] == n % 256
+        else:
+            assert result == "not an image"
+
+
+def test_rows_at_the_bottom_can_be_cut_off():
+    pixels = np.full((300, 300, 3), 255, np.uint8)
+    pixels[280:] = 0
+    for kind in ("PNG", "JPEG"):  # a JPEG of this size is read at a fraction of it
+        assert (decode(encoded(Image.fromarray(pixels), kind), 32, bottom=20) > 240).all()
+        assert decode(encoded(Image.fromarray(pixels), kind), 32)[31, 16, 0] < 20

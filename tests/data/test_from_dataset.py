@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from anyshot.core.errors import AnyshotError
+from anyshot.data import ImageSet
+
+
+class Flowers:
+    """A data set as torchvision has them."""
+
+    classes = ("rose", "lily", "iris")
+
+    def __init__(self, *items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, index):
+        return self.items[index]
+
+
+def grey(value: int, height: int = 6, width: int = 6) -> np.ndarray:
+    return np.full((height, width), value, np.uint8)
+
+
+def test_images_and_labels_of_every_kind_are_grouped_by_class():
+    colour = np.stack([grey(7), grey(8), grey(9)], axis=2)
+    dataset = Flowers(
+        (Image.fromarray(grey(1)), 2),
+        (grey(2), np.int64(0)),
+        (colour, torch.tensor(2)),
+        (torch.tensor(grey(3)), np.array(0)),
+        (Image.fromarray(colour), 1),
+        (grey(4)[..., None], 1),
+    )
+    images = ImageSet.from_dataset("flowers", dataset, {"train": ["rose", "iris"], "val": ["lily"]}, kind="drawings")
+    assert images.classes == ("rose", "lily", "iris")
+    assert images.of("rose")[:, 0, 0].tolist() == [[2, 2, 2], [3, 3, 3]]
+    assert images.of("lily")[:, 0, 0].tolist() == [[7, 8, 9], [4, 4, 4]]
+    assert images.of("iris")[:, 0, 0].tolist() == [[1, 1, 1], [7, 8, 9]]
+    assert images.splits == {"train": (0, 2), "validation": (1,)}
+    assert images.kind == "drawings"
+
+
+def test_labels_are_names_where_the_data_set_has_no_list_of_classes():
+    assert ImageSet.from_dataset("n", [(grey(1), 10), (grey(2), 9)]).classes == ("9", "10")
+    assert ImageSet.from_dataset("n", [(grey(1), "b"), (grey(2), "a")]).classes == ("a", "b")
+
+
+def test_two_classes_of_one_name_stay_two():
+    dataset = Flowers((grey(1), 0), (grey(2), 1))
+    dataset.classes = ["crane", "crane"]
+    assert ImageSet.from_dataset("birds", dataset).classes == ("crane (0)", "crane (1)")
+
+
+def test_images_of_several_sizes_are_resized_to_one():
+    dataset = Flowers((grey(1, 8, 12), 0), (Image.fromarray(grey(2, 20, 10)), 1))
+    with pytest.raises(AnyshotError, match="2 different sizes; name one, such as size=84"):
+        ImageSet.from_dataset("flowers", dataset)
+    images = ImageSet.from_dataset("flowers", dataset, size=5)
+    assert images.size == (5, 5)
+    assert images.images[:, 2, 2].tolist() == [[1, 1, 1], [2, 2, 2]]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "words"),
+    [
+        (Flowers(), "has no classes"),
+        (iter([(grey(1), 0)]), "no length or no indices"),
+        (Flowers(grey(1)), "is a ndarray, not a pair"),
+        (Flowers((grey(1), 0, 0)), "is a tuple, not a pair"),
+        (Flowers((grey(1), 1.0)), "label of item 0 is 1.0"),
+        (Flowers((grey(1), True)), "label of item 0 is True"),
+        (Flowers((grey(1), None)), "label of item 0 is None"),
+        (Flowers((grey(1), torch.tensor([1, 2]))), "label of item 0 is tensor"),
+        (Flowers((grey(1), 3)), "label of the data set is 3, but it names only 3 classes"),
+        (Flowers((torch.zeros(3, 6, 6), 0)), r"float32 \[3, 6, 6\]; .* transform that makes tensors"),
+        (Flowers((None, 0)), "is object"),
+    ],
+)
+def test_what_is_no_labelled_image_is_said_in_a_sentence(dataset, words):
+    with pytest.raises(AnyshotError, match=words):
+        ImageSet.from_dataset("odd", dataset)

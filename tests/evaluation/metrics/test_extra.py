@@ -1,0 +1,97 @@
+"""Metrics besides those that every test has: of anyshot's own and of anybody's."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from support import make_imageset, make_method
+
+from anyshot.cli.main import main
+from anyshot.core.errors import AnyshotError
+from anyshot.core.settings import TaskSettings
+from anyshot.data.tasks import TaskStream
+from anyshot.evaluation.evaluate_tasks import evaluate
+from anyshot.evaluation.metrics import Metrics, TaskResult, average, pool
+from anyshot.evaluation.metrics.extra import brier
+from anyshot.evaluation.metrics.summary import half_width
+
+OWN = "def rare(p, labels, shots):\n    return p[range(len(labels)), labels][shots[labels] == shots.min()].mean()\n"
+
+
+def answers(seed: int, tasks: int = 5) -> Metrics:
+    rng, metrics = np.random.default_rng(seed), Metrics({"brier": brier})
+    for index in range(tasks):
+        p = rng.dirichlet(np.ones(3), 6)
+        metrics.update(TaskResult(index, p, np.arange(6) % 3, [1, 2, 3]))
+    return metrics
+
+
+def test_the_brier_score_is_the_squared_distance_from_the_truth():
+    rng = np.random.default_rng(0)
+    p, labels = rng.dirichlet(np.ones(4), 9), rng.integers(0, 4, 9)
+    expected = np.mean([sum((p[n, c] - (c == labels[n])) ** 2 for c in range(4)) for n in range(9)])
+    assert brier(p, labels, np.ones(4)) == pytest.approx(expected)
+
+
+def test_a_summary_has_the_mean_over_tasks_with_its_interval_and_so_have_means_and_pools_of_summaries():
+    one, two = (answers(seed).compute() for seed in (1, 2))
+    values = [score.more["brier"] for score in one.scores]
+    assert one.more["brier"] == pytest.approx(np.mean(values))
+    assert one.more_intervals["brier"] == pytest.approx(1.96 * np.std(values, ddof=1) / 5**0.5)
+    means = [one.more["brier"], two.more["brier"]]
+    assert average([one, two]).more["brier"] == pytest.approx(np.mean(means))
+    assert average([one, two]).more_intervals["brier"] == pytest.approx(
+        np.hypot(one.more_intervals["brier"], two.more_intervals["brier"]) / 2
+    )
+    both = np.mean([values, [score.more["brier"] for score in two.scores]], axis=0)
+    assert pool([one, two]).more_intervals["brier"] == pytest.approx(half_width(both.tolist(), means))
+
+
+@pytest.mark.parametrize("value", [float("nan"), None, "0.5", [0.5]])
+def test_a_metric_that_gives_no_number_is_named(value):
+    metrics = Metrics({"odd": lambda p, labels, shots: value})
+    with pytest.raises(AnyshotError, match="The metric 'odd' gave"):
+        metrics.update(TaskResult(0, [[0.9, 0.1]], [0], [1, 1]))
+
+
+def test_evaluate_takes_metrics_by_name_and_by_place(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    stream = TaskStream(make_imageset(), "test", TaskSettings(way=2, shots="class-imbalance:1-5", query=3))
+    summary = evaluate(make_method("protonet"), stream, 3, metrics=("brier", f"{tmp_path}/own.py:rare"))
+    assert set(summary.more) == {"brier", "rare"}
+    assert 0 <= summary.more["rare"] <= 1
+    with pytest.raises(AnyshotError, match="There is no metric 'brir'"):
+        evaluate(make_method("protonet"), stream, 1, metrics=("brir",))
+    with pytest.raises(AnyshotError, match="Two of the metrics are called 'brier'"):
+        evaluate(make_method("protonet"), stream, 1, metrics=("brier", "anyshot.evaluation.metrics.extra:brier"))
+
+
+def test_the_command_shows_and_writes_them_with_their_origin(tmp_path, monkeypatch, capsys):
+    make_imageset().save(tmp_path / "tiny")
+    (tmp_path / "own.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    chosen = {"way": 2, "shots": "any-shot:1-4", "query": 2, "steps": 1, "iterations": 1, "validation-tasks": 1}
+    options = [f"--{name}={value}" for name, value in {**chosen, "channels": 4, "method": "maml"}.items()]
+    outputs = ["--json", "out.json", "--csv", "out.csv", "--per-task", "tasks.csv"]
+    for command in (
+        ["train", "run", "--images", "tiny", "--no-tensorboard", *options],
+        ["test", "run", "--tasks", "2", "--metrics", "brier,own.py:rare", *outputs],
+    ):
+        with pytest.raises(SystemExit) as end:
+            main(command)
+        assert not end.value.code
+    out = capsys.readouterr().out
+    assert "brier" in out
+    assert "rare" in out
+    written = json.loads((tmp_path / "out.json").read_text())
+    (row,) = written["results"]
+    assert list(written["origin"]["metrics"]) == [f"{tmp_path.resolve()}/own.py:rare"]
+    (line,), tasks = (list(csv.DictReader((tmp_path / f).read_text().splitlines())) for f in ("out.csv", "tasks.csv"))
+    assert float(line["rare"]) == row["more"]["rare"] == pytest.approx(np.mean([float(t["rare"]) for t in tasks]))
+    assert float(line["rare_interval"]) == row["more_intervals"]["rare"]
+    with pytest.raises(SystemExit) as end:
+        main(["test", "run", "--metrics", "brir"])
+    assert end.value.code == 2

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import accuracy_score, log_loss, recall_score
+
+from anyshot.core.errors import AnyshotError
+from anyshot.evaluation.metrics import SHOTS, Metrics, TaskResult
+
+
+def results(n: int, seed: int = 0) -> list[TaskResult]:
+    random = np.random.default_rng(seed)
+    out = []
+    for index in range(n):
+        way = int(random.integers(2, 12))
+        labels = random.permutation(np.repeat(np.arange(way), 15))
+        logits = random.normal(size=(len(labels), way)) * 2
+        logits[np.arange(len(labels)), labels] += random.uniform(0, 3)
+        out.append(TaskResult(index, scipy.special.softmax(logits, 1), labels, random.integers(1, 61, way)))
+    return out
+
+
+def summary(tasks):
+    metrics = Metrics()
+    for task in tasks:
+        metrics.update(task)
+    return metrics.compute()
+
+
+def test_accuracy_interval_likelihood_and_worst_class_equal_those_of_scipy_and_sklearn():
+    tasks = results(40)
+    found = summary(tasks)
+    accuracies = [accuracy_score(t.labels, t.probabilities.argmax(1)) for t in tasks]
+    assert found.tasks == 40
+    assert found.queries == sum(len(t.labels) for t in tasks)
+    assert found.accuracy == pytest.approx(np.mean(accuracies), rel=1e-12)
+    assert found.interval == pytest.approx(1.96 * scipy.stats.sem(accuracies), rel=1e-12)
+    low, high = scipy.stats.norm.interval(0.95, found.accuracy, scipy.stats.sem(accuracies))
+    assert found.interval == pytest.approx((high - low) / 2, rel=1e-4)
+    losses = [log_loss(t.labels, t.probabilities) for t in tasks]
+    assert found.nll == pytest.approx(np.mean(losses), rel=1e-9)
+    assert found.nll_interval == pytest.approx(1.96 * scipy.stats.sem(losses), rel=1e-9)
+    worst = [recall_score(t.labels, t.probabilities.argmax(1), average=None).min() for t in tasks]
+    assert found.worst_class == pytest.approx(np.mean(worst), rel=1e-12)
+    assert found.failed == 0
+
+
+def honest(n: int) -> list[TaskResult]:
+    """Two classes, right as often as said: chance alone errs in a bin, now this way, now that, so every bin counts."""
+    random = np.random.default_rng(0)
+    out = []
+    for index in range(n):
+        p = random.uniform(0, 1, 20)
+        out.append(TaskResult(index, np.stack([p, 1 - p], 1), (random.uniform(size=20) > p).astype(int), [1, 1]))
+    return out
+
+
+def reliability(tasks: list[TaskResult], bins: int) -> float:
+    """The expected calibration error by sklearn's reliability curve."""
+    confidence = np.concatenate([t.probabilities.max(1) for t in tasks])
+    hit = np.concatenate([t.probabilities.argmax(1) == t.labels for t in tasks])
+    right, said = calibration_curve(hit, confidence, n_bins=bins)
+    counts = np.histogram(confidence, np.linspace(0, 1, bins + 1))[0]
+    return np.sum(np.abs(right - said) * counts[counts > 0]) / len(hit)
+
+
+@pytest.mark.parametrize("tasks", [results(40), honest(10)], ids=["overconfident", "honest"])
+def test_calibration_error_equals_sklearns_reliability_curve(tasks):
+    assert summary(tasks).ece == pytest.approx(reliability(tasks, 15), rel=1e-9)
+
+
+def test_no_other_number_of_bins_would_give_this_calibration_error():
+    others = [reliability(honest(10), bins) for bins in range(5, 31) if bins != 15]
+    assert min(abs(other - summary(honest(10)).ece) for other in others) > 1e-4
+
+
+def test_confidence_of_exactly_one_and_of_a_bin_edge_is_counted_once():
+    edge = TaskResult(0, [[1.0, 0.0], [0.6, 0.4]], labels=[0, 0], shots=[1, 1])
+    assert summary([edge]).ece == pytest.approx((0.0 + 0.4) / 2)
+
+
+def test_confidences_of_a_fifteenth_and_below_have_a_bin_of_their_own():
+    few = np.full((4, 25), (1 - 0.06) / 24)
+    few[:, 0] = 0.06
+    more = np.full((4, 25), (1 - 0.1) / 24)
+    more[:, 0] = 0.1
+    # the first are all wrong, of the others one of four is right: 0.06 too much, 0.15 too little
+    task = TaskResult(0, np.concatenate([few, more]), [1, 1, 1, 1, 0, 1, 1, 1], [1] * 25)
+    assert summary([task]).ece == pytest.approx((4 * 0.06 + abs(1 - 4 * 0.1)) / 8)
+
+
+def test_probabilities_may_miss_1_by_a_thousandth_of_rounding_and_no_more():
+    assert summary([TaskResult(0, [[1.0009, 0.0]], [0], [1, 1])]).ece == pytest.approx(0.0009)
+    with pytest.raises(AnyshotError, match="sum to 1"):
+        summary([TaskResult(0, [[1.0011, 0.0]], [0], [1, 1])])
+
+
+def test_accuracy_by_shots_counts_every_image_in_the_range_of_its_own_class():
+    tasks = results(30)
+    hits = {name: [] for name in SHOTS}
+    for t in tasks:
+        for p, label in zip(t.probabilities, t.labels, strict=True):
+            n = t.shots[label]
+            name = "1" if n == 1 else "2-5" if n <= 5 else "6-15" if n <= 15 else "16-50" if n <= 50 else ">50"
+            hits[name].append(p.argmax() == label)
+    assert summary(tasks).by_shots == {name: pytest.approx(np.mean(h)) for name, h in hits.items()}
+    assert summary(tasks).queries_by_shots == {name: len(h) for name, h in hits.items()}
+    assert summary([TaskResult(0, [[0.9, 0.1]], [0], [3, 1])]).by_shots == dict.fromkeys(SHOTS) | {"2-5": 1.0}
+
+
+def test_every_tasks_own_numbers_and_what_was_drawn_are_kept():
+    tasks = results(5)
+    found = summary(tasks)
+    assert [score.index for score in found.scores] == list(range(5))
+    assert found.accuracies.tolist() == [[accuracy_score(t.labels, t.probabilities.argmax(1)) for t in tasks]]
+    assert found.nlls[0] == pytest.approx([log_loss(t.labels, t.probabilities) for t in tasks], rel=1e-9)
+    shots = np.concatenate([t.shots for t in tasks])
+    assert (found.support_least, found.support_most) == (shots.min(), shots.max())
+    assert found.support_mean == pytest.approx(shots.mean())
+    assert (found.query_least, found.query_most) == (15, 15)
+    assert found.scores[0].as_dict() == {
+        "task": 0, "way": len(tasks[0].shots), "support": sum(tasks[0].shots), "queries": len(tasks[0].labels),
+        "accuracy": found.accuracies[0, 0], "nll": found.nlls[0, 0], "failed": 0,
+        "worst_class": recall_score(tasks[0].labels, tasks[0].probabilities.argmax(1), average=None).min(),
+        "shots": " ".join(map(str, tasks[0].shots)), "asked": " ".join(["15"] * len(tasks[0].shots)),
+        "hits": " ".join(str(n) for n in found.scores[0].hits), "classes": "",
+    }  # fmt: skip
+    assert sum(found.scores[0].hits) == round(found.accuracies[0, 0] * len(tasks[0].labels))
+    uneven = summary([TaskResult(0, [[0.9, 0.1]] * 3, [0, 1, 1], [1, 1])])
+    assert (uneven.query_least, uneven.query_most) == (1, 2)
+
+
+def test_a_class_without_query_images_is_not_the_worst():
+    assert summary([TaskResult(0, [[0.9, 0.1, 0.0]], [0], [1, 1, 1])]).worst_class == 1.0
+
+
+@given(st.randoms(use_true_random=False), st.integers(1, 4))
+def test_neither_order_nor_spread_over_workers_changes_a_bit(random, workers):
+    tasks = results(12)
+    expected = summary(tasks)
+    random.shuffle(tasks)
+    parts = [Metrics() for _ in range(workers)]
+    for task in tasks:
+        random.choice(parts).update(task)
+    whole = Metrics()
+    for part in parts:
+        whole.merge(part)
+    assert whole.compute() == expected
+
+
+def test_one_task_has_no_interval_and_speed_is_tasks_over_seconds():
+    metrics = Metrics()
+    metrics.update(results(1)[0])
+    assert metrics.compute().interval is None
+    assert metrics.compute().tasks_per_second is None
+    assert metrics.compute(seconds=0.5).tasks_per_second == 2.0
+    assert json.loads(json.dumps(metrics.compute().as_dict()))["tasks"] == 1
+
+
+def test_predictions_that_are_not_finite_count_as_wrong_and_are_shown():
+    task = TaskResult(0, [[np.nan, np.nan], [1.0, 0.0], [np.inf, 0.0]], [0, 0, 0], [1, 1])
+    found = summary([task])
+    assert found.failed == 1
+    assert found.accuracy == pytest.approx(1 / 3)
+    assert found.nll == pytest.approx(2 * np.log(2) / 3)
+
+
+def test_a_probability_that_underflowed_costs_much_but_not_infinitely_much():
+    assert 80 < summary([TaskResult(0, [[1.0, 0.0]], [1], [1, 1])]).nll < 90
+
+
+def test_an_empty_measurement_and_a_task_measured_twice_are_errors():
+    metrics = Metrics()
+    with pytest.raises(AnyshotError, match="nothing to summarise"):
+        metrics.compute()
+    metrics.update(results(1)[0])
+    with pytest.raises(AnyshotError, match="Task 0 was measured twice"):
+        metrics.merge(copy.deepcopy(metrics))
+    assert len(metrics) == 1
+    metrics.reset()
+    assert len(metrics) == 0
+
+
+@pytest.mark.parametrize(
+    ("task", "sentence"),
+    [
+        (TaskResult(7, [[0.5, 0.5]], [0, 1], [1, 1]), r"Task 7: probabilities \(1, 2\).*do not fit"),
+        (TaskResult(7, [[0.5, 0.5]], [0], [1]), "do not fit"),
+        (TaskResult(7, np.zeros((0, 2)), [], [1, 1]), "do not fit"),
+        (TaskResult(7, [[0.5, 0.5]], [2], [1, 1]), "labels 2 to 2; expected 0 to 1"),
+        (TaskResult(7, [[0.5, 0.5]], [0], [1, 0]), "0 support images"),
+        (TaskResult(7, [[2.0, 0.5]], [0], [1, 1]), "sum to 1"),
+        (TaskResult(7, [[-0.5, 1.5]], [0], [1, 1]), "at least 0"),
+    ],
+)
+def test_results_that_cannot_be_true_are_refused(task, sentence):
+    with pytest.raises(AnyshotError, match=sentence):
+        summary([task])

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from anyshot.evaluation.inspection import BalanceRecord
+from anyshot.evaluation.report import balancing_tables as balance
+
+
+def text(table) -> str:
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
+
+
+def record(index=0, shots=(1, 3, 9), images="glyphs", **changes) -> BalanceRecord:
+    way = len(shots)
+    values = BalanceRecord(
+        images, index, shots, [1 / way] * way, [0.1] * way, [1.0, 1.1, 1.2, 1.3, 4.0], [0.1] * 5, 2.0, 0.5
+    )
+    return replace(values, **changes)
+
+
+def test_balance_is_averaged_within_ranges_of_size_by_image_set():
+    records = [
+        record(0, (1, 3, 9), omega_mean=[0.5, 0.3, 0.2]),
+        record(1, (1, 4, 60), omega_mean=[0.4, 0.4, 0.2]),
+        record(0, (2, 2), "digits"),
+    ]
+    found = balance.balance_summary(records)
+    sizes = [(group["images"], group["images in class"]) for group in found["omega"]]
+    assert sizes == [("glyphs", s) for s in ("1", "2-5", "6-15", ">50")] + [("digits", "all equal")]
+    assert found["omega"][0]["C·ω"]["mean"] == pytest.approx(3 * 0.45)
+    assert found["omega"][1]["C·ω"]["mean"] == pytest.approx(3 * 0.35)
+    assert found["omega"][0]["C·ω"]["deviation"] == pytest.approx(0.3)
+    assert found["omega"][0]["tasks"] == 2
+    assert [group["images in task"] for group in found["gamma"]] == ["1-25", "51-100", "1-25"]
+    assert found["gamma"][0]["γ head"]["mean"] == pytest.approx(4.0)
+    assert found["z"] == [
+        {"images": "glyphs", "‖z‖": 2.0, "mean σ of z": 0.5, "tasks": 2},
+        {"images": "digits", "‖z‖": 2.0, "mean σ of z": 0.5, "tasks": 1},
+    ]
+
+
+def test_the_order_of_records_changes_no_average():
+    rng = np.random.default_rng(0)
+    records = [record(i, tuple(rng.integers(1, 51, 5).tolist())) for i in range(20)]
+    first = balance.balance_summary(records)
+    again = balance.balance_summary(records[::-1])
+    for one, two in zip(first["omega"], again["omega"], strict=True):
+        assert one["C·ω"]["mean"] == pytest.approx(two["C·ω"]["mean"], rel=1e-12)
+
+
+def test_variables_that_are_off_have_no_table():
+    every = balance.balance_tables([record()])
+    assert len(every) == 3
+    assert "1.10 ± 0.10" in text(every[1])
+    off = record(omega_mean=None, omega_std=None, z_norm=None, z_std=None)
+    assert [table.title for table in balance.balance_tables([off])] == [every[1].title]

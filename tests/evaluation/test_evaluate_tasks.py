@@ -1,0 +1,55 @@
+import numpy as np
+from support import make_imageset, make_method
+
+from anyshot.core.settings import TaskSettings
+from anyshot.data.tasks import TaskStream
+from anyshot.evaluation import evaluate_tasks as testing
+from anyshot.evaluation.evaluate_tasks import evaluate
+from anyshot.evaluation.metrics import Metrics, TaskResult
+
+SETTINGS = TaskSettings(way=3, shots="any-shot:1-6", query=4)
+
+
+def test_the_summary_does_not_depend_on_the_workers():
+    method, stream = make_method("taml", alpha=0.1), TaskStream(make_imageset(), "test", SETTINGS)
+    found = [evaluate(method, stream, 7, workers=workers).as_dict() for workers in (1, 2, 3)]
+    for summary in found:
+        del summary["tasks_per_second"]
+    assert found[0] == found[1] == found[2]
+
+
+def test_the_summary_is_that_of_each_tasks_own_prediction():
+    method, stream = make_method("maml", alpha=0.1), TaskStream(make_imageset(), "test", SETTINGS)
+    metrics, told = Metrics(), []
+    for i in range(4):
+        task = stream.task(i)
+        metrics.update(TaskResult(i, method.predict(task).numpy(), task.query_labels.numpy(), task.shots, task.classes))
+    found = evaluate(method, stream, 4, advance=told.append)
+    assert found.accuracy == metrics.compute().accuracy
+    np.testing.assert_allclose(found.nll, metrics.compute().nll, rtol=1e-9)
+    assert sum(told) == 4
+    assert found.tasks_per_second > 0
+    assert found.scores == metrics.compute().scores
+
+
+def test_progress_and_what_classes_do_not_allow_are_shown_unless_the_caller_does_it(capsys, caplog):
+    method, stream = make_method("maml", alpha=0.1), TaskStream(make_imageset(), "test", SETTINGS)
+    evaluate(method, stream, 2)
+    assert "Testing maml on tiny: 2/2" in capsys.readouterr().err
+    assert caplog.messages == []
+    greedy = TaskStream(make_imageset(), "test", TaskSettings(way=2, shots="fixed:40"))
+    evaluate(method, greedy, 1)
+    assert caplog.messages == greedy.shortfalls()
+    assert "one of 30 images gives at most 15 support" in caplog.text
+    caplog.clear()
+    capsys.readouterr()
+    evaluate(method, greedy, 1, advance=lambda n: None)
+    assert (caplog.messages, capsys.readouterr().err) == ([], "")
+
+
+def test_how_long_a_task_takes_is_measured_after_a_first_one_that_loads(monkeypatch):
+    calls, clock = [], iter([10.0, 16.0])
+    monkeypatch.setattr(testing, "answer", lambda method, stream, index: calls.append(index))
+    monkeypatch.setattr(testing.time, "perf_counter", lambda: next(clock))
+    assert testing.seconds_per_task(None, None, workers=3) == 6.0 / 12
+    assert sorted(calls) == [0, *range(12)]

@@ -1,0 +1,130 @@
+"""Small things that many tests need: a learnable image set of 16×16 pixels, tasks from it, small methods in float64."""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from anyshot.cli.main import main
+from anyshot.core.settings import MethodSettings, TaskSettings
+from anyshot.data import ImageSet
+from anyshot.data.tasks import Task, TaskStream, torch_rng
+from anyshot.methods import Method, create_method
+from anyshot.runs.run import Run
+
+
+@contextmanager
+def limited_files(size: int) -> Iterator[None]:
+    """No file may grow beyond `size` bytes: what a full disk does, on one that is not."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def run_command(*arguments: object) -> int:
+    """The exit code of the command ``anyshot``."""
+    with pytest.raises(SystemExit) as end:
+        main([str(argument) for argument in arguments])
+    return int(end.value.code or 0)
+
+
+def assert_equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
+    """The same tensors, bit for bit."""
+    assert a.keys() == b.keys()
+    assert [name for name in a if not torch.equal(a[name], b[name])] == []
+
+
+def assert_kills_change_nothing(folder: Path, imports: str, call: str, clock: str, end: int) -> None:
+    """A training that is killed twice, at moments nobody chose, ends with the tensors and the log of one that is not.
+
+    ``call`` trains in the folder ``run``; ``clock`` counts in its checkpoints, up to ``end``.
+    """
+    program = f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); run = sys.argv[1]; {imports}; {call}"
+    whole, killed = folder / "whole", folder / "killed"
+
+    def start(run: Path) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", program, str(run)], stderr=subprocess.DEVNULL)
+
+    assert start(whole).wait() == 0
+    for lines in (4, 20):
+        process = start(killed)
+        while process.poll() is None and (not (killed / "log.jsonl").exists() or Run(killed).log_lines() < lines):
+            time.sleep(0.005)
+        process.kill()
+        process.wait()
+    assert Run(killed).latest_checkpoint().state[clock] < end
+    assert start(killed).wait() == 0
+    assert_equal(Run(killed).latest_checkpoint().tensors, Run(whole).latest_checkpoint().tensors)
+    assert_equal(Run(killed).best().tensors, Run(whole).best().tensors)
+    assert list(Run(killed).records()) == list(Run(whole).records())
+
+
+@functools.cache
+def make_imageset(size: int = 16, classes: int = 12, images: int = 30, name: str = "tiny") -> ImageSet:
+    """Classes differ in a coarse random pattern; images of a class in noise and brightness."""
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for c in range(classes):
+        pattern = np.kron(rng.uniform(0, 255, (4, 4, 3)), np.ones((size // 4, size // 4, 1)))
+        noisy = pattern * rng.uniform(0.6, 1, (images, 1, 1, 1)) + rng.normal(0, 25, (images, size, size, 3))
+        arrays[f"class {c}"] = noisy.clip(0, 255).astype(np.uint8)
+    names, third = list(arrays), classes // 3
+    splits = {"train": names[:third], "validation": names[third : 2 * third], "test": names[2 * third :]}
+    return ImageSet.from_arrays(name, arrays, splits)
+
+
+def colours(pixels: np.ndarray) -> np.ndarray:
+    """A backbone without weights: mean and spread of each channel of uint8 images [n, side, side, 3]."""
+    x = pixels.astype(np.float32)
+    return np.concatenate([x.mean((1, 2)), x.std((1, 2))], 1)
+
+
+def wide_colours(pixels: np.ndarray) -> np.ndarray:
+    """The same as wide as EfficientNet-Lite's features, to stand in for it."""
+    return np.resize(colours(pixels).T, (1280, len(pixels))).T
+
+
+def noise_png(channel: int, seed: int, side: int = 8) -> bytes:
+    """A file: noise that is brighter in one channel, by which `colours` tells classes apart."""
+    x = np.random.default_rng([channel, seed]).integers(0, 120, (side, side, 3), np.uint8)
+    x[..., channel] += np.uint8(100)
+    file = io.BytesIO()
+    Image.fromarray(x).save(file, "PNG")
+    return file.getvalue()
+
+
+def make_task(
+    index: int = 0, way: int = 3, shots: str = "class-imbalance:1-6", query: int = 4, split: str = "test"
+) -> Task:
+    """A small task."""
+    return TaskStream(make_imageset(), split, TaskSettings(way=way, shots=shots, query=query)).task(index)
+
+
+def make_method(name: str, dtype: torch.dtype = torch.float64, seed: int = 0, **options: object) -> Method:
+    """A small method (4 channels, 16×16) away from its start, so that everything matters."""
+    settings = MethodSettings(**{"name": name, "start": "he", "samples": 3, "channels": 4, **options})  # type: ignore[arg-type]
+    method = create_method(settings, (16, 16), seed).to(dtype)
+    generator = torch_rng(seed, "elsewhere")
+    with torch.no_grad():
+        for parameter_name, parameter in method.named_parameters():
+            if not parameter_name.startswith(("theta", "rho", "rate")):
+                parameter += 0.05 * torch.randn(parameter.shape, generator=generator).to(parameter)
+            if parameter_name.startswith("rate"):
+                parameter *= 1 + 0.3 * torch.randn(parameter.shape, generator=generator).to(parameter)
+    return method

@@ -1,0 +1,331 @@
+"""The compiled loops against the torch operators they stand for, in float64."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from anyshot.core.parallel.threads import map_tasks
+from anyshot.inner_loop import query_loss
+from anyshot.inner_loop.engine import autograd_functions as attach
+from anyshot.inner_loop.engine import torch_ops as ops
+from anyshot.inner_loop.engine.torch_ops import CL
+
+loops = pytest.importorskip("anyshot.inner_loop.engine.numba_ops")
+
+# images, channels in and out, height, width: whole tiles, cut tiles, less than a tile, one window, many at once
+SHAPES = [(3, 16, 32, 8, 8), (5, 32, 16, 7, 11), (2, 16, 16, 2, 3), (1, 16, 16, 2, 2), (30, 16, 48, 12, 9)]
+
+
+@pytest.fixture(params=SHAPES, ids=str)
+def draw(request):
+    """``draw.like("x")`` gives random tensors: x the input's size, y the output's, p the pooled, W and c weights."""
+    n, inputs, outputs, h, w = request.param
+    sizes = {
+        "x": (n, inputs, h, w),
+        "y": (n, outputs, h, w),
+        "p": (n, outputs, h // 2, w // 2),
+        "W": (outputs, inputs, 3, 3),
+        "c": (outputs,),
+    }
+    generator = torch.Generator().manual_seed(n)
+
+    def like(kinds, dtype=torch.float64):
+        drawn = [torch.randn(sizes[k], generator=generator, dtype=torch.float64).to(dtype) for k in kinds]
+        return [t.contiguous(memory_format=torch.channels_last) if t.dim() == 4 else t for t in drawn]
+
+    return like
+
+
+def to_map(t):
+    """A tensor as the loops' activations: blocks of eight channels, a border of zeros, whole tiles."""
+    n, c, h, w = t.shape
+    values = np.zeros((n, c // 8, -(-h // 4) * 4 + 2, -(-w // 4) * 4 + 2, 8), t.numpy().dtype)
+    values[:, :, 1 : h + 1, 1 : w + 1] = t.numpy().reshape(n, c // 8, 8, h, w).transpose(0, 1, 3, 4, 2)
+    return loops.Map(values, h, w)
+
+
+def to_tiles(t, size, fill=0.0):
+    """A tensor as the loops' y (or pooled y) for an input of that size: blocks of eight channels, whole tiles."""
+    (n, c, h, w), side = t.shape, 4 if t.shape[2:] == size else 2
+    values = np.full((n, c // 8, -(-size[0] // 4) * side, -(-size[1] // 4) * side, 8), fill, t.numpy().dtype)
+    values[:, :, :h, :w] = t.numpy().reshape(n, c // 8, 8, h, w).transpose(0, 1, 3, 4, 2)
+    return values
+
+
+def to_tensor(values, size, border=0):
+    inside = values[:, :, border : size[0] + border, border : size[1] + border].transpose(0, 1, 4, 2, 3)
+    return torch.from_numpy(np.ascontiguousarray(inside)).flatten(1, 2)
+
+
+def close(left, right, tolerance=1e-12):
+    if isinstance(left, loops.Map):
+        left = to_tensor(left.values, (left.height, left.width), border=1)
+    if isinstance(left, np.ndarray):
+        left = loops.leave(left)
+    assert left.shape == right.shape
+    assert left.numel() == 0 or (left - right).abs().max() <= tolerance * right.abs().max().clamp_min(1e-300)
+
+
+def border_is_zero(a):
+    inside = np.zeros(a.values.shape, bool)
+    inside[:, :, 1 : a.height + 1, 1 : a.width + 1] = True
+    assert not a.values[~inside].any()
+
+
+def pooled(x, W):
+    """y, pool(y) and the code, both ways."""
+    return [(y, p, code) for y, _, _, p, code, _ in (ops.forward(x, W), loops.forward(to_map(x), loops.enter(W)))]
+
+
+def test_forward_and_normalisation(draw):
+    x, W, c, d = draw("xWcc")
+    expected, found = ops.forward(x, W), loops.forward(to_map(x), loops.enter(W))
+    size = tuple(x.shape[2:])
+    close(to_tensor(found[0], size), expected[0])
+    close(found[1], expected[1])
+    close(found[2], expected[2])
+    p = expected[3]
+    close(to_tensor(found[3], p.shape[2:]), p)
+    assert found[5] == expected[5]
+    a = loops.affine_relu(found[3], c.numpy(), d.numpy(), to_map(x))
+    close(a, ops.affine_relu(p, c, d, x))
+    border_is_zero(a)
+
+
+def test_backward(draw):
+    x, W, dz, c1, c0 = draw("xWpcc")
+    (y, _, code), (loop_y, _, loop_code) = pooled(x, W)
+    expected = ops.backward(x, W, y, c1, c0, dz, code)
+    dz = to_tiles(dz, tuple(x.shape[2:]))
+    found = loops.backward(to_map(x), loops.enter(W), loop_y, c1.numpy(), c0.numpy(), dz, loop_code)
+    for left, right in zip(found, expected, strict=True):
+        close(left, right)
+
+
+def test_tangent(draw):
+    x, xd, W, Wd, mean = draw("xxWWc")
+    (y, p, code), (loop_y, loop_p, loop_code) = pooled(x, W)
+    expected = ops.tangent(x, xd, W, Wd, y, mean, p, code)
+    weights = [loops.enter(t) for t in (W, Wd)]
+    found = loops.tangent(to_map(x), to_map(xd), *weights, loop_y, mean.numpy(), loop_p, loop_code)
+    close(to_tensor(found[0], y.shape[2:]), expected[0])
+    close(to_tensor(found[1], p.shape[2:]), expected[1])
+    close(found[2], expected[2])
+    close(found[3], expected[3])
+
+
+def test_tangent_backward(draw):
+    x, xd, W, Wd, yd, dz, dzd, *c = draw("xxWWyppcccc")
+    (y, _, code), (loop_y, _, loop_code) = pooled(x, W)
+    size = tuple(x.shape[2:])
+    expected = ops.tangent_backward(x, xd, W, Wd, y, yd, tuple(c), dz, dzd, code)
+    tiles = [to_tiles(t, size) for t in (yd, dz, dzd)]
+    weights, c = [loops.enter(t) for t in (W, Wd)], tuple(t.numpy() for t in c)
+    found = loops.tangent_backward(to_map(x), to_map(xd), *weights, loop_y, tiles[0], c, *tiles[1:], loop_code)
+    for left, right in zip(found, expected, strict=True):
+        close(left, right)
+
+
+def test_what_happens_at_the_pooled_places(draw):
+    y, p, pd, d, a, dz, *c = draw("ypppppcccc")
+    size, arrays = tuple(y.shape[2:]), [t.numpy() for t in c]
+    expected = ops.gated_sums(d.clone(), a, p, c[0])
+    found = loops.gated_sums(to_map(d), to_map(a), to_tiles(p, size, fill=9.0), arrays[0])
+    assert np.array_equal(found[0], to_tiles(expected[0], size))  # zero beyond
+    close(found[1], expected[1])
+    close(found[2], expected[2])
+    expected = ops.gated_affine(pd.clone(), a, c[0], p, c[1], c[2], dz, c[3])
+    tiles = [to_tiles(t, size) for t in (pd, p, dz)]
+    found = loops.gated_affine(tiles[0], to_map(a), arrays[0], tiles[1], *arrays[1:3], tiles[2], arrays[3])
+    close(found[0], expected[0])
+    close(found[1], expected[1])
+    border_is_zero(found[0])
+
+
+@pytest.mark.parametrize("colours", [1, 2, 3])
+@pytest.mark.parametrize("size", [(8, 8), (7, 11), (2, 3), (16, 5)], ids=str)
+def test_layer_one(size, colours):
+    generator = torch.Generator().manual_seed(colours)
+
+    def normal(*shape):
+        t = torch.randn(shape, generator=generator, dtype=torch.float64)
+        return t.contiguous(memory_format=torch.channels_last) if len(shape) == 4 else t
+
+    x, V, Vd, offset = normal(5, colours, *size), normal(16, colours, 3, 3), normal(16, colours, 3, 3), normal(16)
+    loop_x, loop_V, loop_Vd = loops.pictures(x), loops.enter(V), loops.enter(Vd)
+    a, code = ops.first_forward(x, V, offset)
+    loop_a, loop_code = loops.first_forward(loop_x, loop_V, offset.numpy())
+    close(loop_a, a)
+    border_is_zero(loop_a)
+    ad = loops.first_tangent(loop_x, loop_Vd, offset.numpy(), loop_a, loop_code)
+    close(ad, ops.first_tangent(x, Vd, offset, a, code))
+    border_is_zero(ad)
+    d = normal(*a.shape)
+    expected = ops.gated_correlation(d.clone(), a, code, x, V)
+    found = loops.gated_correlation(to_map(d), loop_a, loop_code, loop_x, loop_V)
+    for left, right in zip(found, expected, strict=True):
+        close(left, right)
+    (m, S), (loop_m, loop_S) = ops.patch_moments(x), loops.patch_moments(loop_x)
+    close(loop_m, m)
+    order = np.arange(9 * colours).reshape(colours, 9).T.reshape(-1)  # colours come last in the loops' weights
+    close(loop_S, S[order][:, order])
+
+
+def test_the_first_of_equal_values_wins():
+    x = torch.zeros(2, 16, 8, 8, dtype=torch.float64).contiguous(memory_format=torch.channels_last)
+    W = torch.ones(16, 16, 3, 3, dtype=torch.float64)
+    assert not loops.forward(to_map(x), loops.enter(W))[4].any()
+
+
+def test_features_come_in_torchs_order(draw):
+    (p,) = draw("p")
+    a = to_map(p)
+    assert torch.equal(loops.features(a), ops.features(p))
+    if p.numel():
+        close(loops.from_features(ops.features(p), a), p)
+
+
+def test_float32_is_about_as_good_as_a_direct_convolution():
+    generator = torch.Generator().manual_seed(0)
+    x, W = torch.randn(20, 32, 16, 16, generator=generator), torch.randn(32, 32, 3, 3, generator=generator)
+    exact = ops.conv(x.double(), W.double())
+    found = to_tensor(loops.forward(to_map(x), loops.enter(W))[0], (16, 16))
+    assert (found - exact).square().mean().sqrt() / exact.std() < 1e-6  # a direct convolution has 1e-7 to 2e-7
+
+
+def test_a_variance_far_from_zero_mean_keeps_its_digits():
+    generator = torch.Generator().manual_seed(0)
+    x, W = 100 + torch.randn(50, 16, 8, 8, generator=generator), torch.rand(16, 16, 3, 3, generator=generator)
+    W[:, :, 0] = W[:, :, 2] = 0
+    W[:, :, 1, [0, 2]] = 0  # of the centre alone, so that the border is as the rest
+    y = ops.conv(x.double(), W.double())
+    _, mean, variance, *_ = loops.forward(to_map(x), loops.enter(W))
+    expected = torch.var_mean(y, (0, 2, 3), correction=0)
+    # (mean / deviation)² is some 1e5: without a pivot float32 would lose all but two digits
+    assert np.allclose(variance, expected[0], rtol=2e-3)
+    assert np.allclose(mean, expected[1], rtol=1e-6)
+
+
+def weights(*channels):
+    return [torch.zeros(c, colours, 3, 3) for colours, c in itertools.pairwise(channels)]
+
+
+@pytest.mark.parametrize("channels", [(3, 32, 32, 32, 32), (1, 64, 64), (3, 16, 48, 128, 16)])
+def test_multiples_of_sixteen_channels_take_the_loops(channels):
+    assert ops.fused(weights(*channels)) is loops
+
+
+@pytest.mark.parametrize(
+    ("channels", "reason"),
+    [((3, 32, 20, 32), "to 20 channels"), ((3, 32, 144), "to 144 channels"), ((4, 32, 32), "of 4 colours")],
+)
+def test_what_the_loops_cannot_do_is_left_to_torch_with_one_line(channels, reason, caplog):
+    ops._say.cache_clear()
+    with caplog.at_level(logging.WARNING, "anyshot.inner_loop"):
+        assert [ops.fused(weights(*channels)) for _ in range(2)] == [ops, ops]
+    assert [reason in record.getMessage() for record in caplog.records] == [True]
+
+
+@pytest.mark.parametrize("channels", [16, 20, 48, 64])
+def test_networks_of_other_widths_agree_with_autograd(make_case, differences, channels):
+    case = make_case([2, 2], (16, 16), 2, channels=channels)
+    losses = [query_loss(case.inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
+    assert max(differences(*(case.gradients(loss) for loss in losses)).values()) < 1e-10
+
+
+@pytest.mark.parametrize("chosen", ["loops", "ops"])
+@pytest.mark.parametrize("size", [(32, 32), (33, 47)])
+def test_either_way_the_engine_gives_autograds_gradients(make_case, differences, monkeypatch, chosen, size):
+    module = {"loops": loops, "ops": ops}[chosen]
+    monkeypatch.setattr(attach, "fused", lambda weights: module)
+    case = make_case([1, 3], size, 3, head=True, scale=True, centre=True)
+    losses = [query_loss(case.inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
+    assert max(differences(*(case.gradients(loss) for loss in losses)).values()) < 1e-10
+
+
+LAID_OUT = {
+    "cut out of larger images": lambda x: F.pad(x, (4, 4, 4, 4)).contiguous(memory_format=CL)[:, :, 4:-4, 4:-4],
+    "every other row and column": lambda x: x.repeat_interleave(2, 2).repeat_interleave(2, 3)[:, :, ::2, ::2],
+    "grey, one channel seen three times": lambda x: x[:, :1].expand(-1, 3, -1, -1),
+    "on their side": lambda x: x.transpose(2, 3),
+    "every other image": lambda x: x.repeat_interleave(2, 0)[::2],
+}
+
+
+@pytest.mark.parametrize("picture", LAID_OUT.values(), ids=LAID_OUT)
+def test_images_may_lie_in_memory_in_any_way(make_case, differences, picture):
+    case = make_case([2, 3], (32, 32), 2, picture=picture)
+    losses = [query_loss(case.inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
+    assert max(differences(*(case.gradients(loss) for loss in losses)).values()) < 1e-10
+
+
+def test_chunks_of_layer_one_change_nothing_but_rounding(make_case, differences, monkeypatch):
+    monkeypatch.setattr(attach, "fused", lambda weights: ops)
+    case = make_case([3, 4], (32, 32), 2)
+    found = []
+    for chunk in (1 << 14, 1 << 11):
+        monkeypatch.setattr(ops, "CHUNK", chunk)
+        found.append(case.gradients(query_loss(case.inner, case.images, case.labels)[0]))
+    assert max(differences(*found).values()) < 1e-12
+
+
+def test_the_loops_are_chosen_by_device_and_environment(monkeypatch):
+    weights = [torch.zeros(32, 3, 3, 3)]
+    ops._loops.cache_clear()
+    assert ops.fused(weights) is loops
+    assert ops.fused([weights[0].to("meta")]) is ops
+    monkeypatch.setenv("ANYSHOT_LOOPS", "0")
+    ops._loops.cache_clear()
+    assert ops.fused(weights) is ops
+    ops._loops.cache_clear()
+
+
+def test_without_numba_torch_does_it_and_says_so(monkeypatch, caplog):
+    monkeypatch.delitem(sys.modules, "anyshot.inner_loop.engine.numba_ops")
+    monkeypatch.delitem(sys.modules, "anyshot.inner_loop.engine.numba_kernels.compile")
+    monkeypatch.setitem(sys.modules, "numba", None)
+    ops._loops.cache_clear()
+    with caplog.at_level(logging.INFO, "anyshot.inner_loop"):
+        assert ops.loops() is ops
+    assert "anyshot[fast]" in caplog.text
+    ops._loops.cache_clear()
+
+
+def test_workers_that_ask_at_once_hear_of_compiling_once(monkeypatch):
+    said = []
+    monkeypatch.setattr(loops, "announce", lambda: (time.sleep(0.05), said.append(1)))
+    ops._loops.cache_clear()
+    map_tasks(lambda _: ops.loops(), range(2), workers=2)
+    assert said == [1]
+
+
+def test_compiling_is_announced(monkeypatch, caplog):
+    with caplog.at_level(logging.WARNING, "anyshot.inner_loop"):
+        for kept in (False, True):
+            monkeypatch.setattr(loops, "kept", lambda loop, kept=kept: kept)
+            loops.announce()
+    assert caplog.text.count("Compiling the engine's loops") == 1
+
+
+def test_the_operators_of_other_devices_agree(draw):
+    """CUDA and MPS take other reductions than a CPU; here they run on a tensor that claims to be elsewhere."""
+    y, yd, c, x, W = draw("yycxW")
+
+    class Elsewhere(torch.Tensor):
+        @property
+        def device(self):
+            return torch.device("cuda")
+
+    away = [t.as_subclass(Elsewhere) for t in (yd, y, c, x)]
+    for left, right in zip(ops.channel_sums(yd, y, c), ops.channel_sums(*away[:3]), strict=True):
+        assert torch.allclose(left, right.as_subclass(torch.Tensor))
+    for left, right in zip(ops.forward(x, W)[:5], ops.forward(away[3], W)[:5], strict=True):
+        assert torch.allclose(left, right.as_subclass(torch.Tensor))

@@ -1,0 +1,123 @@
+"""Mirror images and other zooms as further evidence at test time."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support import make_imageset, make_method, make_task
+
+from anyshot.core.registry import METHODS
+from anyshot.core.settings import TaskSettings
+from anyshot.data.tasks import TaskStream, torch_rng
+from anyshot.inner_loop import gradient
+from anyshot.methods.query_views import zoomed
+
+
+def both(name, **options):
+    return (make_method(name, alpha=0.05, flips=flips, **options) for flips in (True, False))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_mirrored_query_image_gets_the_same_probabilities(name):
+    method, _ = both(name)
+    task = make_task()
+    mirrored = replace(task, query=task.query.flip(2))
+    p, q = (method.predict(t, torch_rng(0), prediction="naive") for t in (task, mirrored))
+    torch.testing.assert_close(p, q)
+    assert not torch.allclose(p, make_method(name, alpha=0.05).predict(task, torch_rng(0), prediction="naive"))
+
+
+WAYS = {
+    "as they are": ({}, [1]),
+    "mirror images": ({"flips": True}, [1]),
+    "zooms": ({"zooms": (0.75, 1.3)}, [1, 0.75, 1.3]),
+    "both": ({"flips": True, "zooms": (1.3,)}, [1, 1.3]),
+}
+
+
+def views(images, scales, flips):
+    seen = [images if scale == 1 else zoomed(images, scale) for scale in scales]
+    return [view for one in seen for view in ((one, one.flip(3)) if flips else (one,))]
+
+
+@pytest.mark.parametrize("transductive", [True, False])
+@pytest.mark.parametrize(("options", "scales"), WAYS.values(), ids=WAYS)
+def test_steps_see_the_views_in_turn_and_answers_are_averaged_over_them(options, scales, transductive):
+    method = make_method("meta-sgd", alpha=0.05, test_steps=5, transductive=transductive, **options)
+    task, flips = make_task(), method.settings.flips
+    support, labels, query, _ = method.tensors(task)
+    inner, learned_from = method.inner(support, labels, task.way, {}, 5), views(support, scales, flips)
+    theta = dict(inner.theta)
+    for k in range(5):
+        g, _ = gradient(theta, learned_from[k % len(learned_from)], labels, inner.weights, inner.norm)
+        theta = {name: theta[name] - inner.rates[name] * g[name] for name in theta}
+    pairs = zip(learned_from, views(query, scales, flips), strict=True)  # the same view has the same statistics
+    answers = [replace(inner, images=seen).query_logits(theta, asked).softmax(1) for seen, asked in pairs]
+    torch.testing.assert_close(method.predict(task), (sum(answers) / len(answers)).detach())
+
+
+@pytest.mark.parametrize("transductive", [True, False])
+def test_prototypes_are_means_over_all_views(transductive):
+    method, task = make_method("protonet", zooms=(0.75,), transductive=transductive), make_task()
+    support, labels, query, _ = method.tensors(task)
+    pairs = [(support, query), (zoomed(support, 0.75), zoomed(query, 0.75))]
+    h = torch.stack([method.embed(seen) for seen, _ in pairs]).mean(0)
+    p = torch.stack([h[labels == c].mean(0) for c in range(task.way)])
+    answers = []
+    for seen, asked in pairs:
+        g = method.embed(asked, reference=None if transductive else seen)
+        answers.append((-(torch.cdist(g, p) ** 2)).softmax(1))
+    torch.testing.assert_close(method.predict(task), (sum(answers) / 2).detach())
+
+
+def test_samples_see_the_same_views():
+    options = {"alpha": 0.05, "test_steps": 3, "samples": 3, "flips": True, "zooms": (0.75,)}
+    method, task = make_method("taml", **options), make_task()
+    support, labels, query, _ = method.tensors(task)
+    noise, answers = task.noise(), []
+    q = method.posterior(support, labels, task.way)
+    for phi in [q.sample(noise) for _ in range(3)]:
+        inner = method.inner(support, labels, task.way, phi, 3, tuple(views(support, [1, 0.75], True)))
+        theta = method.learned(inner, order=0)
+        answers += [inner.query_logits(theta, view).softmax(1) for view in views(query, [1, 0.75], True)]
+    torch.testing.assert_close(method.predict(task), torch.stack(answers).mean(0).detach())
+
+
+def test_the_encoder_counts_each_image_once():
+    flipping, _ = both("taml", test_steps=2)
+    task, seen = make_task(), []
+    honest = flipping.encoder.forward
+    flipping.encoder.forward = lambda images, labels, way: (seen.append(len(labels)), honest(images, labels, way))[1]
+    flipping.predict(task, prediction="naive")
+    assert seen == [len(task)]
+
+
+def test_images_that_do_not_mirror_are_left_alone():
+    letters = replace(make_imageset(), kind="characters")
+    task = TaskStream(letters, "test", TaskSettings(way=3, shots="fixed:3", query=4)).task(0)
+    assert not task.mirrors
+    flipping, plain = both("taml")
+    torch.testing.assert_close(flipping.predict(task), plain.predict(task))
+    assert flipping.settings.flips
+
+
+@pytest.mark.parametrize("scale", [0.5, 0.75, 1.0, 1.3, 4.0])
+@pytest.mark.parametrize("size", [(8, 8), (7, 12)])
+def test_a_zoom_is_what_torch_samples_from_a_grid(size, scale):
+    images = torch.rand(2, 3, *size, generator=torch_rng(0), dtype=torch.float64)
+    grid = F.affine_grid(
+        torch.tensor([[[scale, 0, 0], [0, scale, 0]]] * 2).double(), [2, 3, *size], align_corners=False
+    )
+    expected = F.grid_sample(images, grid, padding_mode="border", align_corners=False)
+    torch.testing.assert_close(zoomed(images, scale), expected)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_learns_from_other_zooms(name):
+    """Not only the query's views count: those of the support change what is learned."""
+    zooming, plain, task = make_method(name, alpha=0.05, zooms=(0.75,)), make_method(name, alpha=0.05), make_task()
+    query = plain.tensors(task)[2]
+    learned = plain.adapt(task.support, task.support_labels, torch_rng(0), "naive")
+    asked_twice = (learned(query) + learned(zoomed(query, 0.75))) / 2
+    assert not torch.allclose(zooming.predict(task, torch_rng(0), prediction="naive"), asked_twice)

@@ -1,0 +1,172 @@
+import math
+
+import pytest
+import torch
+
+from anyshot.core.settings import MethodSettings
+from anyshot.data.tasks import torch_rng
+from anyshot.methods.task_encoder import Encoder
+from anyshot.models.bodies.conv4 import conv4
+
+
+def encoder(**options) -> Encoder:
+    made = Encoder(MethodSettings(**options), conv4((16, 16), 4), torch_rng(0)).double()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=torch_rng(1), dtype=torch.float64)
+    return made
+
+
+def images(n: int) -> torch.Tensor:
+    return torch.rand(n, 3, 16, 16, dtype=torch.float64, generator=torch_rng(2))
+
+
+def test_shapes_and_any_number_of_classes():
+    e = encoder()
+    for way in (2, 7, 20):
+        q = e(images(way * 2), torch.arange(way).repeat(2), way)
+        assert {k: tuple(v.shape) for k, v in q.mean.items()} == {"omega": (way,), "gamma": (5,), "z": (32,)}
+        assert all((d > 0).all() for d in q.deviation.values())
+
+
+def test_permuting_images_changes_nothing_and_permuting_classes_permutes_omega():
+    e, x, labels = encoder(), images(8), torch.tensor([0, 0, 0, 1, 2, 2, 2, 2])
+    q = e(x, labels, 3)
+    order = torch.randperm(8, generator=torch_rng(3))
+    p = e(x[order], labels[order], 3)
+    renamed = torch.tensor([2, 0, 1])  # class c is now called renamed[c]
+    r = e(x, renamed[labels], 3)
+    for k in q.mean:
+        torch.testing.assert_close(p.mean[k], q.mean[k])
+        torch.testing.assert_close(r.mean[k][renamed] if k == "omega" else r.mean[k], q.mean[k])
+
+
+def cardinalities(e: Encoder, sizes: list[int]) -> tuple[list[float], list[float]]:
+    """What the class pooling and the task pooling are told of these class sizes."""
+    told: list[list[float]] = []
+    hooks = [
+        pooling.register_forward_hook(lambda _, inputs, __: told.append(inputs[2].tolist()))
+        for pooling in (e.class_pooling, e.task_pooling)
+    ]
+    e(images(sum(sizes)), torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes)), len(sizes))
+    for hook in hooks:
+        hook.remove()
+    return told[0], told[1]
+
+
+def test_a_class_of_1_is_0_to_the_encoder_one_of_50_is_1_and_a_task_the_mean_of_its_classes():
+    of_classes, of_task = cardinalities(encoder(), [1, 50, 2, 99])
+    assert of_classes == pytest.approx([0, 1, 1 / 49, 2])
+    assert of_task == pytest.approx([sum(of_classes) / 4])
+    assert cardinalities(encoder(task_cardinality="way"), [1, 2, 3])[1] == pytest.approx([2 / 49])
+
+
+def test_sizes_may_be_told_by_their_logarithms():
+    of_classes, of_task = cardinalities(encoder(cardinality="log"), [1, 50, 2, 2500])
+    assert of_classes == pytest.approx([0, 1, math.log(2) / math.log(50), 2])
+    assert of_task == pytest.approx([sum(of_classes) / 4])
+    assert cardinalities(encoder(cardinality="log", task_cardinality="way"), [1, 2, 3])[1] == pytest.approx(
+        [math.log(3) / math.log(50)]
+    )
+
+
+def test_more_images_of_the_same_kind_are_seen_through_the_cardinality_alone():
+    x, labels = images(4), torch.tensor([0, 0, 1, 1])
+    twice = (torch.cat([x, x]), torch.cat([labels, labels]), 2)
+    blind, seeing = encoder(statistics=("mean", "var")), encoder()
+    torch.testing.assert_close(blind(*twice).mean["gamma"], blind(x, labels, 2).mean["gamma"])
+    assert (seeing(*twice).mean["gamma"] - seeing(x, labels, 2).mean["gamma"]).abs().max() > 1e-6
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"hierarchical": False},
+        {"statistics": ("mean",)},
+        {"statistics": ("mean", "N")},
+        {"statistics": ("mean", "var", "skewness")},
+        {"statistics": ("mean", "var", "kurtosis")},
+        {"task_cardinality": "way"},
+        {"omega_hidden": 0},
+        {"balance": ("gamma",)},
+    ],
+)
+def test_every_variant_gives_a_finite_posterior_with_gradients(options):
+    e = encoder(**options)
+    q = e(images(5), torch.tensor([0, 1, 1, 1, 2]), 3)
+    q.kl().backward()
+    assert set(q.mean) == set(options.get("balance", ("omega", "gamma", "z")))
+    used = [name for name, p in e.named_parameters() if p.grad is not None]
+    assert {"conv1.weight", "image_features.weight", "task_pooling.mix.weight"} <= set(used)
+    assert all(p.grad.isfinite().all() for p in e.parameters() if p.grad is not None)
+
+
+def test_the_flat_encoder_does_not_see_labels_but_through_omega():
+    e, x = encoder(hierarchical=False), images(6)
+    a, b = e(x, torch.tensor([0, 0, 0, 1, 1, 1]), 2), e(x, torch.tensor([0, 1, 0, 1, 0, 1]), 2)
+    torch.testing.assert_close(a.mean["z"], b.mean["z"])
+    assert (a.mean["omega"] - b.mean["omega"]).abs().max() > 1e-6
+
+
+def by_hand(p: dict[str, torch.Tensor], x: torch.Tensor, sizes: list[int]) -> dict[str, torch.Tensor]:
+    """The paper's encoder from its parameters alone, class after class: (μ, softplus⁻¹ σ) of every variable."""
+
+    def linear(name: str, h: torch.Tensor) -> torch.Tensor:
+        return h @ p[f"{name}.weight"].t() + p[f"{name}.bias"]
+
+    def conv(name: str, h: torch.Tensor) -> torch.Tensor:
+        padded = torch.zeros(*h.shape[:2], h.shape[2] + 2, h.shape[3] + 2, dtype=h.dtype)
+        padded[:, :, 1:-1, 1:-1] = h
+        patches = padded.unfold(2, 3, 1).unfold(3, 3, 1)  # [n, channels, height, width, 3, 3]
+        out = torch.einsum("nchwij,ocij->nohw", patches, p[f"{name}.weight"]) + p[f"{name}.bias"].view(-1, 1, 1)
+        return out.relu().unflatten(3, (-1, 2)).amax(4).unflatten(2, (-1, 2)).amax(3)
+
+    def pooled(name: str, h: torch.Tensor, cardinality: float) -> torch.Tensor:
+        told = torch.full_like(h[0], cardinality)
+        return linear(f"{name}.mix", torch.stack([h.mean(0), h.var(0, correction=0), told], -1)).relu().flatten()
+
+    h = linear("image_features", conv("conv2", conv("conv1", x)).flatten(1))
+    told = [(n - 1) / 49 for n in sizes]
+    s = torch.stack([pooled("class_pooling", c, t) for c, t in zip(h.split(sizes), told, strict=True)])
+    of_classes = linear("class_features.2", linear("class_features.0", s).relu())
+    v = pooled("task_pooling", of_classes, sum(told) / len(told))
+    seen = {"omega": s, "gamma": v, "z": v}
+    return {name: linear(f"heads.{name}.2", linear(f"heads.{name}.0", seen[name]).relu()) for name in seen}
+
+
+def test_the_posterior_is_that_of_the_formulas():
+    e, sizes = encoder(), [1, 4, 2]
+    with torch.no_grad():
+        q = e(images(7), torch.repeat_interleave(torch.arange(3), torch.tensor(sizes)), 3)
+        expected = by_hand(dict(e.named_parameters()), images(7), sizes)
+    for name, both in expected.items():
+        mu, rho = both.chunk(2, -1)
+        torch.testing.assert_close(q.mean[name], mu.flatten())
+        torch.testing.assert_close(q.deviation[name], torch.log1p(rho.exp()).flatten())
+
+
+def test_layers_have_the_papers_widths():
+    e = Encoder(MethodSettings(), conv4((32, 32)), torch_rng(0))
+    assert {name: tuple(p.shape) for name, p in e.named_parameters() if name.endswith("weight")} == {
+        "conv1.weight": (10, 3, 3, 3), "conv2.weight": (10, 10, 3, 3), "image_features.weight": (64, 10 * 8 * 8),
+        "class_pooling.mix.weight": (4, 3), "class_features.0.weight": (128, 256), "class_features.2.weight": (32, 128),
+        "task_pooling.mix.weight": (4, 3), "heads.omega.0.weight": (64, 256), "heads.omega.2.weight": (2, 64),
+        "heads.gamma.0.weight": (64, 128), "heads.gamma.2.weight": (10, 64),
+        "heads.z.0.weight": (64, 128), "heads.z.2.weight": (512, 64),
+    }  # fmt: skip
+
+
+def test_the_start_comes_from_the_given_generator_alone():
+    state = torch.get_rng_state()
+    one, again, other = (Encoder(MethodSettings(), conv4((16, 16), 4), torch_rng(seed)) for seed in (0, 0, 1))
+    for name, parameter in one.named_parameters():
+        assert torch.equal(parameter, again.get_parameter(name))
+        assert name.endswith("bias") or not torch.equal(parameter, other.get_parameter(name))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_start_is_the_papers():
+    e = Encoder(MethodSettings(), conv4((32, 32)), torch_rng(0))
+    assert not any(p.any() for n, p in e.named_parameters() if n.endswith("bias"))
+    assert abs(e.image_features.weight.std() - 0.02) < 1e-3
+    assert e.conv2.weight.abs().max() <= 0.04

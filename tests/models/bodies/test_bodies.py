@@ -1,0 +1,88 @@
+"""Bodies by name and by place, any number of channels, from the command line to the trained run."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support import make_imageset, make_task
+
+from anyshot.cli.settings_options import settings_with
+from anyshot.core.errors import AnyshotError
+from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
+from anyshot.inner_loop import adapt
+from anyshot.methods import create_method
+from anyshot.models.bodies import create_body
+from anyshot.models.network import Body
+from anyshot.runs.run import Run
+from anyshot.training.meta_training import train
+
+OWN = '''
+import torch.nn.functional as F
+from anyshot.models.network import Body, Unit
+
+def perceptron(image_size, channels=16, image_channels=3):
+    """Two layers on the bare pixels."""
+    pixels = image_channels * image_size[0] * image_size[1]
+    units = (Unit("first", (channels, pixels), "1"), Unit("second", (8, channels), "2", bias="second_bias"))
+
+    def features(theta, norm, x):
+        h = F.relu(norm(0, F.linear(x.flatten(1), theta["first"])))
+        return F.relu(norm(1, F.linear(h, theta["second"], theta["second_bias"])))
+
+    return Body(features, units, image_size, image_channels)
+
+def not_a_body(image_size, channels=1):
+    return channels
+'''
+
+
+@pytest.fixture
+def own(tmp_path) -> str:
+    (tmp_path / "own.py").write_text(OWN)
+    return str(tmp_path / "own.py")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "channels"),
+    [({}, 32), ({"channels": 5}, 5), ({"body": "resnet12"}, 64), ({"body": "resnet12", "channels": 3}, 3)],
+)
+def test_the_options_body_and_channels_make_the_network(chosen, channels):
+    settings = settings_with(Settings(), {"method": "maml", **chosen})
+    method = create_method(settings.method, (16, 16))
+    assert method.body.units[0].channels == channels
+    assert next(iter(method.theta.values())).shape[0] == channels
+
+
+def test_unknown_bodies_and_things_that_are_none_are_refused(own):
+    with pytest.raises(AnyshotError, match="body cannot be 'conv5'; did you mean 'conv4'"):
+        MethodSettings(body="conv5")
+    with pytest.raises(AnyshotError, match="is no body"):
+        create_body(f"{own}:not_a_body", (16, 16))
+
+
+@pytest.mark.parametrize("body", ["resnet12", "own"])
+@pytest.mark.parametrize("method", ["taml", "mt-net", "abml", "proto-maml"])
+def test_another_body_is_trained_and_its_run_loaded(method, body, own, tmp_path):
+    settings = Settings(
+        images=("tiny",),
+        task=TaskSettings(way=2, shots="any-shot:1-4", query=3),
+        method=MethodSettings(
+            name=method, body=f"{own}:perceptron" if body == "own" else body, channels=2, steps=1, test_steps=1,
+            alpha=0.05, samples=2,
+        ),
+        train=TrainSettings(iterations=2, meta_batch=1, validate_every=0, validation_tasks=2),
+    )  # fmt: skip
+    made = train(settings, tmp_path / "run", imagesets=[make_imageset()], ood=[])
+    assert list(Run(tmp_path / "run").code) == ([f"{own}:perceptron"] if body == "own" else [])
+    p = made.load_method().predict(make_task(way=2))
+    torch.testing.assert_close(p.sum(1), torch.ones(len(p)))
+
+
+def test_a_body_that_is_conv4_by_its_names_alone_is_not_given_to_the_engine():
+    method = create_method(MethodSettings(name="maml", channels=4), (16, 16))
+    x, y, _, _ = method.tensors(make_task())
+    adapt(method.inner(x, y, 3, {}, 1), engine="engine")
+    conv4 = method.body
+    method.body = Body(lambda theta, norm, x: conv4.features(theta, norm, -x), conv4.units, (16, 16))
+    with pytest.raises(AnyshotError, match="the body is not Conv4"):
+        adapt(method.inner(x, y, 3, {}, 1), engine="engine")

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from anyshot.data import ImageSet
+from anyshot.runs.image_record import SetRecord, as_seen_by
+
+SPLITS = {"train": ["ape", "bee"], "validation": ["cat"], "test": ["dog"]}
+
+
+def pixels(seed: int, number: int = 20) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (number, 8, 8, 3), np.uint8)
+
+
+def arrays() -> dict[str, np.ndarray]:
+    return {label: pixels(seed) for seed, label in enumerate(["ape", "bee", "cat", "dog"])}
+
+
+def zoo(changes: dict[str, np.ndarray] | None = None, name: str = "zoo", **splits: list[str]) -> ImageSet:
+    return ImageSet.from_arrays(name, arrays() | (changes or {}), {**SPLITS, **splits})
+
+
+def names(images: ImageSet) -> dict[str, list[str]]:
+    return {split: [images.classes[c] for c in members] for split, members in images.splits.items()}
+
+
+@pytest.fixture
+def record() -> SetRecord:
+    return SetRecord.of(zoo(), "zoo", None)
+
+
+def test_a_record_survives_json(record):
+    assert SetRecord.from_dict(json.loads(json.dumps(asdict(record)))) == record
+
+
+def test_new_classes_are_test_classes_and_old_ones_stay_where_they_were(record):
+    mixed = {"train": ["dog", "ant"], "validation": ["ape"], "test": ["bee", "cat"]}
+    changed = ImageSet.from_arrays("zoo", {"ant": pixels(9)} | arrays(), mixed)
+    seen, moved = as_seen_by([record], changed)
+    assert names(seen) == SPLITS | {"test": ["dog", "ant"]}
+    assert moved == []
+
+
+def test_a_training_class_under_another_name_is_recognised_in_any_set(record):
+    for name in ("zoo", "elsewhere"):
+        images = ImageSet.from_arrays(name, {"monkey": arrays()["ape"], "new": pixels(9)}, {"test": ["monkey", "new"]})
+        seen, moved = as_seen_by([record], images)
+        assert names(seen) == {"test": ["new"], "train": ["monkey"]}
+        assert moved == ["monkey"]
+
+
+def test_a_set_that_is_only_validated_on_has_no_training_classes(record):
+    images = ImageSet.from_arrays("elsewhere", {"monkey": arrays()["ape"]}, {"test": ["monkey"]})
+    assert as_seen_by([replace(record, learned=False)], images)[1] == []
+
+
+def test_classes_that_looked_alike_from_the_first_stay_where_they_were():
+    images = zoo({"dog": arrays()["ape"]})
+    seen, moved = as_seen_by([SetRecord.of(images, "zoo", None)], images)
+    assert names(seen) == SPLITS
+    assert moved == []
+
+
+def test_what_has_changed_is_named(record):
+    one_pixel = arrays()["bee"]
+    one_pixel[3, 0, 0, 0] ^= 1
+    without = ImageSet.from_arrays("zoo", {k: v for k, v in arrays().items() if k != "cat"}, {"train": ["ape"]})
+    assert record.change(zoo()) == ""
+    assert record.change(zoo({"eel": pixels(9)})) == ""
+    assert record.change(zoo({"dog": pixels(9, 3)})) == ""  # nothing was learned from it
+    assert record.change(without) == "its class 'cat' is gone"
+    assert record.change(zoo({"ape": pixels(0, 21)})) == "its class 'ape' has 21 images, not 20"
+    assert record.change(zoo({"ape": pixels(9)})) == "the images of its class 'ape' are others"
+    assert record.change(zoo({"bee": one_pixel})) in (
+        "the images of its class 'bee' are others",
+        "some of its images are others",
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"name": 3}, {"splits": {"train": ["nobody"]}}, {"splits": 3}, {"counts": {}}, {"sums": None}, {"more": 1},
+     {"splits": {"tests": []}}, {"learned": "yes"}],
+)  # fmt: skip
+def test_a_record_that_is_none_is_refused(record, change):
+    with pytest.raises((KeyError, TypeError, ValueError, AttributeError)):
+        SetRecord.from_dict({**asdict(record), **change})

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import logging
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+from support import make_imageset
+from support import run_command as run
+
+from anyshot.core.errors import AnyshotError
+from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
+from anyshot.data import ImageSet
+from anyshot.runs.run import Run
+from anyshot.training.meta_training import train
+
+
+def settings(*images: str, way: int = 3) -> Settings:
+    return Settings(
+        images=images or ("tiny",),
+        task=TaskSettings(way=way, shots="fixed:2", query=2),
+        method=MethodSettings(name="protonet"),
+        train=TrainSettings(iterations=2, meta_batch=1, validate_every=1, validation_tasks=2, checkpoint_every=1),
+    )
+
+
+def names(images: ImageSet) -> dict[str, set[str]]:
+    return {split: {images.classes[c] for c in members} for split, members in images.splits.items()}
+
+
+@pytest.fixture
+def pictures(tmp_path, monkeypatch):
+    """A folder of six classes of six pictures, as in the README."""
+    monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path / "cache"))
+    for c in range(6):
+        add_class(tmp_path / "pictures", f"class {c}", c)
+    return tmp_path / "pictures"
+
+
+def add_class(root, name: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    (root / name).mkdir(parents=True)
+    for i in range(6):
+        Image.fromarray(rng.integers(0, 256, (16, 16, 3), np.uint8)).save(root / name / f"{i}.png")
+
+
+def test_sets_from_python_are_recorded_as_what_they_are(tmp_path):
+    made = train(settings("glyphs"), tmp_path / "run", imagesets=[make_imageset()], ood=[make_imageset(name="far")])
+    assert made.settings.images == ("tiny",)
+    assert made.settings.ood == ("far",)
+    again = Run(tmp_path / "run")
+    assert [(record.name, record.learned) for record in again.sets] == [("tiny", True), ("far", False)]
+    assert again.sets[0].checksum == make_imageset().checksum
+    assert again.sets[0].splits["train"] == tuple(f"class {c}" for c in range(4))
+    with pytest.raises(AnyshotError, match="'tiny' was given to the run from Python"):
+        again.imageset("tiny")
+    make_imageset().save(tmp_path / "saved")
+    assert names(again.imageset(tmp_path / "saved")) == names(make_imageset())
+
+
+def test_a_new_run_may_go_without_unfamiliar_images_that_are_not_there(pictures, tmp_path):
+    wanted = replace(settings(str(pictures)), ood=("cub",))
+    with pytest.raises(AnyshotError, match=r"anyshot data prepare cub, or go without .* --ood none"):
+        train(wanted, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    train(replace(wanted, ood=()), tmp_path / "run")
+
+
+def test_a_set_saved_by_its_owner_is_found_again_by_its_name(tmp_path):
+    saved = make_imageset().save(tmp_path / "saved")
+    made = train(settings(), tmp_path / "run", imagesets=[saved], ood=[])
+    assert names(made.imageset("tiny")) == names(saved)
+    assert train(made.settings, tmp_path / "run").folder == made.folder  # goes on without being told where they are
+
+
+def test_a_run_goes_on_only_with_the_images_it_began_with(tmp_path):
+    train(settings(), tmp_path, imagesets=[make_imageset()], ood=[])
+    other = make_imageset()
+    arrays = {label: other.of(label).copy() for label in other.classes}
+    arrays["class 0"][:] = 0
+    changed = replace(ImageSet.from_arrays("tiny", arrays, {}), splits=other.splits)
+    with pytest.raises(
+        AnyshotError, match=r"'tiny' has changed since this run began: the images of its class 'class 0'"
+    ):
+        train(settings(), tmp_path, imagesets=[changed], ood=[])
+
+
+def test_six_classes_are_enough_for_three_way_tasks_and_the_last_parameters_are_kept(pictures, tmp_path):
+    made = train(settings(str(pictures)), tmp_path / "run")
+    splits = names(made.imageset(pictures))
+    assert {split: len(members) for split, members in splits.items()} == {"train": 3, "test": 3}
+    assert made.best().state == {"iteration": 2, "selection": None, "by": "last"}
+    assert list(made.records("validation")) == []
+    assert run("train", tmp_path / "run") == 0
+    assert run("test", tmp_path / "run", "--tasks", "2") == 0
+
+
+def test_a_class_that_comes_later_never_makes_a_training_class_a_test_class(pictures, tmp_path):
+    made = train(settings(str(pictures)), tmp_path / "run")
+    before = names(made.imageset(pictures))
+    for seed, name in enumerate(("aaa", "class 00", "zzz"), 100):
+        add_class(pictures, name, seed)
+        after = names(made.imageset(str(pictures)))
+        assert after["train"] == before["train"]
+        assert after["test"] == before["test"] | {name}
+        before = after
+    train(settings(str(pictures)), tmp_path / "run")  # goes on: what it learned from is as it was
+    shutil.rmtree(pictures / sorted(before["train"])[0])
+    with pytest.raises(AnyshotError, match=r"'pictures' has changed since this run began: its class .* is gone"):
+        train(settings(str(pictures)), tmp_path / "run")
+
+
+def test_a_run_finds_its_images_from_anywhere(pictures, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = train(settings("pictures"), tmp_path / "run")
+    elsewhere = tmp_path / "elsewhere"
+    add_class(elsewhere / "pictures", "other", 50)
+    monkeypatch.chdir(elsewhere)
+    assert set(made.imageset("pictures").classes) == {f"class {c}" for c in range(6)}
+    assert made.imageset("./pictures").classes == ("other",)
+    assert train(settings("pictures"), tmp_path / "run").folder == made.folder
+    pictures.rename(tmp_path / "elsewhere" / "moved")
+    assert made.imageset("pictures").classes == ("other",)  # nothing else is called so now
+
+
+def test_another_way_of_a_run_that_exists_is_another_run_not_too_few_classes(pictures, tmp_path):
+    train(settings(str(pictures)), tmp_path / "run")
+    with pytest.raises(AnyshotError, match="other settings"):
+        train(settings(str(pictures), way=4), tmp_path / "run")
+
+
+def test_a_copy_of_the_training_images_is_recognised_and_not_tested_on(pictures, tmp_path, caplog):
+    made = train(settings(str(pictures)), tmp_path / "run")
+    learned = names(made.imageset(pictures))["train"]
+    shutil.copytree(pictures, tmp_path / "copy")
+    (tmp_path / "copy" / sorted(learned)[0]).rename(tmp_path / "copy" / "renamed")
+    copy = names(made.imageset(tmp_path / "copy"))
+    assert copy["train"] == learned - {sorted(learned)[0]} | {"renamed"}
+    *kept, _ = sorted(copy["train"])  # "renamed" comes last, as in the folder
+    assert caplog.messages[-1] == (
+        f"copy: the run '{made.folder}' has learned from the images of 3 of its classes ({', '.join(kept)}, renamed); "
+        "they count as training classes (--split train tests on them)."
+    )
+    shutil.rmtree(tmp_path / "copy")
+    for name in learned:
+        shutil.copytree(pictures / name, tmp_path / "copy" / name)
+    assert run("test", tmp_path / "run", "--images", tmp_path / "copy", "--tasks", "2") == 1
+    assert run("test", tmp_path / "run", "--images", tmp_path / "copy", "--split", "train", "--tasks", "2") == 0
+
+
+def test_a_folder_that_was_not_learned_from_is_all_test_classes(pictures, tmp_path, caplog):
+    made = train(settings(str(pictures)), tmp_path / "run")
+    for c in range(4):
+        add_class(tmp_path / "holiday", f"class {c}", 50 + c)
+    with caplog.at_level(logging.WARNING):
+        assert names(made.imageset(tmp_path / "holiday")) == {"test": {f"class {c}" for c in range(4)}}
+    assert caplog.text == ""

@@ -1,0 +1,263 @@
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import torch
+from support import assert_equal, make_imageset
+
+from anyshot.core.errors import AnyshotError
+from anyshot.core.registry import fingerprint
+from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
+from anyshot.core.version import VERSION
+from anyshot.methods import create_method
+from anyshot.runs.checkpoint import Checkpoint
+from anyshot.runs.image_record import SetRecord
+from anyshot.runs.run import Run, training_in
+
+
+def make(folder) -> Run:
+    return Run.create(folder, Settings(), (32, 32), "anyshot train")
+
+
+def test_a_run_says_what_it_is(tmp_path):
+    made = make(tmp_path / "run")
+    assert made.info["command"] == "anyshot train"
+    assert Run(tmp_path / "run").settings == Settings()
+    assert Run(tmp_path / "run").image_size == (32, 32)
+
+
+def test_a_run_records_all_that_it_depends_on_and_keeps_it_when_it_is_made_longer(tmp_path):
+    record = SetRecord.of(make_imageset(), "tiny", None)
+    body, code = {"source": "runs/warm", "sha256": "0" * 64}, "statistics:median"
+    settings = Settings(images=("tiny",), method=MethodSettings(statistics=("mean", code)))
+    made = Run.create(tmp_path, settings, (16, 20), "anyshot train x", [record], body)
+    assert made.info == {
+        "settings": json.loads(json.dumps(settings.as_dict())), "image_size": [16, 20], "version": VERSION,
+        "command": "anyshot train x", "threads": torch.get_num_threads(), "code": {code: fingerprint(code)},
+        "sets": json.loads(json.dumps([asdict(record)])), "body": body,
+    }  # fmt: skip
+    assert made.image_size == (16, 20)
+    assert made.sets == (record,)
+    made.log({"kind": "iteration"})
+    again = Run.create(tmp_path, longer(settings, 60_000), (16, 20), "anyshot train x --iterations 60000")
+    assert again.info["command"].endswith("60000")
+    assert {**again.info, "settings": 0, "command": 0} == {**made.info, "settings": 0, "command": 0}
+
+
+def test_a_run_has_begun_with_its_first_checkpoint_or_line(tmp_path):
+    assert Run.find(tmp_path) is None
+    made = make(tmp_path)
+    assert Run.find(tmp_path) is None
+    assert (made.log_lines(), list(made.records())) == (0, [])
+    made.save_checkpoint("meta-0000000", Checkpoint({}, {}))
+    assert Run.find(tmp_path).folder == tmp_path
+
+
+def test_a_loaded_method_is_where_it_should_be_and_no_longer_learns(tmp_path):
+    made = make(tmp_path)
+    start, other = made.new_method(), replace(made.settings, train=TrainSettings(seed=1))
+    assert_equal(start.state_dict(), create_method(MethodSettings(), (32, 32), seed=0).state_dict())
+    first = Run.create(tmp_path / "other", other, (32, 32)).new_method().theta["conv1_weight"]
+    assert torch.equal(first, create_method(MethodSettings(), (32, 32), seed=1).theta["conv1_weight"])
+    made.save_best(Checkpoint({"temperature": 1.5}, {k: v + 1 for k, v in start.state_dict().items()}))
+    loaded = made.load_method()
+    assert loaded.temperature == 1.5
+    assert not any(parameter.requires_grad for parameter in loaded.parameters())
+    assert_equal(loaded.state_dict(), {k: v + 1 for k, v in start.state_dict().items()})
+    made.save_best(Checkpoint({}, start.state_dict()))
+    assert made.load_method().temperature == 1.0
+    made.save_best(Checkpoint({}, {"theta.conv1_weight": torch.zeros(3)}))
+    with pytest.raises(AnyshotError, match=r"^best\.safetensors of the run '.*' does not fit its settings \(Error"):
+        made.load_method()
+    with pytest.raises(AnyshotError, match="device 'nowhere' is not to be had"):
+        made.load_method("nowhere")
+
+
+def test_only_the_newest_checkpoints_stay(tmp_path):
+    made = make(tmp_path)
+    for i in range(5):
+        made.save_checkpoint(f"meta-{i:07d}", Checkpoint({"iteration": i}, {"x": torch.tensor([float(i)])}))
+    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == [
+        "meta-0000003.safetensors",
+        "meta-0000004.safetensors",
+    ]
+    newest = made.latest_checkpoint()
+    assert newest.state == {"iteration": 4}
+    assert newest.tensors["x"].item() == 4
+
+
+def test_what_lies_beside_checkpoints_is_not_taken_for_one(tmp_path):
+    made = make(tmp_path)
+    made.save_checkpoint("meta-0000001", Checkpoint({"iteration": 1}, {}))
+    place = tmp_path / "checkpoints"
+    (place / ".meta-0000009.safetensors.0123456789ab.tmp").write_bytes(b"half")
+    for name in ("zzz.txt", ".DS_Store", "meta-0000009.safetensors.bak", "notes-1.safetensors~"):
+        (place / name).write_text("stray")
+    (place / "meta-0000008.safetensors").mkdir()
+    for i in range(2, 5):
+        made.save_checkpoint(f"meta-{i:07d}", Checkpoint({"iteration": i}, {}))
+    assert made.latest_checkpoint().state == {"iteration": 4}
+    assert (place / "zzz.txt").read_text() == "stray"
+
+
+def test_a_half_line_in_the_log_is_passed_over(tmp_path):
+    made = make(tmp_path)
+    made.log({"kind": "iteration", "loss": float("nan")})
+    with open(made.log_path, "a") as file:
+        file.write('{"kind": "itera')
+    assert list(made.records()) == [{"kind": "iteration", "loss": None}]
+    made.rewind_log(1)
+    assert made.log_lines() == 1
+
+
+def test_a_run_without_chosen_parameters_says_so(tmp_path):
+    with pytest.raises(AnyshotError, match="no chosen parameters yet"):
+        make(tmp_path).best()
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
+    made = make(tmp_path)
+    for i in range(2):
+        made.save_checkpoint(f"meta-{i:07d}", Checkpoint({"iteration": i}, {"x": torch.tensor([float(i)])}))
+    newest = tmp_path / "checkpoints" / "meta-0000001.safetensors"
+    newest.write_bytes(newest.read_bytes()[:10])
+    assert made.latest_checkpoint().state == {"iteration": 0}
+    (sentence,) = caplog.messages
+    assert sentence.startswith(f"The checkpoint '{newest}' is damaged (")
+    assert sentence.endswith("). The one before it is used.")
+    (tmp_path / "checkpoints" / "meta-0000000.safetensors").write_text("{")
+    with pytest.raises(AnyshotError, match=r"No checkpoint .* can be read"):
+        made.latest_checkpoint()
+
+
+def test_a_run_that_never_began_gives_way_and_one_that_did_says_what_differs(tmp_path):
+    make(tmp_path)
+    other = Settings(task=TaskSettings(way=7))
+    made = Run.create(tmp_path, other, (32, 32))
+    assert made.settings == other
+    made.log({"kind": "iteration"})
+    with pytest.raises(AnyshotError, match=r"other settings \(way 7, not 5\); choose another folder or delete it\.$"):
+        make(tmp_path)
+
+
+def longer(settings: Settings, iterations: int) -> Settings:
+    return replace(settings, train=replace(settings.train, iterations=iterations))
+
+
+def test_a_run_may_be_made_longer_unless_its_rate_decays(tmp_path):
+    base = Settings()
+    made = Run.create(tmp_path / "a", base, (32, 32))
+    made.log({"kind": "iteration"})
+    assert Run.create(tmp_path / "a", longer(base, 60_000), (32, 32)).settings.train.iterations == 60_000
+    assert Run(tmp_path / "a").settings.train.iterations == 60_000
+    with pytest.raises(AnyshotError, match="iterations 60000, not 100"):
+        Run.create(tmp_path / "a", longer(base, 100), (32, 32))
+    decays = replace(base, train=TrainSettings(decay="cosine"))
+    Run.create(tmp_path / "b", decays, (32, 32)).log({"kind": "iteration"})
+    with pytest.raises(AnyshotError, match=r"delete it\. A run whose rate decays cannot be extended\.$"):
+        Run.create(tmp_path / "b", longer(decays, 60_000), (32, 32))
+
+
+WRONG = [
+    [], 3, None, "text", {}, {"settings": None}, {"settings": {"way": 3}}, {"settings": {"task": 3}},
+    {"settings": {"task": {"way": "five"}}}, {"settings": {"task": {"way": 1e999}}}, {"settings": {"images": []}},
+    {"settings": {"images": "glyphs"}}, {"settings": {"images": [3]}}, {"settings": {"method": {"gains": ["a"] * 3}}},
+    {"settings": {"train": {"rate": float("nan")}}}, {"image_size": None}, {"image_size": 32}, {"image_size": [32]},
+    {"image_size": ["a", "b"]}, {"image_size": [0, 0]}, {"image_size": [1e999, 3]}, {"image_size": [32, 32, 3]},
+    {"image_size": [-5, 32]}, {"sets": None}, {"sets": 3}, {"sets": [3]}, {"sets": [{}]}, {"sets": [None]},
+    {"sets": {"a": 1}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def test_json_that_is_no_run_is_refused_with_a_sentence(tmp_path, wrong):
+    made = make(tmp_path)
+    whole = isinstance(wrong, dict) and wrong
+    (tmp_path / "run.json").write_text(json.dumps({**made.info, **wrong} if whole else wrong))
+    with pytest.raises(AnyshotError, match=r"run\.json' does not describe a run"):
+        Run(tmp_path)
+
+
+def test_two_trainings_of_one_folder_do_not_meet(tmp_path):
+    with (
+        training_in(tmp_path / "run"),
+        pytest.raises(AnyshotError, match="is being trained by another process"),
+        training_in(tmp_path / "run"),
+    ):
+        pass
+    with training_in(tmp_path / "run"):
+        pass  # the lock is gone with its holder
+
+
+def test_the_lock_is_released_by_death(tmp_path):
+    code = f"""
+import os, sys
+from anyshot.runs.run import training_in
+with training_in({str(tmp_path)!r}):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as child:
+        assert child.stdout.readline() == b"held\n"
+        with pytest.raises(AnyshotError, match="another process"), training_in(tmp_path):
+            pass
+        child.kill()
+        child.wait()
+    with training_in(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("error", [AnyshotError, KeyboardInterrupt])
+def test_a_run_that_never_began_leaves_the_folder_as_it_was(tmp_path, error):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").touch()
+    for name in ("new/deep/run", "full"):
+        with pytest.raises(error), training_in(tmp_path / name):
+            Run.create(tmp_path / name, Settings(), (32, 32))
+            raise error
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["full", "mine.txt"]
+
+
+def test_a_file_of_somebody_else_is_not_overwritten(tmp_path):
+    (tmp_path / "run.json").write_text('{"marathon": 42}')
+    with pytest.raises(AnyshotError, match="does not describe a run"), training_in(tmp_path):
+        make(tmp_path)
+    assert (tmp_path / "run.json").read_text() == '{"marathon": 42}'
+
+
+def test_what_a_killed_training_left_half_written_is_cleared(tmp_path):
+    made = make(tmp_path)
+    made.save_checkpoint("meta-0000001", Checkpoint({}, {}))
+    kept = sorted(p.name for p in tmp_path.rglob("*"))
+    (tmp_path / ".best.safetensors.0123456789ab.tmp").write_bytes(b"half")
+    (tmp_path / "checkpoints" / ".meta-0000002.safetensors.0123456789ab.tmp").write_bytes(b"half")
+    (tmp_path / ".old.0123456789ab.tmp").mkdir()
+    with training_in(tmp_path):
+        pass
+    assert sorted(p.name for p in tmp_path.rglob("*")) == kept
+
+
+def test_lines_of_the_log_that_are_no_records_are_passed_over(tmp_path):
+    made = make(tmp_path)
+    made.log_path.write_bytes(b'3\n[]\n{}\nnull\n\xff\xfe\n{"kind": "warm"}\n')
+    assert list(made.records()) == list(made.records("warm")) == [{"kind": "warm"}]
+
+
+def test_what_the_system_refuses_is_said_with_its_place(tmp_path, monkeypatch):
+    made = make(tmp_path)
+    made.log_path.mkdir()
+    asks = {"read": (lambda: list(made.records()), made.log_lines), "write": (lambda: made.rewind_log(1),)}
+    for verb, calls in asks.items():
+        for call in calls:
+            with pytest.raises(AnyshotError, match=f"^Cannot {verb} '{re.escape(str(made.log_path))}': Is a directory"):
+                call()
+    (tmp_path / "checkpoints").mkdir()
+    monkeypatch.setattr(Path, "iterdir", lambda path: os.scandir(path / "gone"))
+    with pytest.raises(AnyshotError, match=f"^Cannot read '{re.escape(str(tmp_path / 'checkpoints'))}': "):
+        made.latest_checkpoint()

@@ -1,0 +1,324 @@
+import json
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from support import assert_equal, assert_kills_change_nothing, make_imageset
+
+from anyshot.core.errors import AnyshotError
+from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
+from anyshot.data.tasks import TaskStream
+from anyshot.methods import METHODS
+from anyshot.runs.run import Run
+from anyshot.training import meta_training as training
+from anyshot.training.meta_training import MetaTraining, train
+
+
+def tiny(method: str = "taml", **options) -> Settings:
+    defaults = {"iterations": 4, "meta_batch": 2, "validate_every": 2, "validation_tasks": 3, "checkpoint_every": 2}
+    return Settings(
+        images=("tiny",),
+        task=TaskSettings(way=2, shots="any-shot:1-4", query=3),
+        method=MethodSettings(name=method, start="he", steps=2, test_steps=2, alpha=0.05),
+        train=TrainSettings(**{**defaults, **options}),
+    )
+
+
+def run(settings: Settings, folder, **options) -> Run:
+    return train(settings, folder, imagesets=[make_imageset()], ood=[], **options)
+
+
+def parameters(folder) -> dict[str, torch.Tensor]:
+    return Run(folder).latest_checkpoint().tensors
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_trains_and_its_run_can_be_loaded(method, tmp_path):
+    made = run(tiny(method), tmp_path)
+    start = MetaTraining(Run.create(tmp_path / "new", made.settings, (16, 16)), [make_imageset()], [], 1).method
+    trained = made.load_method()
+    assert trained.name == method
+    assert any(not torch.equal(a, b) for a, b in zip(start.parameters(), trained.parameters(), strict=True))
+    kinds = [record["kind"] for record in made.records()]
+    assert kinds == ["iteration", "iteration", "validation", "iteration", "iteration", "validation"]
+    assert made.info["version"]
+    assert Settings.from_dict(made.info["settings"]) == made.settings
+
+
+def test_training_lowers_the_loss(tmp_path):
+    made = run(tiny("maml", iterations=30, rate=0.01, validate_every=0), tmp_path)
+    losses = [r["loss"] for r in made.records("iteration")]
+    assert sum(losses[-8:]) < 0.8 * sum(losses[:8])
+
+
+def test_a_run_in_two_parts_equals_one_in_one_whatever_the_workers(tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    run(tiny(iterations=5), whole)
+    settings = tiny(iterations=5)
+    made = Run.create(parts, settings, (16, 16))
+    first = MetaTraining(made, [make_imageset()], [], 1)
+    for _ in range(3):
+        first.step()
+        if first.state.iteration == 2:
+            first.validate()
+            first.checkpoint()  # the third step is lost
+    run(settings, parts, workers=1)
+    assert_equal(parameters(parts), parameters(whole))
+    assert list(Run(parts).records()) == list(Run(whole).records())
+
+
+def test_a_meta_batch_of_one_task_does_not_depend_on_torchs_threads(tmp_path):
+    settings, before, found = tiny(meta_batch=1, iterations=2, validate_every=0), torch.get_num_threads(), []
+    settings = replace(settings, task=TaskSettings(way=4, shots="fixed:8", query=8))
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            run(settings, tmp_path / str(threads))
+            found.append(parameters(tmp_path / str(threads)))
+    finally:
+        torch.set_num_threads(before)
+    assert_equal(*found)
+
+
+def test_a_killed_run_goes_on_to_the_same_bits(tmp_path):
+    options = {"decay": "cosine", "rising": 5, "first_order_until": 9, "average": 0.9, "augment": ("auto",)}
+    call = f"training(tiny(iterations=40, checkpoint_every=1, **{options}), run)"
+    assert_kills_change_nothing(
+        tmp_path, "from test_training import run as training, tiny", call, clock="iteration", end=40
+    )
+
+
+def test_image_sets_of_one_name_are_refused(tmp_path):
+    with pytest.raises(AnyshotError, match="different names, but these are tiny, tiny"):
+        train(tiny(), tmp_path, imagesets=[make_imageset()], ood=[make_imageset()])
+
+
+def test_a_finished_run_is_left_alone(tmp_path):
+    made = run(tiny("maml", iterations=1), tmp_path)
+    before = {p: p.stat().st_mtime_ns for p in made.folder.rglob("*.safetensors")}
+    run(tiny("maml", iterations=1), tmp_path)
+    assert {p: p.stat().st_mtime_ns for p in made.folder.rglob("*.safetensors")} == before
+
+
+def test_a_loss_that_is_not_finite_is_skipped_and_counted(tmp_path, monkeypatch):
+    honest, calls = training.task_gradients, []
+
+    def sometimes_nan(method, task):
+        gradients, info = honest(method, task)
+        calls.append(task)
+        if task.seed[-1] == 2:  # of the second iteration
+            gradients[1] = gradients[1] * float("nan")
+        return gradients, info
+
+    monkeypatch.setattr(training, "task_gradients", sometimes_nan)
+    made = run(tiny("maml", iterations=3), tmp_path)
+    assert [r["skipped"] for r in made.records("iteration")] == [0, 1, 1]
+    assert all(t.isfinite().all() for t in parameters(tmp_path).values())
+
+
+def test_a_hundred_in_a_row_end_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "task_gradients", lambda m, t: (
+        [torch.zeros_like(p) for p in m.parameters()],
+        {"loss": float("inf"), "penalty": 0.0, "kl": 0.0, "accuracy": 0.0},
+    ))  # fmt: skip
+    with pytest.raises(AnyshotError, match=r"100 steps in a row .* at iteration 100; start a new run"):
+        run(tiny("maml", iterations=200, validate_every=0), tmp_path)
+
+
+def test_the_best_parameters_are_kept_and_patience_ends_the_run(tmp_path, monkeypatch):
+    accuracies = iter([0.5, 0.9, 0.7, 0.6, 0.95])
+
+    def fake(method, stream, tasks, **_):
+        return SimpleNamespace(accuracy=next(accuracies))
+
+    monkeypatch.setattr(training, "evaluate", fake)
+    made = run(tiny("maml", iterations=5, validate_every=1, patience=2, checkpoint_every=1), tmp_path)
+    assert made.best().state == {"iteration": 2, "selection": 0.9, "by": "id+ood"}
+    assert made.latest_checkpoint().state["iteration"] == 4
+
+
+def test_selection_adds_out_of_distribution_accuracy_unless_told_not_to(tmp_path):
+    other = make_imageset(name="other")
+    for select in ("id+ood", "id"):
+        settings = tiny("maml", iterations=2, select=select)
+        made = train(settings, tmp_path / select, imagesets=[make_imageset()], ood=[other])
+        (record,) = made.records("validation")
+        expected = record["tiny"] + (record["other"] if select == "id+ood" else 0)
+        assert record["selection"] == pytest.approx(expected)
+        assert ("other" in record) == (select == "id+ood")
+
+
+def test_gradients_are_first_order_until_they_are_not(tmp_path, monkeypatch):
+    honest, orders = training.task_gradients, []
+    monkeypatch.setattr(
+        training, "task_gradients", lambda m, t: (orders.append(m.settings.order), honest(m, t))[1]
+    )  # fmt: skip
+    run(tiny("maml", iterations=3, meta_batch=1, first_order_until=2), tmp_path)
+    assert orders == [1, 1, 2]
+
+
+def test_training_tasks_are_augmented_and_validation_tasks_are_not(tmp_path):
+    made = MetaTraining(Run.create(tmp_path, tiny(augment=("auto",)), (16, 16)), [make_imageset()], [], 1)
+    assert made.stream.augment == ("auto",)
+    assert not any(stream.augment for stream in made.validation.values())
+
+
+def test_validation_predicts_as_it_is_told(tmp_path, monkeypatch):
+    honest, predictions = training.evaluate, []
+
+    def told(*arguments, prediction, **options):
+        predictions.append(prediction)
+        return honest(*arguments, prediction=prediction, **options)
+
+    monkeypatch.setattr(training, "evaluate", told)
+    run(tiny(iterations=1, validate_by="mc"), tmp_path / "mc")
+    run(tiny(iterations=1), tmp_path / "naive")
+    assert predictions == ["mc", "naive"]
+
+
+def test_the_average_is_validated_and_kept_and_is_that_of_the_iterations(tmp_path):
+    settings = tiny("maml", iterations=3, average=0.6, rate=0.01, validate_every=0)
+    made = MetaTraining(Run.create(tmp_path, settings, (16, 16)), [make_imageset()], [], 1)
+    name = "conv2_weight"
+    expected = made.method.theta[name].detach().clone()
+    for i in range(3):
+        made.step()
+        decay = min(0.6, (1 + i) / (10 + i))
+        expected = decay * expected + (1 - decay) * made.method.theta[name].detach()
+    made.validate()
+    kept = made.run.best().tensors[f"theta.{name}"]
+    torch.testing.assert_close(kept, expected)
+    assert not torch.equal(kept, made.method.theta[name])
+
+
+def test_what_the_classes_do_not_allow_is_said_before_training(tmp_path, caplog):
+    settings = tiny("maml", iterations=1, validate_every=0, validation_tasks=1)
+    run(settings, tmp_path / "fits")
+    assert "too small" not in caplog.text
+    run(replace(settings, task=TaskSettings(way=2, shots="fixed:28", query=3)), tmp_path / "greedy")
+    said = [message for message in caplog.messages if "too small for fixed:28" in message]
+    assert [message.split(" classes")[0] for message in said] == ["tiny: 4 of 4 train", "tiny: 4 of 4 validation"]
+
+
+def test_images_of_different_sizes_are_refused(tmp_path):
+    with pytest.raises(AnyshotError, match="one image size"):
+        train(tiny(), tmp_path, imagesets=[make_imageset(), make_imageset(32, name="large")], ood=[])
+
+
+def test_a_folder_with_another_run_is_refused(tmp_path):
+    run(tiny("maml", iterations=1), tmp_path)
+    with pytest.raises(AnyshotError, match="other settings"):
+        run(tiny("maml", iterations=1, meta_batch=3), tmp_path)
+
+
+def test_a_finished_run_that_is_made_longer_equals_one_that_was_long_from_the_first(tmp_path):
+    run(tiny("maml", iterations=2), tmp_path / "longer")
+    made = run(tiny("maml", iterations=4), tmp_path / "longer")
+    run(tiny("maml", iterations=4), tmp_path / "long")
+    assert made.settings.train.iterations == 4
+    assert_equal(parameters(tmp_path / "longer"), parameters(tmp_path / "long"))
+    assert list(made.records()) == list(Run(tmp_path / "long").records())
+
+
+def test_a_run_that_fails_before_it_begins_leaves_nothing_behind_and_its_settings_do_not_stick(tmp_path):
+    far = replace(tiny("maml"), task=TaskSettings(way=9))
+    with pytest.raises(AnyshotError, match="needs 9"):
+        run(far, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert run(tiny("maml"), tmp_path / "run").settings.task.way == 2
+
+
+def test_a_run_killed_before_its_first_iteration_goes_on_with_its_own_settings(tmp_path, monkeypatch):
+    class Killed(BaseException): ...
+
+    def kill(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(MetaTraining, "step", kill)
+        run(tiny("maml"), tmp_path / "run")
+    assert Run.find(tmp_path / "run").latest_checkpoint().state["iteration"] == 0
+    run(tiny("maml"), tmp_path / "run")
+    run(tiny("maml"), tmp_path / "whole")
+    assert_equal(parameters(tmp_path / "run"), parameters(tmp_path / "whole"))
+
+
+def test_a_callback_hears_what_the_log_holds(tmp_path):
+    heard = []
+    made = run(tiny("maml"), tmp_path, callback=heard.append)
+    assert heard == list(made.records())
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_tensorboard_is_written_or_not_as_asked(tmp_path, wanted):
+    pytest.importorskip("tensorboard")
+    run(tiny("maml", iterations=1), tmp_path, tensorboard=wanted)
+    assert (tmp_path / "tensorboard").exists() == wanted
+
+
+def test_tensorboard_that_is_missing_is_only_missed_when_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(AnyshotError, match="TensorBoard is not installed"):
+        run(tiny("maml", iterations=1), tmp_path / "run", tensorboard=True)
+    assert not (tmp_path / "run").exists()
+    run(tiny("maml", iterations=1), tmp_path / "run")
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_the_callers_gradient_mode_changes_nothing(tmp_path, mode):
+    run(tiny(iterations=2), tmp_path / "plain")
+    with mode():
+        run(tiny(iterations=2), tmp_path / "within")
+    assert_equal(parameters(tmp_path / "within"), parameters(tmp_path / "plain"))
+
+
+def test_the_programs_default_type_changes_no_number(tmp_path, restore_default_type):
+    found = {}
+    for name in ("maml", "mt-net", "abml", "taml"):
+        for dtype in (torch.float32, torch.float64):
+            torch.set_default_dtype(dtype)
+            made = run(tiny(name, iterations=2), tmp_path / f"{name} {dtype}")
+            task = TaskStream(make_imageset(), "test", made.settings.task).task(0)
+            found[dtype] = {**parameters(made.folder), "prediction": made.load_method().predict(task)}
+        assert_equal(found[torch.float32], found[torch.float64])
+
+
+@pytest.fixture
+def restore_default_type():
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def test_a_checkpoint_of_another_method_is_an_error_in_one_sentence(tmp_path):
+    run(tiny("meta-sgd", iterations=1), tmp_path / "meta-sgd")
+    made = run(tiny("protonet", iterations=1), tmp_path / "protonet")
+    for name in ("best.safetensors", "checkpoints/meta-0000001.safetensors"):
+        (tmp_path / "meta-sgd" / name).replace(made.folder / name)
+    with pytest.raises(AnyshotError, match=r"best\.safetensors of the run .* does not fit its settings"):
+        made.load_method()
+    with pytest.raises(AnyshotError, match="newest checkpoint of the run"):
+        run(tiny("protonet", iterations=1), made.folder)
+
+
+def test_several_image_sets_are_validated_each(tmp_path):
+    settings = replace(tiny("maml", iterations=2), images=("a", "b"), mixing="turn")
+    made = train(settings, tmp_path, imagesets=[make_imageset(name="a"), make_imageset(name="b")], ood=[])
+    (record,) = made.records("validation")
+    assert record["selection"] == pytest.approx((record["a"] + record["b"]) / 2)
+
+
+def test_files_are_safetensors_and_json(tmp_path):
+    run(tiny("maml", iterations=1), tmp_path)
+    files = [p for p in tmp_path.rglob("*") if p.is_file() and "tensorboard" not in p.parts]
+    assert {p.suffix for p in files} == {".json", ".jsonl", ".safetensors"}
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name != "tensorboard") == [
+        "best.safetensors", "checkpoints", "log.jsonl", "run.json",
+    ]  # fmt: skip
+    for path in files:
+        if path.suffix == ".json":
+            json.loads(path.read_text())
+        elif path.suffix == ".safetensors":
+            assert load_file(path)

@@ -1,0 +1,51 @@
+import pytest
+import torch
+from support import make_method
+
+from anyshot.core.settings import TrainSettings
+from anyshot.training.optimizer import Optimiser, rate_at
+
+
+def ones(method) -> list[torch.Tensor]:
+    return [torch.ones_like(p) for p in method.parameters()]
+
+
+def test_the_rate_rises_then_falls_and_each_parameter_has_its_own_factor():
+    method = make_method("meta-sgd", alpha=0.05, alpha_head=1.0)
+    made, rates = Optimiser(method, TrainSettings(iterations=6, decay="cosine", rising=2, rate=0.1, body_rate=0.2)), []
+    names = [name for name, _ in method.named_parameters()]
+    for i in range(6):
+        made.apply(ones(method), i)
+        rates.append(dict(zip(names, (g["lr"] for g in made.adam.param_groups), strict=True)))
+    shape = [0.5, 1, 1, 0.5 + 2**0.5 / 4, 0.5, 0.5 - 2**0.5 / 4]
+    for name, factor in {
+        "theta.conv1_weight": 0.2,
+        "shift.3": 0.2,
+        "rate.conv1_weight": 5,
+        "rate.head_bias": 10,
+    }.items():
+        assert [r[name] for r in rates] == pytest.approx([0.1 * factor * share for share in shape])
+
+
+def test_without_a_decay_the_rate_stays():
+    assert [rate_at(TrainSettings(iterations=3), i) for i in range(3)] == [1, 1, 1]
+
+
+def test_gradients_are_clipped_element_by_element():
+    method = make_method("maml")
+    Optimiser(method, TrainSettings(clip=0.001)).apply(ones(method), 0)
+    assert all((p.grad == 0.001).all() for p in method.parameters())
+
+
+def test_what_is_saved_is_all_that_the_next_step_depends_on():
+    settings, start = TrainSettings(average=0.5, rate=0.1), make_method("meta-sgd")
+    whole = Optimiser(start, settings)
+    whole.apply(ones(start), 0)
+    again = Optimiser(make_method("meta-sgd", seed=1), settings)
+    again.load({name: value.clone() for name, value in whole.tensors().items()})
+    for one in (whole, again):
+        one.apply([p.detach().sin() for p in one.method.parameters()], 1)
+    found, expected = again.tensors(), whole.tensors()
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in found)
+    assert {name.split(".")[0] for name in found} == {"method", "adam", "average"}

@@ -1,0 +1,204 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from support import assert_equal, assert_kills_change_nothing, make_imageset, make_task
+
+from anyshot.core.errors import AnyshotError
+from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings, WarmSettings
+from anyshot.data import ImageSet
+from anyshot.data.tasks import numpy_rng
+from anyshot.methods import create_method
+from anyshot.models.network import embed
+from anyshot.runs.run import Run
+from anyshot.training.meta_training import train
+from anyshot.training.pretraining import Warming, mean_accuracies, rate_at, warm_start
+from anyshot.training.pretraining_images import Labelled
+
+
+def tiny(**options) -> Settings:
+    return Settings(
+        images=("tiny",),
+        task=TaskSettings(way=2, shots="any-shot:1-4", query=3),
+        method=MethodSettings(name="protonet"),
+        warm=WarmSettings(**{"epochs": 3, "batch": 20, "check_every": 2, "check_tasks": 4, **options}),
+    )
+
+
+def run(settings: Settings, folder, sets=None, **options) -> Run:
+    return warm_start(settings, folder, imagesets=sets or [make_imageset()], ood=[], **options)
+
+
+def warming(settings: Settings, folder, workers=1) -> Warming:
+    return Warming(Run.create(folder, settings, (16, 16)), [make_imageset()], [], workers)
+
+
+def tensors(folder) -> dict[str, torch.Tensor]:
+    return Run(folder).latest_checkpoint().tensors
+
+
+def test_the_body_learns_to_tell_the_training_classes_apart(tmp_path):
+    made = run(tiny(epochs=8), tmp_path, [make_imageset(classes=24)])
+    epochs, checks = list(made.records("epoch")), list(made.records("check"))
+    assert [record["epoch"] for record in epochs] == list(range(1, 9))
+    assert [record["epoch"] for record in checks] == [2, 4, 6, 8]
+    assert epochs[-1]["accuracy"] > epochs[0]["accuracy"] + 0.2
+    assert epochs[-1]["loss"] < epochs[0]["loss"]
+    assert checks[-1]["tiny cosine"] > 0.6  # chance is a half
+    assert made.load_method().name == "protonet"
+
+
+def test_the_result_does_not_depend_on_the_number_of_workers(tmp_path):
+    for workers in (1, 3):
+        run(tiny(augment=("auto", "crop", "colour"), rotations="task"), tmp_path / str(workers), workers=workers)
+    assert_equal(tensors(tmp_path / "1"), tensors(tmp_path / "3"))
+    assert list(Run(tmp_path / "1").records()) == list(Run(tmp_path / "3").records())
+
+
+def test_a_killed_warm_start_goes_on_to_the_same_bits(tmp_path):
+    call = "training(tiny(epochs=30, average=0.9, rotations='classes'), run)"
+    assert_kills_change_nothing(tmp_path, "from test_warm import run as training, tiny", call, clock="epoch", end=30)
+
+
+def test_a_step_is_nesterovs_on_the_mean_loss_of_two_halves_with_their_own_statistics(tmp_path):
+    """Against torch's own module, normalisation and automatic gradients."""
+    settings = tiny(augment=(), label_smoothing=0.1, momentum=0.9, weight_decay=0.01, schedule="cosine", rate=0.05)
+    made = warming(settings, tmp_path)
+    start = [p.detach().clone().requires_grad_() for p in made.parameters]
+    names = [name for name, _ in made.method.named_parameters()]
+    optimiser = torch.optim.SGD(start, 0.05, momentum=0.9, weight_decay=0.01, nesterov=True)
+    order = numpy_rng(0, "warm", 0).permutation(120)
+    for step in range(2):
+        rows = order[20 * step : 20 * step + 20]
+        loss, _ = made.step(rows, step)
+        values, total = dict(zip(names, start, strict=False)), 0.0
+        for half in (rows[:10], rows[10:]):
+            x = torch.from_numpy(make_imageset().images[half]).permute(0, 3, 1, 2) / 255.0
+            for layer in range(4):
+                y = F.batch_norm(F.conv2d(x, values[f"theta.conv{layer + 1}_weight"], padding=1), None, None,
+                                 None, values[f"shift.{layer}"], True, eps=1e-3)  # fmt: skip
+                x = F.max_pool2d(y.relu(), 2)
+            scores = F.linear(x.flatten(1), *start[-2:])
+            total = total + F.cross_entropy(scores, torch.from_numpy(half // 30), label_smoothing=0.1) / 2
+        assert loss == pytest.approx(total.item(), rel=1e-4)
+        optimiser.param_groups[0]["lr"] = 0.05 * rate_at("cosine", step / 18)
+        optimiser.zero_grad()
+        total.backward()
+        optimiser.step()
+    for name, left, right in zip([*names, "weight", "bias"], made.parameters, start, strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-3, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def test_the_average_is_what_is_checked_and_kept(tmp_path):
+    made = run(tiny(average=0.5), tmp_path)
+    final = tensors(tmp_path)
+    best = made.best().tensors
+    assert_equal(best, {k.removeprefix("average."): v for k, v in final.items() if k.startswith("average.")})
+    assert not torch.equal(best["theta.conv1_weight"], final["method.theta.conv1_weight"])
+
+
+def test_every_schedule_ends_at_nothing_and_one_cycle_rises_first():
+    for schedule, top in (("one-cycle", 30), ("cosine", 0)):
+        rates = [rate_at(schedule, p) for p in np.linspace(0, 1, 101)]
+        assert np.argmax(rates) == top
+        assert max(rates) == pytest.approx(1)
+        assert rates[-1] == pytest.approx(0, abs=1e-9)
+
+
+# ---------------------------------------------------------------------------------------------------- images
+def test_images_of_several_sets_have_labels_of_their_own():
+    sets = [make_imageset(), make_imageset(classes=24, name="other")]
+    pool = Labelled(sets, WarmSettings(augment=()))
+    assert len(pool) == 4 * 30 + 8 * 30
+    assert pool.outputs == pool.classes == 12
+    images, labels, turns = pool.get(np.array([0, 119, 120, 359]), numpy_rng(0))
+    assert labels.tolist() == [0, 3, 4, 11]
+    assert (images[1] == sets[0].of("class 3")[-1]).all()
+    assert (images[2] == sets[1].of("class 0")[0]).all()
+    assert not turns.any()
+
+
+def test_turned_images_are_classes_of_their_own_or_a_task_beside():
+    rows = np.arange(40)
+    for rotations, classes, outputs in (("classes", 16, 16), ("task", 4, 8)):
+        pool = Labelled([make_imageset()], WarmSettings(augment=(), rotations=rotations))
+        assert (pool.classes, pool.outputs) == (classes, outputs)
+        images, labels, turns = pool.get(rows, numpy_rng(1))
+        assert set(turns) == {0, 1, 2, 3}
+        assert (labels == (rows // 30 * 4 + turns if rotations == "classes" else rows // 30)).all()
+        for image, k, row in zip(images, turns, rows, strict=True):
+            assert (np.rot90(image, -k) == make_imageset().images[row]).all()
+
+
+def test_what_a_set_allows_is_done_to_its_images_alone():
+    letters = replace(make_imageset(), kind="characters")
+    pixels = np.tile(np.arange(16, dtype=np.uint8)[:, None], (30, 16, 1, 3))  # brighter to the right
+    ramp = dict.fromkeys(letters.classes, pixels)
+    for kind, mirrored in (("photographs", True), ("characters", False)):
+        images = ImageSet.from_arrays("ramp", ramp, {"train": list(ramp)}, kind=kind)
+        found, _, _ = Labelled([images], WarmSettings(augment=("auto",))).get(np.arange(60), numpy_rng(0))
+        falling = found[:, 0, 0, 0] > found[:, 0, -1, 0]
+        assert falling.any() == mirrored
+
+
+def test_images_that_are_not_square_are_not_turned():
+    wide = ImageSet.from_arrays("wide", {"a": np.zeros((2, 16, 20, 3), np.uint8)}, {"train": ["a"]})
+    with pytest.raises(AnyshotError, match="cannot be turned"):
+        Labelled([wide], WarmSettings(rotations="task"))
+
+
+def test_fewer_images_than_a_batch_are_one_batch(tmp_path):
+    made = run(tiny(batch=1000, epochs=4), tmp_path)
+    losses = [record["loss"] for record in made.records("epoch")]
+    assert losses[-1] < losses[0]
+
+
+# ---------------------------------------------------------------------------------------------------- checks
+def test_a_check_counts_the_nearest_class_means():
+    method, task = create_method(MethodSettings(name="protonet"), (16, 16)), make_task()
+    support, labels, query, query_labels = method.tensors(task)
+    with torch.no_grad():
+        h, g = (embed(method.body.features, dict(method.theta), method.norm, x) for x in (support, query))
+    for found, cosine in zip(mean_accuracies(method, task), (False, True), strict=True):
+        if cosine:
+            h, g = (F.normalize(x - x.mean(0), dim=1) for x in (h, g))
+        means = torch.stack([h[labels == c].mean(0) for c in range(task.way)])
+        if cosine:
+            scores = torch.stack([F.cosine_similarity(g, m[None]) for m in means], 1)
+        else:
+            scores = -torch.stack([(g - m).norm(dim=1) for m in means], 1)
+        assert found == pytest.approx((scores.argmax(1) == query_labels).float().mean().item())
+
+
+# ---------------------------------------------------------------------------------------------------- kinds of runs
+def test_a_warm_start_and_meta_training_do_not_take_each_others_settings(tmp_path):
+    with pytest.raises(AnyshotError, match="warm start; anyshot warm"):
+        train(tiny(), tmp_path / "a", imagesets=[make_imageset()], ood=[])
+    with pytest.raises(AnyshotError, match="meta-training; anyshot train"):
+        run(replace(tiny(), warm=None, train=TrainSettings()), tmp_path / "b")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # NumPy, of infinite weights
+def test_a_loss_that_is_not_finite_ends_the_warm_start_with_a_sentence(tmp_path):
+    with pytest.raises(AnyshotError, match=r"no longer finite in epoch \d; .* lower rate \(now 100000000\.0\)"):
+        run(tiny(rate=1e8), tmp_path)
+
+
+def test_a_callback_is_told_every_line_of_the_log(tmp_path):
+    told = []
+    made = run(tiny(epochs=2, check_every=1), tmp_path, callback=told.append)
+    assert told == list(made.records())
+    assert [record["kind"] for record in told] == ["epoch", "check", "epoch", "check"]
+
+
+def test_the_programs_default_type_changes_no_number(tmp_path):
+    try:
+        for dtype in (torch.float32, torch.float64):
+            torch.set_default_dtype(dtype)
+            run(tiny(epochs=1, check_every=1), tmp_path / str(dtype))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert_equal(tensors(tmp_path / "torch.float64"), tensors(tmp_path / "torch.float32"))
