@@ -8,10 +8,10 @@ from anyshot.core.registry import METRICS as METRICS
 from anyshot.core.registry import SHOT_RULES as SHOT_RULES
 from anyshot.core.registry import STATISTICS as STATISTICS
 from anyshot.core.settings import MethodSettings as MethodSettings
+from anyshot.core.settings import PretrainSettings as PretrainSettings
 from anyshot.core.settings import Settings as Settings
 from anyshot.core.settings import TaskSettings as TaskSettings
 from anyshot.core.settings import TrainSettings as TrainSettings
-from anyshot.core.settings import WarmSettings as WarmSettings
 from anyshot.core.version import __version__ as __version__
 from anyshot.data import ImageSet as ImageSet
 from anyshot.data import open_images as open_images
@@ -22,13 +22,13 @@ from anyshot.evaluation.inspection import BalanceRecord as BalanceRecord
 from anyshot.evaluation.inspection import inspect_stream as inspect_stream
 from anyshot.evaluation.inspection import inspect_task as inspect_task
 from anyshot.evaluation.metrics import Metrics as Metrics
-from anyshot.evaluation.metrics import Paired as Paired
+from anyshot.evaluation.metrics import PairedDifference as PairedDifference
 from anyshot.evaluation.metrics import Summary as Summary
 from anyshot.evaluation.metrics import TaskResult as TaskResult
 from anyshot.evaluation.metrics import TaskScore as TaskScore
-from anyshot.evaluation.metrics import paired as paired
-from anyshot.evaluation.metrics import pool as pool
-from anyshot.inner_loop import Inner as Inner
+from anyshot.evaluation.metrics import paired_difference as paired_difference
+from anyshot.evaluation.metrics import pool_seeds as pool_seeds
+from anyshot.inner_loop import InnerProblem as InnerProblem
 from anyshot.inner_loop import adapt as adapt
 from anyshot.inner_loop import cross_entropy as cross_entropy
 from anyshot.inner_loop import gradient as gradient
@@ -47,4 +47,4 @@ from anyshot.runs.run import load as load
 from anyshot.training.meta_training import train as train
 from anyshot.training.presets import PRESETS as PRESETS
 from anyshot.training.presets import preset as preset
-from anyshot.training.pretraining import warm_start as warm_start
+from anyshot.training.pretraining import pretrain as pretrain

@@ -31,13 +31,13 @@ def predict_once() -> dict[str, Any]:
     from anyshot.experiments.engine_benchmark.cases import Case, inner_tasks
     from anyshot.inner_loop import adapt_many
     from anyshot.inner_loop import logits_many as logits
-    from anyshot.inner_loop.engine import numba_ops as loops
+    from anyshot.inner_loop.engine import numba_ops
 
     logging.basicConfig(format="%(message)s")
     tasks = inner_tasks(Case("first use", 32, (25, 25), order=0))
     inners = [task.inner for task in tasks]
     logits(inners, adapt_many(inners, workers=2), tasks[0].images, workers=2)
-    made = {name for module in (loops.first, loops.kernels, loops.passes) for name in _compiled(module)}
+    made = {name for module in (numba_ops.first, numba_ops.kernels, numba_ops.passes) for name in _compiled(module)}
     return {"cpu_seconds": time.process_time(), "torch": torch.__version__, "loops": sorted(made)}
 
 

@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
-from anyshot.classifier.meta_training.episodes import draw
+from anyshot.classifier.meta_training.episodes import sample_task
 from anyshot.classifier.meta_training.feature_sets import feature_sets, folder_features
 from anyshot.core.files import write_json
 from anyshot.data.tasks import any_shot, numpy_rng
@@ -56,7 +56,7 @@ class Tally:
 def judged(data, i):
     """The i-th task of a set: the same for everybody."""
     rng = numpy_rng(1, data.name, i)
-    return draw(data, any_shot(rng, min(5, len(data.classes)), 1, 50), rng)
+    return sample_task(data, any_shot(rng, min(5, len(data.classes)), 1, 50), rng)
 
 
 def softmax(a):

@@ -20,7 +20,7 @@ from habits import BACKBONE, Tally, judged, names, opened, options
 from anyshot.classifier.heads.learner import HEADS
 from anyshot.classifier.meta_training.build import all_sets, make, wide_tasks
 from anyshot.classifier.meta_training.within_class import damping_of
-from anyshot.classifier.weights import Learned, open_weights
+from anyshot.classifier.weights import ClassifierWeights, open_weights
 from anyshot.core.files import write_json
 from anyshot.core.version import VERSION
 
@@ -83,7 +83,7 @@ def left_out(name, out, tasks):
         sets = [t for t in sets if t.name != name]
         learner, outlook = make(sets, damping)
         config = {"backbone": BACKBONE, "sets": sorted({t.name for t in sets}), "version": VERSION}
-        Learned(learner, outlook, config).save(folder)
+        ClassifierWeights(learner, outlook, config).save(folder)
     return open_weights(folder)
 
 

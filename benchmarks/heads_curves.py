@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from habits import BACKBONE, Tally, balanced, by_means, in_span
 
-from anyshot.classifier.meta_training.episodes import draw
+from anyshot.classifier.meta_training.episodes import sample_task
 from anyshot.classifier.meta_training.feature_sets import PARTS, Part, features_of_part
 from anyshot.classifier.weights import open_weights
 from anyshot.core.files import write_json
@@ -48,7 +48,7 @@ def point(data, learner, kind, value, tasks):
     for i in range(tasks):
         rng = numpy_rng(4, data.name, kind, value, i)
         shots = any_shot(rng, value, 1, 50) if kind == "way" else np.full(5, value)
-        task = draw(data, shots, rng)
+        task = sample_task(data, shots, rng)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             answers = contestants(task, learner)

@@ -20,14 +20,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from anyshot.core.parallel.threads import cores, map_tasks
-from anyshot.core.settings import MethodSettings, Settings, WarmSettings
+from anyshot.core.settings import MethodSettings, PretrainSettings, Settings
 from anyshot.data import ImageSet
 from anyshot.data.tasks import numpy_rng
 from anyshot.experiments.engine_benchmark import machine
 from anyshot.experiments.engine_benchmark.measure import FORMATS
 from anyshot.models.network import EPS
 from anyshot.runs.run import Run
-from anyshot.training.pretraining import Warming
+from anyshot.training.pretraining import Pretraining
 
 CLASSES, IMAGES = 64, 20
 
@@ -36,9 +36,9 @@ def bench_warm(
     batch: int = 128, size: int = 32, rounds: int = 5, steps: int = 10, advance: Callable[..., None] = lambda n=1: None
 ) -> dict[str, Any]:
     """Images a second, by the clock and by processor time, of our step and of the loop in each of its modes."""
-    settings = Settings(method=MethodSettings(name="protonet"), warm=WarmSettings(batch=batch, rate=0.01))
+    settings = Settings(method=MethodSettings(name="protonet"), warm=PretrainSettings(batch=batch, rate=0.01))
     with tempfile.TemporaryDirectory() as folder:
-        ours = Warming(Run.create(folder, settings, (size, size)), [noise(size)])
+        ours = Pretraining(Run.open_or_create(folder, settings, (size, size)), [noise(size)])
         contestants: dict[str, Callable[[np.ndarray, int], float]] = {"ours": lambda rows, i: ours.step(rows, i)[0]}
         for layout in FORMATS:
             contestants[f"torch, {layout}"] = Loop(ours, layout, 1).step
@@ -82,10 +82,10 @@ def noise(size: int, classes: int = CLASSES, images: int = IMAGES) -> ImageSet:
 class Loop:
     """What one would write with PyTorch, from the same start and on the same images."""
 
-    def __init__(self, ours: Warming, layout: str, parts: int) -> None:
+    def __init__(self, ours: Pretraining, layout: str, parts: int) -> None:
         self.images, self.layout, self.parts, self.rate = ours.images, FORMATS[layout], parts, ours.rate
         state, s = ours.method.state_dict(), ours.settings
-        self.weights = [self._leaf(state[f"theta.{unit.weight}"]) for unit in ours.method.body.units]
+        self.weights = [self._leaf(state[f"theta.{unit.weight}"]) for unit in ours.method.body.layers]
         self.shifts = [self._leaf(shift) for shift in ours.method.shift]
         self.layer = [self._leaf(t) for t in ours.layer]
         self.parameters = [*self.weights, *self.shifts, *self.layer]

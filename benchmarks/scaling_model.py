@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from anyshot.core.parallel.scheduling import deal, deal_in_turn, idle
+from anyshot.core.parallel.scheduling import assign_longest_first, assign_round_robin, idle_share
 from anyshot.core.registry import SHOT_RULES
 from anyshot.core.settings import parse_shots
 from anyshot.data.tasks import numpy_rng
@@ -44,7 +44,10 @@ def drawn_sizes(shots: str, way: int = 5, tasks: int = 4096) -> tuple[int, ...]:
 
 def seconds(m: Measured, ranks: int, meta_batch: int, bits: float) -> float:
     """One iteration, on the mean over meta-batches of the measured sizes; ``bits`` a second between ranks."""
-    longest = [max(sum(costs[i] for i in tasks) for tasks in deal(costs, ranks)) for costs in batches(m, meta_batch)]
+    longest = [
+        max(sum(costs[i] for i in tasks) for tasks in assign_longest_first(costs, ranks))
+        for costs in batches(m, meta_batch)
+    ]
     return m.draw * meta_batch + fmean(longest) + m.apply + exchange(m, ranks, meta_batch, bits)
 
 
@@ -65,8 +68,11 @@ def idle_shares(m: Measured, ranks: int, meta_batch: int) -> dict[str, float]:
     """How much of their time ranks wait, with tasks dealt by cost and in turn."""
     shares: dict[str, list[float]] = {"by cost": [], "in turn": []}
     for costs in batches(m, meta_batch):
-        for name, dealt in (("by cost", deal(costs, ranks)), ("in turn", deal_in_turn(meta_batch, ranks))):
-            shares[name].append(idle([sum(costs[i] for i in tasks) for tasks in dealt]))
+        for name, dealt in (
+            ("by cost", assign_longest_first(costs, ranks)),
+            ("in turn", assign_round_robin(meta_batch, ranks)),
+        ):
+            shares[name].append(idle_share([sum(costs[i] for i in tasks) for tasks in dealt]))
     return {name: fmean(found) for name, found in shares.items()}
 
 

@@ -16,8 +16,8 @@ from pretraining_speed import noise
 
 from anyshot.core.files import write_json
 from anyshot.core.parallel import ranks
-from anyshot.core.parallel.collectives import summed
-from anyshot.core.parallel.scheduling import deal_in_turn, idle
+from anyshot.core.parallel.collectives import ordered_all_reduce
+from anyshot.core.parallel.scheduling import assign_round_robin, idle_share
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
 from anyshot.runs.run import Run
 from anyshot.training.meta_training import MetaTraining
@@ -36,13 +36,13 @@ def measure(size: int, shots: str, rounds: int, folder: Path) -> dict[str, Any]:
 
     def training(name: str, workers: int) -> MetaTraining:
         return MetaTraining(
-            Run.create(folder / f"{size}-{name}-{ranks.rank()}", settings, (size, size)), images, (), workers
+            Run.open_or_create(folder / f"{size}-{name}-{ranks.rank()}", settings, (size, size)), images, (), workers
         )
 
     modes = {"1 × 1": training("one", 1), "2 × 1": training("two", 1), "1 × 2": training("threads", 2)}
     seconds: dict[str, list[float]] = {name: [] for name in modes}
     cpu: dict[str, list[float]] = {name: [] for name in modes}
-    group = ranks.current()
+    group = ranks.current_group()
     assert group is not None
     group.cost.recent.clear()
     waited: dict[str, list[float]] = {"by cost": [], "in turn": []}
@@ -52,17 +52,17 @@ def measure(size: int, shots: str, rounds: int, folder: Path) -> dict[str, Any]:
             wall, used = time.perf_counter(), time.process_time()
             if name == "2 × 1":
                 one.step()
-            elif ranks.is_first():
-                with ranks.apart():
+            elif ranks.is_rank_zero():
+                with ranks.local_only():
                     one.step()
             if done:
                 seconds[name].append(time.perf_counter() - wall)
                 cpu[name].append(_all(time.process_time() - used))
-        share, last = ranks.report()["idle"], list(group.cost.recent)[-META_BATCH:]
+        share, last = ranks.utilisation()["idle"], list(group.cost.recent)[-META_BATCH:]
         if done:
             waited["by cost"].append(share)
-            loads = [sum(last[i][1] for i in tasks) for tasks in deal_in_turn(META_BATCH, group.size)]
-            waited["in turn"].append(idle(loads))
+            loads = [sum(last[i][1] for i in tasks) for tasks in assign_round_robin(META_BATCH, group.size)]
+            waited["in turn"].append(idle_share(loads))
         else:
             group.cost.recent.clear()
     return {
@@ -78,22 +78,22 @@ def measure(size: int, shots: str, rounds: int, folder: Path) -> dict[str, Any]:
     }
 
 
-def _parts(training: MetaTraining, group: ranks.Group) -> dict[str, Any]:
+def _parts(training: MetaTraining, group: ranks.ProcessGroup) -> dict[str, Any]:
     """What :class:`scaling_model.Measured` needs."""
-    start, slope = group.cost.line()
+    start, slope = group.cost.coefficients()
     began = time.perf_counter()
     for i in range(DRAWS):
-        training.stream.draw(i)
+        training.stream.sample_indices(i)
     draw = (time.perf_counter() - began) / DRAWS
     like = list(training.method.parameters())
     numbers = sum(p.numel() for p in like)
     own = META_BATCH // group.size
     gradients = [[torch.ones_like(p) for p in like] for _ in range(own)]
     flat = torch.ones(numbers)
-    dealt = deal_in_turn(META_BATCH, group.size)
-    ordered = _timed(lambda: summed(group, gradients, dealt, like))
+    dealt = assign_round_robin(META_BATCH, group.size)
+    ordered = _timed(lambda: ordered_all_reduce(group, gradients, dealt, like))
     plain = _timed(lambda: dist.all_reduce(flat))
-    apply = _timed(lambda: training.optimiser.apply([torch.zeros_like(p) for p in like], 0))
+    apply = _timed(lambda: training.optimiser.step([torch.zeros_like(p) for p in like], 0))
     sent = group.sent // REPEATS
     group.sent = 0
     return {
@@ -126,7 +126,7 @@ def _all(value: float) -> float:
 
 
 if __name__ == "__main__":
-    with ranks.joined(torch.device("cpu")), tempfile.TemporaryDirectory() as scratch:
+    with ranks.process_group(torch.device("cpu")), tempfile.TemporaryDirectory() as scratch:
         results = {name: measure(*case, Path(scratch)) for name, case in CASES.items()}
-        if ranks.is_first():
+        if ranks.is_rank_zero():
             write_json(sys.argv[1], results)

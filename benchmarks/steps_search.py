@@ -20,7 +20,7 @@ from anyshot import TaskSettings, TaskStream, create_method, evaluate, open_imag
 from anyshot.core.settings import Settings
 from anyshot.experiments.scale import SHORT
 from anyshot.methods import Method
-from anyshot.runs.start import open_origin
+from anyshot.runs.start import open_initial_body
 
 BODY = (0.0003, 0.003, 0.03, 0.1, 0.3)
 HEAD = {"maml": (0.3, 1.0, 3.0), "proto-maml": (0.03, 0.3, 1.0, 3.0)}
@@ -45,7 +45,7 @@ def made(name: str, alpha: float, alpha_head: float, arguments: argparse.Namespa
         folder = arguments.out / f"{name}-{alpha}-{alpha_head}"
         return train(settings, folder, workers=arguments.workers, tensorboard=False).load_method()
     method = create_method(settings.method, (32, 32))
-    open_origin(arguments.start).put_into(method)
+    open_initial_body(arguments.start).load_into(method)
     return method
 
 

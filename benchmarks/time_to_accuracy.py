@@ -23,8 +23,8 @@ from anyshot import preset, train
 from anyshot.core.files import write_json
 from anyshot.core.settings import Settings
 from anyshot.evaluation.report.figures import COLOURS, MARKERS
-from anyshot.training.presets import FAST, warming
-from anyshot.training.pretraining import warm_start
+from anyshot.training.presets import FAST, pretraining_settings
+from anyshot.training.pretraining import pretrain
 from anyshot.training.recipe import recipe
 
 SETS = {"cifar-fs": "CIFAR-FS, validation classes", "svhn": "SVHN, validation images"}
@@ -62,10 +62,10 @@ def by_recipe(epochs: int) -> Callable[[Path, Clock], None]:
     def run(folder: Path, clock: Clock) -> None:
         clock.minutes = float("inf")
         settings = recipe(preset("cifar-fs"))
-        warm = warming(settings)
+        warm = pretraining_settings(settings)
         assert warm.warm is not None
         checks = replace(warm.warm, epochs=epochs, check_every=max(2, epochs // 10), check_tasks=TASKS)
-        warm_start(replace(warm, warm=checks), folder / "warm", workers=1, callback=clock)
+        pretrain(replace(warm, warm=checks), folder / "warm", workers=1, callback=clock)
         schedule = replace(
             settings.train, body_from=str(folder / "warm"), validate_every=50, validation_tasks=TASKS,
             validate_by="naive", calibrate=False,

@@ -13,7 +13,7 @@ import argparse
 from dataclasses import replace
 
 from anyshot import TaskSettings, TaskStream, evaluate, load, open_images
-from anyshot.evaluation.metrics import Summary, paired
+from anyshot.evaluation.metrics import Summary, paired_difference
 
 # steps, mirror images, other zooms
 WAYS: tuple[tuple[int, bool, tuple[float, ...]], ...] = (
@@ -46,7 +46,7 @@ def main() -> None:
             for stream in streams
         ]
         first = first or found
-        pairs = [paired(before, now) for before, now in zip(first, found, strict=True)]
+        pairs = [paired_difference(before, now) for before, now in zip(first, found, strict=True)]
         cells = (
             (f"{100 * s.accuracy:.1f}" for s in found),
             (f"{100 * p.accuracy:+.1f} ± {100 * (p.accuracy_interval or 0):.1f}" for p in pairs),

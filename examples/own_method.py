@@ -15,14 +15,14 @@ from torch import nn
 
 from anyshot.core.settings import option
 from anyshot.methods import MAML
-from anyshot.models.network import HEAD
+from anyshot.models.network import HEAD_PARAMETERS
 
 
 class ANIL(MAML):
     """Almost no inner loop (Raghu et al., 2020): only the head moves; the body is learned for it."""
 
     def rates(self):
-        return {name: rate if name in HEAD else 0 * rate for name, rate in super().rates().items()}
+        return {name: rate if name in HEAD_PARAMETERS else 0 * rate for name, rate in super().rates().items()}
 
 
 class StepSizes(MAML):
@@ -32,7 +32,7 @@ class StepSizes(MAML):
     def __init__(self, settings, body, generator):
         super().__init__(settings, body, generator)
         start = super().rates()
-        rates = [start[names[0]].repeat(settings.steps) for names in body.layers.values()]
+        rates = [start[names[0]].repeat(settings.steps) for names in body.layer_parameters.values()]
         self.rate = nn.Parameter(torch.stack(rates))  # [layers, steps]
 
     def learned(self, inner, order):
@@ -40,7 +40,7 @@ class StepSizes(MAML):
         for k in range(inner.steps):
             g = self.gradient(inner, theta, order, k)
             rates = self.rate[:, min(k, self.rate.shape[1] - 1)]
-            layers = zip(rates, self.body.layers.values(), strict=True)
+            layers = zip(rates, self.body.layer_parameters.values(), strict=True)
             theta = {name: theta[name] - rate * g[name] for rate, names in layers for name in names}
         return theta
 

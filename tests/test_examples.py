@@ -11,8 +11,8 @@ import torch
 from support import make_imageset, make_method, make_task
 
 from anyshot.cli.main import main
-from anyshot.core.registry import load
-from anyshot.models.network import HEAD
+from anyshot.core.registry import load_object
+from anyshot.models.network import HEAD_PARAMETERS
 from anyshot.runs.run import Run
 
 FILE = Path(__file__).parents[1] / "examples" / "own_method.py"
@@ -31,7 +31,7 @@ def run(*arguments: object) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_is_at_most_forty_lines(name):
-    assert len(inspect.getsource(load(f"{FILE}:{name}")).splitlines()) <= 40
+    assert len(inspect.getsource(load_object(f"{FILE}:{name}")).splitlines()) <= 40
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -89,4 +89,4 @@ def test_anil_leaves_the_body_where_it_is():
     x, y, _, _ = method.tensors(task)
     inner = method.inner(x, y, task.way, {}, 3)
     for name, value in method.learned(inner, 2).items():
-        assert torch.equal(value, inner.theta[name]) == (name not in HEAD)
+        assert torch.equal(value, inner.theta[name]) == (name not in HEAD_PARAMETERS)

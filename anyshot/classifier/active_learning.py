@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anyshot.classifier.heads.learner import Adapted
+from anyshot.classifier.heads.learner import AdaptedLearner
 
 SHARP = 2.0  # 4 and 8 were worse on CIFAR-FS, Traffic Signs and VGG-Flower
 MOST = 4000  # images looked at together; of more, the most doubtful
 
 
-def choose(adapted: Adapted, features: Tensor, count: int) -> list[int]:
+def choose(adapted: AdaptedLearner, features: Tensor, count: int) -> list[int]:
     """Indices of `count` images (or all, if there are fewer) of features [m, d], the most useful first."""
     features = features.double()
     two = adapted(features).exp().topk(2, 1).values

@@ -11,10 +11,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from anyshot.classifier.active_learning import choose
-from anyshot.classifier.backbones import Backbone, Picture, as_pixels, features_of, open_backbone
+from anyshot.classifier.backbones import Backbone, Picture, features_of, open_backbone, to_pixels
 from anyshot.classifier.backbones.backbone import Source
 from anyshot.classifier.confidence.explanation import Explanation, explain
-from anyshot.classifier.heads.learner import Adapted
+from anyshot.classifier.heads.learner import AdaptedLearner
 from anyshot.classifier.serialization import load_classifier, save_classifier
 from anyshot.classifier.sklearn_compat import Estimator, InvalidInput, check_labels, check_vectors, is_fitted
 from anyshot.classifier.weights import open_weights
@@ -80,7 +80,7 @@ class AnyShotClassifier(Estimator):
         if self.backbone is not None:
             self.backbone_ = open_backbone(self.backbone, side=self.side, device=self.device)
             if self.backbone_.bind:
-                self.reference_ = np.stack([as_pixels(x, self.backbone_.side) for x in X])
+                self.reference_ = np.stack([to_pixels(x, self.backbone_.side) for x in X])
                 self.backbone_ = self.backbone_.bind(self.reference_)
 
     def _checked(
@@ -97,7 +97,7 @@ class AnyShotClassifier(Estimator):
         self.classes_, codes = np.unique(labels, return_inverse=True)
         self.features_, self.labels_ = features, codes.astype(np.int64)
         if len(self.classes_) > 1:
-            self.adapted_: Adapted = self.learned_.learner.adapt(
+            self.adapted_: AdaptedLearner = self.learned_.learner.adapt(
                 torch.from_numpy(features),
                 torch.from_numpy(self.labels_),
                 native=self.backbone == self.learned_.config["backbone"],

@@ -19,7 +19,7 @@ LOOK = 32  # side at which a picture is read to see whether it can be
 
 
 @dataclass(frozen=True)
-class Pictures:
+class LabelledFiles:
     """Files that can be read, their classes (empty text where not known), and the others with the reason why not."""
 
     paths: list[Path]
@@ -28,7 +28,7 @@ class Pictures:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Classification:
     """A picture, what it is taken for and how surely, and whether it is like none of the classes."""
 
     path: Path
@@ -44,7 +44,7 @@ class Answer:
         return 1 + self.unknown_score if self.unknown else 1 - self.probability
 
 
-def labelled_pictures(root: Path) -> Pictures:
+def find_labelled_images(root: Path) -> LabelledFiles:
     """A folder of class folders."""
     _must_be_folder(root)
     listing = list_folder(root)
@@ -55,7 +55,7 @@ def labelled_pictures(root: Path) -> Pictures:
     return _readable(root, paths, labels, listing.skipped)
 
 
-def pictures(root: Path) -> Pictures:
+def find_images(root: Path) -> LabelledFiles:
     """A folder of pictures at any depth, or one picture."""
     if root.is_file():
         return _readable(root.parent, [root], [""], [])
@@ -64,7 +64,7 @@ def pictures(root: Path) -> Pictures:
     return _readable(root, paths, [""] * len(paths), [])
 
 
-def learn(classifier: AnyShotClassifier, support: Pictures) -> AnyShotClassifier:
+def learn(classifier: AnyShotClassifier, support: LabelledFiles) -> AnyShotClassifier:
     """The classifier, fitted to a folder of class folders; it takes two classes at least."""
     if len(set(support.labels)) < 2:
         raise AnyshotError(
@@ -74,13 +74,13 @@ def learn(classifier: AnyShotClassifier, support: Pictures) -> AnyShotClassifier
     return classifier.fit(support.paths, support.labels)
 
 
-def answer(classifier: AnyShotClassifier, paths: Sequence[Path]) -> list[Answer]:
+def classify_images(classifier: AnyShotClassifier, paths: Sequence[Path]) -> list[Classification]:
     """An answer for each picture, in their order."""
     names = [str(c) for c in classifier.classes_]
     p, scores = classifier.predict_proba(paths), classifier.unknown_score(paths)
     unknown = classifier.is_unknown(paths)
     return [
-        Answer(
+        Classification(
             path,
             names[int(row.argmax())],
             float(row.max()),
@@ -92,7 +92,7 @@ def answer(classifier: AnyShotClassifier, paths: Sequence[Path]) -> list[Answer]
     ]
 
 
-def confusion(names: Sequence[str], truth: Sequence[str], answers: Sequence[Answer]) -> NDArray[np.int64]:
+def confusion(names: Sequence[str], truth: Sequence[str], answers: Sequence[Classification]) -> NDArray[np.int64]:
     """How many pictures of each class (rows) were taken for each (columns), [classes, classes]."""
     place = {name: c for c, name in enumerate(names)}
     counts = np.zeros((len(names), len(names)), np.int64)
@@ -101,7 +101,7 @@ def confusion(names: Sequence[str], truth: Sequence[str], answers: Sequence[Answ
     return counts
 
 
-def _readable(root: Path, paths: list[Path], labels: list[str], skipped: list[tuple[str, str]]) -> Pictures:
+def _readable(root: Path, paths: list[Path], labels: list[str], skipped: list[tuple[str, str]]) -> LabelledFiles:
     good: list[tuple[Path, str]] = []
     bad = list(skipped)
     for path, label, pixels in zip(paths, labels, decode_all(paths, LOOK), strict=True):
@@ -111,7 +111,7 @@ def _readable(root: Path, paths: list[Path], labels: list[str], skipped: list[tu
             good.append((path, label))
     if not good:
         raise AnyshotError(f"{root} holds no picture that can be read ({len(bad)} files were looked at).")
-    return Pictures([path for path, _ in good], [label for _, label in good], bad)
+    return LabelledFiles([path for path, _ in good], [label for _, label in good], bad)
 
 
 def _must_be_folder(root: Path) -> None:

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from anyshot.classifier.backbones import open_backbone
 from anyshot.classifier.backbones.backbone import Source
 from anyshot.classifier.sklearn_compat import is_fitted
-from anyshot.classifier.weights import learned_from
+from anyshot.classifier.weights import describe_training_sets
 from anyshot.core.errors import AnyshotError
 from anyshot.core.files import read_json, write_json, write_tensors
 from anyshot.core.version import VERSION
@@ -59,7 +59,7 @@ def load_classifier(classifier: AnyShotClassifier, folder: str | Path, backbone:
         backbone=named if backbone is None else backbone, side=config["side"], weights=config["weights"]
     )
     try:
-        classifier.learned_ = learned_from(tensors, config["learner"])
+        classifier.learned_ = describe_training_sets(tensors, config["learner"])
     except (KeyError, RuntimeError) as error:  # other names or shapes
         raise AnyshotError(
             f"The classifier in '{folder}' was saved by anyshot {config.get('version')}, whose learner this version "

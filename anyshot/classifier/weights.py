@@ -11,22 +11,22 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from anyshot.classifier.confidence.model import Outlook
+from anyshot.classifier.confidence.model import ConfidenceModel
 from anyshot.classifier.heads.learner import Learner
-from anyshot.classifier.heads.support_set import Damping
+from anyshot.classifier.heads.support_set import WithinClassDamping
 from anyshot.core.errors import AnyshotError
 from anyshot.core.files import read_json, write_json, write_tensors
 from anyshot.core.settings import suggestion
 from anyshot.core.version import VERSION
-from anyshot.runs import pretrained as shipped
+from anyshot.runs import pretrained
 
 
 @dataclass(frozen=True)
-class Learned:
+class ClassifierWeights:
     """A learner on features, how sure to be of it, and where both come from."""
 
     learner: Learner
-    outlook: Outlook
+    outlook: ConfidenceModel
     config: dict[str, Any]
 
     def tensors(self) -> dict[str, Tensor]:
@@ -40,37 +40,37 @@ class Learned:
         write_json(Path(folder) / "config.json", self.config)
 
 
-def open_weights(name: str | Path) -> Learned:
+def open_weights(name: str | Path) -> ClassifierWeights:
     """Weights by name, or from a folder.
 
     >>> open_weights("photos-lite0").config["backbone"]
     'efficientnet-lite0'
     """
-    if str(name) in shipped.models():
+    if str(name) in pretrained.pretrained_models():
         raise AnyshotError(
             f"{name} is a trained method, no learner on features; anyshot test and inspect take it, and conv4:{name} "
             "names its body."
         )
-    learners = [known for known in shipped.names() if known not in shipped.models()]
-    folder = shipped.HOME / str(name) if str(name) in learners else Path(name)
+    learners = [known for known in pretrained.pretrained_names() if known not in pretrained.pretrained_models()]
+    folder = pretrained.HOME / str(name) if str(name) in learners else Path(name)
     if not (folder / "config.json").is_file():
         raise AnyshotError(
             f"There are no weights {str(name)!r}{suggestion(str(name), [*learners, 'a folder of weights'])}"
         )
     try:
-        return learned_from(load_file(folder / "learner.safetensors"), read_json(folder / "config.json"))
+        return describe_training_sets(load_file(folder / "learner.safetensors"), read_json(folder / "config.json"))
     except (SafetensorError, OSError, RuntimeError, KeyError) as error:
         raise AnyshotError(f"The weights in '{folder}' are damaged ({error}); make or install them again.") from error
 
 
-def learned_from(tensors: Mapping[str, Tensor], config: dict[str, Any]) -> Learned:
+def describe_training_sets(tensors: Mapping[str, Tensor], config: dict[str, Any]) -> ClassifierWeights:
     """The learner whose :meth:`Learned.tensors` these are."""
-    damping = Damping(tensors["learner.directions"], tensors["learner.share"])
-    learner, outlook = Learner(damping), Outlook()
+    damping = WithinClassDamping(tensors["learner.directions"], tensors["learner.share"])
+    learner, outlook = Learner(damping), ConfidenceModel()
     for part, module in (("learner.", learner), ("outlook.", outlook)):
         module.load_state_dict({key[len(part) :]: t for key, t in tensors.items() if key.startswith(part)})
         module.requires_grad_(False)
-    return Learned(learner, outlook, config)
+    return ClassifierWeights(learner, outlook, config)
 
 
 def make_weights(folder: str | Path, backbone: str) -> None:
@@ -82,4 +82,4 @@ def make_weights(folder: str | Path, backbone: str) -> None:
     damping = damping_of(sets)
     learner, outlook = make([wide_tasks(data, damping) for data in sets], damping)
     config = {"backbone": backbone, "sets": sorted({data.name for data in sets}), "version": VERSION}
-    Learned(learner, outlook, config).save(folder)
+    ClassifierWeights(learner, outlook, config).save(folder)

@@ -14,7 +14,7 @@ from anyshot.core.errors import AnyshotError
 if TYPE_CHECKING:
     from anyshot.classifier import AnyShotClassifier
     from anyshot.classifier.confidence.explanation import Explanation
-    from anyshot.classifier.folders import Answer, Pictures
+    from anyshot.classifier.folders import Classification, LabelledFiles
 
 Support = Annotated[Path, typer.Option(metavar="DIR", help="Pictures to learn from: DIR/CLASS/*.jpg.")]
 Backbone = Annotated[
@@ -52,13 +52,13 @@ def classify(
 
     Example: anyshot classify --support trees --query new --html answers.html
     """
-    from anyshot.classifier.folders import answer, pictures
+    from anyshot.classifier.folders import classify_images, find_images
 
     check_files(csv, html)
-    classifier, explanation = learned(support, backbone, weights, side, device)
-    asked = pictures(query)
-    say_skipped(query, asked)
-    answers = sorted(answer(classifier, asked.paths), key=lambda a: -a.doubt)
+    classifier, explanation = learn_from_folder(support, backbone, weights, side, device)
+    asked = find_images(query)
+    print_skipped(query, asked)
+    answers = sorted(classify_images(classifier, asked.paths), key=lambda a: -a.doubt)
     print_answers(answers, query)
     print(explanation)
     if csv:
@@ -67,32 +67,32 @@ def classify(
         write_page(html, answers, explanation, asked)
 
 
-def learned(
+def learn_from_folder(
     support: Path, backbone: str, weights: str, side: int | None, device: str
 ) -> tuple[AnyShotClassifier, Explanation]:
     """A classifier of the support folder, and what it says of itself; what could not be read is said."""
     from anyshot.classifier import AnyShotClassifier
-    from anyshot.classifier.folders import labelled_pictures, learn
+    from anyshot.classifier.folders import find_labelled_images, learn
 
     backbone, weights = chosen(backbone, weights)
-    given = labelled_pictures(support)
-    say_skipped(support, given)
+    given = find_labelled_images(support)
+    print_skipped(support, given)
     classifier = learn(AnyShotClassifier(backbone, weights=weights, side=side, device=device), given)
     return classifier, classifier.explain()
 
 
 def chosen(backbone: str, weights: str) -> tuple[str, str]:
     """Backbone and learner; weights that are a trained method mean its body, under the usual learner."""
-    from anyshot.runs import pretrained as shipped
+    from anyshot.runs import pretrained
 
-    if weights not in shipped.models() and not (Path(weights) / "run.json").is_file():
+    if weights not in pretrained.pretrained_models() and not (Path(weights) / "run.json").is_file():
         return backbone, weights
     if backbone != DEFAULT:
         raise AnyshotError(f"--weights {weights} brings a backbone of its own; leave --backbone {backbone} out.")
     return f"conv4:{weights}", LEARNER
 
 
-def say_skipped(root: Path, found: Pictures) -> None:
+def print_skipped(root: Path, found: LabelledFiles) -> None:
     """Name the files that could not be used."""
     for path, reason in found.skipped[:10]:
         typer.echo(f"{root}: skipped {path} ({reason})", err=True)
@@ -100,7 +100,7 @@ def say_skipped(root: Path, found: Pictures) -> None:
         typer.echo(f"{root}: skipped {len(found.skipped) - 10} more", err=True)
 
 
-def print_answers(answers: list[Answer], root: Path) -> None:
+def print_answers(answers: list[Classification], root: Path) -> None:
     """The most uncertain first."""
     from rich.table import Table
 
@@ -116,7 +116,7 @@ def print_answers(answers: list[Answer], root: Path) -> None:
     print_tables(table)
 
 
-def write_csv(path: Path, answers: list[Answer]) -> None:
+def write_csv(path: Path, answers: list[Classification]) -> None:
     """path, class, probability, unknown, unknown_score, and a column of probabilities for each class."""
     from anyshot.evaluation.report.tables import write_lines
 
@@ -128,7 +128,7 @@ def write_csv(path: Path, answers: list[Answer]) -> None:
     write_lines(path, lines)
 
 
-def write_page(path: Path, answers: list[Answer], explanation: Explanation, asked: Pictures) -> None:
+def write_page(path: Path, answers: list[Classification], explanation: Explanation, asked: LabelledFiles) -> None:
     """The contact sheet."""
     from html import escape
 

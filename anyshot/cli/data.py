@@ -100,11 +100,13 @@ def show(
 
     from anyshot.core.files import check_writable, write_bytes
     from anyshot.data import open_images
-    from anyshot.data.class_splits import all_to_test, to_learn
+    from anyshot.data.class_splits import test_only, training_shares
     from anyshot.data.contact_sheet import class_sheet, joined
 
     def deal(name: str, classes: int) -> Mapping[str, float]:
-        return (to_learn(way) if classes >= 2 * way else all_to_test)(name, classes)  # as training would, if it could
+        return (training_shares(way) if classes >= 2 * way else test_only)(
+            name, classes
+        )  # as training would, if it could
 
     images = open_images(name, seed=seed, deal=deal)
     out = out or Path(f"{Path(images.name).name}.png")  # a set that was given away may be called ../../something
@@ -161,7 +163,7 @@ def _ready(name: str, source: Path | None, again: bool, check: bool) -> ImageSet
     from anyshot.data import published as catalogue
 
     if name not in EMBEDDED:
-        entry = catalogue.entry_of(name)
+        entry = catalogue.find_dataset(name)
         return catalogue.check(entry) if check else catalogue.prepare(entry, source, again=again)
     if source or again:
         raise typer.BadParameter(f"{name} is embedded; leave out --source and --again.")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anyshot.cli.classify import LEARNER, learned, print_answers, write_page
-from anyshot.cli.inspect import draw, look
+from anyshot.cli.classify import LEARNER, learn_from_folder, print_answers, write_page
+from anyshot.cli.inspect import inspect_runs, save_figures
 from anyshot.cli.settings_options import Json, Workers
-from anyshot.cli.test import Seed, Tasks, check_files, say_shortfalls, show, task_text
+from anyshot.cli.test import Seed, Tasks, check_files, print_size_warnings, show, task_text
 from anyshot.core.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def demo(
     at the class means, and to stay within minutes predicts at its posterior's mean instead of averaging samples.
     In the end, what TAML has learned classifies pictures in folders, as it would yours.
     """
-    from anyshot.evaluation.compare_runs import compared, measure, plan
+    from anyshot.evaluation.compare_runs import add_differences, evaluate_runs, plan_runs
     from anyshot.evaluation.report.balancing_tables import balance_tables
     from anyshot.evaluation.report.tables import payload, print_tables, write_csv, write_results
     from anyshot.training.meta_training import train
@@ -55,13 +55,13 @@ def demo(
     for name in METHODS:
         settings = _settings(preset("glyphs", name), seed, iterations)
         runs.append(train(settings, folder / name, workers=workers, command="anyshot demo"))
-    trials = plan(runs, IMAGES, "test", seed)
-    notes = say_shortfalls(trials)
-    rows = compared(measure(trials, tasks, workers))
-    records = look([trial for trial in trials if trial.settings == runs[-1].settings], min(tasks, 100))
+    trials = plan_runs(runs, IMAGES, "test", seed)
+    notes = print_size_warnings(trials)
+    rows = add_differences(evaluate_runs(trials, tasks, workers))
+    records = inspect_runs([trial for trial in trials if trial.settings == runs[-1].settings], min(tasks, 100))
     show(rows, f"New classes, {task_text(runs, notes)}")
     print_tables(*balance_tables(records))
-    paths = draw(runs, records, folder)
+    paths = save_figures(runs, records, folder)
     write_csv(folder / "results.csv", rows)
     seconds = time.monotonic() - started
     for path in {folder / "results.json", *([json] if json else [])}:
@@ -77,7 +77,7 @@ def demo(
 
 def classify_pictures(run: Run, folder: Path) -> None:
     """The last word: folders of pictures through the classifier for everybody, with the run as its backbone."""
-    from anyshot.classifier.folders import answer, labelled_pictures
+    from anyshot.classifier.folders import classify_images, find_labelled_images
 
     images = run.imageset(IMAGES[-1])
     write_folders(images, folder / "pictures")
@@ -85,9 +85,9 @@ def classify_pictures(run: Run, folder: Path) -> None:
     print(f"\nPictures in folders, as you may have them: {', '.join(map(str, FEW_TO_MANY))} of a class to learn from, "
           f"{NEW} new ones of each.\n$ anyshot classify --support {support} --query {query} --backbone {run.folder} "
           f"--html {folder / 'answers.html'}\n")  # fmt: skip
-    classifier, explanation = learned(support, str(run.folder), LEARNER, None, "cpu")
-    asked = labelled_pictures(query)
-    answers = sorted(answer(classifier, asked.paths), key=lambda a: -a.doubt)
+    classifier, explanation = learn_from_folder(support, str(run.folder), LEARNER, None, "cpu")
+    asked = find_labelled_images(query)
+    answers = sorted(classify_images(classifier, asked.paths), key=lambda a: -a.doubt)
     print_answers(answers, query)
     print(explanation)
     write_page(folder / "answers.html", answers, explanation, asked)
@@ -101,7 +101,7 @@ def write_folders(images: ImageSet, root: Path) -> None:
 
     for c, count in zip(images.splits["test"], FEW_TO_MANY, strict=False):
         label = images.classes[c]
-        for i, pixels in enumerate(images.of(label)[: count + NEW]):
+        for i, pixels in enumerate(images.images_of(label)[: count + NEW]):
             path = root / ("learn" if i < count else "new") / label / f"{i}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(pixels).save(path)

@@ -15,8 +15,8 @@ from anyshot.cli.classify import (
     Support,
     Weights,
     explanation_html,
-    learned,
-    say_skipped,
+    learn_from_folder,
+    print_skipped,
 )
 from anyshot.cli.settings_options import Device, Json
 from anyshot.cli.test import check_files
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyshot.classifier.confidence.explanation import Explanation
-    from anyshot.classifier.folders import Answer, Pictures
+    from anyshot.classifier.folders import Classification, LabelledFiles
     from anyshot.evaluation.metrics import Summary
 
 
@@ -48,18 +48,18 @@ def evaluate(
 
     Example: anyshot evaluate --support trees/train --test trees/val --html confusion.html
     """
-    from anyshot.classifier.folders import answer, confusion, labelled_pictures
+    from anyshot.classifier.folders import classify_images, confusion, find_labelled_images
 
     check_files(json, png, html)
-    classifier, explanation = learned(support, backbone, weights, side, device)
-    asked = labelled_pictures(test)
-    say_skipped(test, asked)
+    classifier, explanation = learn_from_folder(support, backbone, weights, side, device)
+    asked = find_labelled_images(test)
+    print_skipped(test, asked)
     names = [str(c) for c in classifier.classes_]
     if strangers := sorted(set(asked.labels) - set(names)):
         raise AnyshotError(f"{test} has classes that {support} has not ({', '.join(strangers)}); take them out of it.")
-    answers = answer(classifier, asked.paths)
+    answers = classify_images(classifier, asked.paths)
     counts = confusion(names, asked.labels, answers)
-    summary = measured(names, explanation, asked, answers)
+    summary = evaluate_folder(names, explanation, asked, answers)
     print_summary(names, counts, summary, explanation)
     if json:
         write_figures(json, names, counts, summary, explanation)
@@ -71,7 +71,9 @@ def evaluate(
         write_page(html, names, counts, asked, answers, explanation)
 
 
-def measured(names: list[str], explanation: Explanation, asked: Pictures, answers: list[Answer]) -> Summary:
+def evaluate_folder(
+    names: list[str], explanation: Explanation, asked: LabelledFiles, answers: list[Classification]
+) -> Summary:
     """The test's numbers, as of one task."""
     from anyshot.evaluation.metrics import Metrics, TaskResult
 
@@ -115,8 +117,8 @@ def write_page(
     path: Path,
     names: list[str],
     counts: NDArray[np.int64],
-    asked: Pictures,
-    answers: list[Answer],
+    asked: LabelledFiles,
+    answers: list[Classification],
     explanation: Explanation,
 ) -> None:
     """The matrix whose cells open their pictures, the most uncertain first."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anyshot.cli.settings_options import Device, Json, options
-from anyshot.cli.test import Images, OfSplit, Seed, Tasks, check_files, image_names, opened, say_shortfalls
+from anyshot.cli.test import Images, OfSplit, Seed, Tasks, check_files, image_names, open_runs, print_size_warnings
 
 if TYPE_CHECKING:
-    from anyshot.evaluation.compare_runs import Trial
+    from anyshot.evaluation.compare_runs import RunOnSet
     from anyshot.evaluation.inspection import BalanceRecord
     from anyshot.runs.run import Run
 
@@ -38,32 +38,32 @@ def inspect(
 
     Example: anyshot inspect runs/taml --images glyphs,digits
     """
-    from anyshot.evaluation.compare_runs import plan
+    from anyshot.evaluation.compare_runs import plan_runs
     from anyshot.evaluation.report.balancing_tables import balance_summary, balance_tables
     from anyshot.evaluation.report.tables import print_tables, write_results
 
-    (run,) = opened([folder], chosen)
+    (run,) = open_runs([folder], chosen)
     figures = figures or folder / "figures"
     check_files(json, figures / "training.png")
-    trials = plan([run], image_names(images), split, seed, device)
-    notes = say_shortfalls(trials)
-    records = look(trials, tasks)
+    trials = plan_runs([run], image_names(images), split, seed, device)
+    notes = print_size_warnings(trials)
+    records = inspect_runs(trials, tasks)
     print_tables(*balance_tables(records))
-    print("Figures:", *draw([run], records, figures))
+    print("Figures:", *save_figures([run], records, figures))
     if json:
         results = {**balance_summary(records), "tasks": records}
         facts = {"settings": run.settings.as_dict(), "split": split, "seeds": [seed], "notes": notes}
         write_results(json, results, run=folder, **facts)
 
 
-def look(trials: Sequence[Trial], tasks: int) -> list[BalanceRecord]:
+def inspect_runs(trials: Sequence[RunOnSet], tasks: int) -> list[BalanceRecord]:
     """The records of `tasks` tasks of each image set."""
     from anyshot.evaluation.inspection import inspect_stream
 
     return [record for trial in trials for record in inspect_stream(trial.method, trial.stream, tasks)]
 
 
-def draw(runs: Sequence[Run], records: Sequence[BalanceRecord], folder: Path) -> list[Path]:
+def save_figures(runs: Sequence[Run], records: Sequence[BalanceRecord], folder: Path) -> list[Path]:
     """The figures of the balancing variables and of the training; the files that were written."""
     from anyshot.evaluation.report.figures import balance_figures, save_figure, training_figure
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from anyshot.cli.classify import DEFAULT, LEARNER, Backbone, Side, Support, Weights, learned, say_skipped
+from anyshot.cli.classify import DEFAULT, LEARNER, Backbone, Side, Support, Weights, learn_from_folder, print_skipped
 from anyshot.cli.settings_options import Device
 
 
@@ -24,11 +24,11 @@ def label(
 
     Example: anyshot label --support trees --pool unsorted --count 10
     """
-    from anyshot.classifier.folders import pictures
+    from anyshot.classifier.folders import find_images
 
-    classifier, explanation = learned(support, backbone, weights, side, device)
-    asked = pictures(pool)
-    say_skipped(pool, asked)
+    classifier, explanation = learn_from_folder(support, backbone, weights, side, device)
+    asked = find_images(pool)
+    print_skipped(pool, asked)
     for index in classifier.label_next(asked.paths, count):
         print(asked.paths[index])
     typer.echo(f"More pictures of {explanation.next} would help most.", err=True)

@@ -26,12 +26,12 @@ from anyshot.cli import (
 )
 from anyshot.cli import pretrain as warm
 from anyshot.cli.help import PlainHelp
-from anyshot.cli.method_options import own_options
+from anyshot.cli.method_options import find_method_options
 from anyshot.cli.terminal import flush, refusal, say, terminal
 from anyshot.core.errors import AnyshotError
 from anyshot.core.parallel import ranks
 from anyshot.core.parallel.threads import tune_process
-from anyshot.core.registry import own_line
+from anyshot.core.registry import user_code_location
 from anyshot.core.version import VERSION
 
 RANKED = ("train", "warm", "test")  #: commands that torchrun may start
@@ -67,8 +67,8 @@ def anyshot(
 
 
 app.command()(demo.demo)
-app.command()(warm.warm)
-app.command(cls=own_options(train.train))(train.train)
+app.command()(warm.pretrain)
+app.command(cls=find_method_options(train.train))(train.train)
 app.command()(test.test)
 app.command()(inspect.inspect)
 app.command()(report.report)
@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None) -> None:
         try:
             _run(arguments)
         except KeyboardInterrupt as interrupt:
-            if ranks.speaks():
+            if ranks.claims_error_message():
                 say(" ".join(["Interrupted.", *map(str, interrupt.args)]))
             raise SystemExit(130) from interrupt
 
@@ -101,14 +101,14 @@ def _run(arguments: list[str]) -> None:
     try:
         _check(arguments)
         try:
-            with ranks.one_voice():
+            with ranks.only_rank_zero_prints():
                 app(arguments, prog_name="anyshot")
         finally:
             flush()
     except SystemExit as end:  # Typer ends this way, with 130 for Ctrl-C
         if end.code == 130:
             raise _interrupt(end) from end
-        if end.code and ranks.rank() and ranks.speaks():
+        if end.code and ranks.rank() and ranks.claims_error_message():
             say(f"Rank {ranks.rank()} refuses these arguments; start them there without torchrun to see why.")
         raise
     except AnyshotError as error:
@@ -118,13 +118,13 @@ def _run(arguments: list[str]) -> None:
     except MemoryError:
         _fail("There is not enough memory; --workers 1 and smaller tasks take less.", debug)
     except Exception as error:
-        where = own_line(error)
+        where = user_code_location(error)
         whose = f"In {where}" if where else "This is a bug in anyshot"
         _fail(f"{whose}: {type(error).__name__}: {error} (--debug shows where).", debug)
 
 
 def _check(arguments: list[str]) -> None:
-    if ranks.started() and arguments and not arguments[0].startswith("-") and arguments[0] not in RANKED:
+    if ranks.launched_by_torchrun() and arguments and not arguments[0].startswith("-") and arguments[0] not in RANKED:
         raise AnyshotError(f"torchrun is for {', '.join(RANKED)}; start anyshot {arguments[0]} without it.")
     for before, argument in itertools.pairwise(["anyshot", *arguments]):
         if not argument.strip() or (argument.startswith("--") and argument.endswith("=")):
@@ -144,6 +144,6 @@ def _interrupt(end: BaseException) -> KeyboardInterrupt:
 def _fail(sentence: str, debug: bool) -> None:
     if debug:
         traceback.print_exc()
-    if ranks.speaks():
+    if ranks.claims_error_message():
         say(sentence)
     raise SystemExit(1)

@@ -11,22 +11,22 @@ import typer
 from typer.core import TyperCommand
 
 from anyshot.cli.help import plain
-from anyshot.cli.settings_options import with_own
+from anyshot.cli.settings_options import add_method_options
 from anyshot.core.errors import AnyshotError
 from anyshot.core.registry import METHODS
 
 
-def own_options(function: Callable[..., None]) -> type[TyperCommand]:
+def find_method_options(function: Callable[..., None]) -> type[TyperCommand]:
     """The kind of command that also takes the options of the method that its arguments name."""
 
     class Command(TyperCommand):
         def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
             method = None if extra.get("resilient_parsing") else _method_in(args)
-            if method is None or METHODS.builtin(method):
+            if method is None or METHODS.is_builtin(method):
                 return super().make_context(info_name, args, parent, **extra)
             app = typer.Typer(rich_markup_mode=self.rich_markup_mode)
             try:
-                app.command()(with_own(function, method))
+                app.command()(add_method_options(function, method))
             except AnyshotError as error:
                 raise typer.BadParameter(str(error), param_hint="--method") from error
             command = typer.main.get_command(app)

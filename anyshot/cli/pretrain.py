@@ -6,8 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyshot.cli.settings_options import Device, Json, Workers, options
-from anyshot.cli.training_commands import Folder, Preset, Show, Tensorboard, accuracy_table, carried_out, say_next
-from anyshot.core.parallel.ranks import joined
+from anyshot.cli.training_commands import (
+    Folder,
+    Preset,
+    Show,
+    Tensorboard,
+    accuracy_table,
+    print_next_step,
+    run_training_command,
+)
+from anyshot.core.parallel.ranks import process_group
 
 if TYPE_CHECKING:
     from anyshot.runs.run import Run
@@ -16,7 +24,7 @@ OPTIONS = ("images", "ood", "task", "method.body", "method.channels", "train.see
 
 
 @options(*OPTIONS)
-def warm(
+def pretrain(
     folder: Folder = None,
     preset: Preset = None,
     show: Show = False,
@@ -34,16 +42,16 @@ def warm(
     Example: anyshot warm runs/warm --preset cifar-fs
     """
 
-    from anyshot.training.presets import warming
+    from anyshot.training.presets import pretraining_settings
 
     def start(*arguments: Any, **named: Any) -> Run:
         from anyshot.core.parallel.device import choose_device
-        from anyshot.training.pretraining import warm_start
+        from anyshot.training.pretraining import pretrain
 
-        with joined(choose_device(device)):
-            return warm_start(*arguments, **named, workers=workers, tensorboard=tensorboard, device=device)
+        with process_group(choose_device(device)):
+            return pretrain(*arguments, **named, workers=workers, tensorboard=tensorboard, device=device)
 
-    if run := carried_out("warm", start, folder, preset, chosen, json, show, OPTIONS, warming):
+    if run := run_training_command("warm", start, folder, preset, chosen, json, show, OPTIONS, pretraining_settings):
         _show(run, json)
 
 
@@ -54,4 +62,4 @@ def _show(run: Run, json: Path | None) -> None:
     checks = list(run.records("check"))
     if len(checks[-1]) > 2:  # there are classes to check on
         print_tables(accuracy_table("Class means alone on the validation classes: accuracy, %", "epoch", checks))
-    say_next(run, "train NEW --from", {"checks": checks}, json)
+    print_next_step(run, "train NEW --from", {"checks": checks}, json)

@@ -15,9 +15,9 @@ from anyshot.cli.test import (
     Tasks,
     check_files,
     image_names,
-    opened,
-    say_shortfalls,
-    say_time,
+    open_runs,
+    print_size_warnings,
+    print_time,
     task_text,
 )
 
@@ -42,15 +42,15 @@ def report(
     Example: anyshot report runs/maml runs/taml --images glyphs,digits --out report.html
     """
     from anyshot.core.files import write_bytes
-    from anyshot.evaluation.compare_runs import measure, plan
+    from anyshot.evaluation.compare_runs import evaluate_runs, plan_runs
     from anyshot.evaluation.report.run_page import report_page
 
     check_files(out)
-    runs = opened(folders, chosen)
-    trials = plan(runs, image_names(images), split, seed, device)
-    notes = say_shortfalls(trials)
-    say_time(trials, tasks, workers)
-    rows = measure(trials, tasks, workers)
+    runs = open_runs(folders, chosen)
+    trials = plan_runs(runs, image_names(images), split, seed, device)
+    notes = print_size_warnings(trials)
+    print_time(trials, tasks, workers)
+    rows = evaluate_runs(trials, tasks, workers)
     title = f"{tasks} tasks of the {split} split, {task_text(runs, notes)}. {' '.join(notes)}"
     write_bytes(out, report_page(runs, trials, rows, min(tasks, 100), title).encode(errors="backslashreplace"))
     print(f"The page is {out}.")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from anyshot.cli.settings_options import Address, Jobs, On, Workers, words
+from anyshot.cli.settings_options import Address, Jobs, On, Workers, split_commas
 from anyshot.cli.test import duration
 from anyshot.core.registry import EXPERIMENTS
 
 if TYPE_CHECKING:
     from anyshot.experiments.reproduce import Request
-    from anyshot.experiments.scale import Data
+    from anyshot.experiments.scale import DataChoice
 
 
 def reproduce(
@@ -72,7 +72,7 @@ def reproduce(
     if name == "list":
         return _list()
     request = Request(
-        find_experiment(name), scale, out, _data(data), tuple(words(columns, "columns")) if columns else (), recipe,
+        find_experiment(name), scale, out, _data(data), tuple(split_commas(columns, "columns")) if columns else (), recipe,
         None if start is None else str(start), seeds, tasks, iterations,
     )  # fmt: skip
     check_writable(request.folder / "results.json")
@@ -80,26 +80,26 @@ def reproduce(
 
 
 def _run(request: Request, **how: Any) -> None:
-    from anyshot.evaluation.report.paper_table import screen
+    from anyshot.evaluation.report.paper_table import rich_table
     from anyshot.evaluation.report.tables import print_tables
     from anyshot.experiments.reproduce import reproduce, tables
 
     outcome = reproduce(request, command=shlex.join(["anyshot", *sys.argv[1:]]), **how)
     name = outcome.plan.experiment.title
-    if shown := [screen(lines, f"{name}. {title}") for title, lines in tables(outcome).items()]:
+    if shown := [rich_table(lines, f"{name}. {title}") for title, lines in tables(outcome).items()]:
         print_tables(*shown)
     print(*outcome.notes, sep="\n")
     print(f"In {request.folder}: results.json, table.md, table.tex, figures and report.html.")
 
 
-def _data(text: str | None) -> Data | None:
+def _data(text: str | None) -> DataChoice | None:
     """--data a+b,c: learn from a and b, test on c as well."""
-    from anyshot.experiments.scale import Data
+    from anyshot.experiments.scale import DataChoice
 
     if text is None:
         return None
-    first, *others = words(text, "data")
-    return Data(tuple(first.split("+")), tuple(others))
+    first, *others = split_commas(text, "data")
+    return DataChoice(tuple(first.split("+")), tuple(others))
 
 
 def _list() -> None:

@@ -37,11 +37,11 @@ def serve(
             f"The page needs {error.name}, which is not installed; pip install 'anyshot[web]' brings it."
         ) from error
     from anyshot.classifier.web.app import make_app
-    from anyshot.classifier.web.uploads import Darkroom
+    from anyshot.classifier.web.uploads import UploadReader
 
     backbone, weights = chosen(backbone, weights)
     with open_socket(host, port) as listening:
-        app = make_app(Darkroom(backbone, weights=weights, side=side, device=device), names=names_of(host))
+        app = make_app(UploadReader(backbone, weights=weights, side=side, device=device), names=names_of(host))
         place = address(listening)
 
         def ready() -> None:

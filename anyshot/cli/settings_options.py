@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.registry import METHODS, OpenList, short
-from anyshot.core.settings import MethodSettings, Settings, part_class
+from anyshot.core.registry import METHODS, Registry, display_name
+from anyshot.core.settings import MethodSettings, Settings, nested_dataclass
 
 Json = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Also write the results, with their origin, to this file.")
@@ -95,7 +95,7 @@ def settings_with(base: Settings, chosen: Mapping[str, Any], wanted: tuple[str, 
         raise typer.BadParameter(str(error)) from error
 
 
-def compared(
+def settings_diff(
     settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING
 ) -> dict[str, list[tuple[str, str, str]]]:
     """By panel: the name of every setting `wanted` as an option, its value, and its value in `base`."""
@@ -108,14 +108,14 @@ def compared(
         found.setdefault(PANELS.get(part, part), []).append((name, value, before))
     for field, _ in _own_fields(settings.method.name):
         value, before = (_shown(one.method.options.get(field.name, field.default)) for one in (settings, base))
-        found.setdefault(short(settings.method.name), []).append((field.name.replace("_", "-"), value, before))
+        found.setdefault(display_name(settings.method.name), []).append((field.name.replace("_", "-"), value, before))
     return found
 
 
-def with_own(command: Callable[..., None], method: str) -> Callable[..., None]:
+def add_method_options(command: Callable[..., None], method: str) -> Callable[..., None]:
     """The command with the options of a method's own settings, too."""
     signature = inspect.signature(command)
-    own = [_parameter(short(method), field, hint, None) for field, hint in _own_fields(method)]
+    own = [_parameter(display_name(method), field, hint, None) for field, hint in _own_fields(method)]
     for parameter in own:
         if parameter.name in signature.parameters:
             raise AnyshotError(f"{method!r} has a setting {parameter.name!r}, but there is one already; rename it.")
@@ -131,7 +131,7 @@ def with_own(command: Callable[..., None], method: str) -> Callable[..., None]:
 
 def _own_fields(method: str) -> list[tuple[dataclasses.Field[Any], Any]]:
     """(field, type) of a method's own settings; anyshot's own methods have theirs among the others."""
-    if METHODS.builtin(method):
+    if METHODS.is_builtin(method):
         return []
     from anyshot.methods import method_class
 
@@ -156,7 +156,7 @@ def _fields(wanted: tuple[str, ...]) -> Iterator[tuple[str, dataclasses.Field[An
     hints = typing.get_type_hints(Settings)
     for name in wanted:
         part, _, one = name.partition(".")
-        whole = part_class(hints[part])
+        whole = nested_dataclass(hints[part])
         cls, part = (whole, part) if whole else (Settings, "")
         for field in dataclasses.fields(cls):
             named = field.name == (one if whole else name) or (whole and not one)
@@ -174,7 +174,7 @@ def _flag(part: str, field: dataclasses.Field[Any]) -> str:
 
 def _parameter(part: str, field: dataclasses.Field[Any], hint: Any, default: str | None) -> inspect.Parameter:
     name, choices, many = _option_name(part, field), field.metadata.get("choices"), typing.get_origin(hint) is tuple
-    help, listed, is_open = field.metadata.get("help", ""), "|".join(choices or ()), isinstance(choices, OpenList)
+    help, listed, is_open = field.metadata.get("help", ""), "|".join(choices or ()), isinstance(choices, Registry)
     brief = bool(choices) and not many and not is_open and len(listed) < 16
     if choices and not brief:
         help += f" {'Any' if many else 'One'} of {', '.join(choices)}{', or FILE.py:NAME' if is_open else ''}."
@@ -208,7 +208,7 @@ def _shown(default: Any) -> str:
     return "" if default in (None, dataclasses.MISSING) else str(default)
 
 
-def words(text: str, name: str) -> list[str]:
+def split_commas(text: str, name: str) -> list[str]:
     """The words of an option that takes several, separated by commas; "none" is none of them."""
     found = [word.strip() for word in text.split(",")] if text != "none" else []
     if not all(found):
@@ -222,6 +222,6 @@ def _parsed(value: Any, hint: Any, name: str) -> Any:
         return _single(hint)(value)
     kind = typing.get_args(hint)[0]
     try:
-        return tuple(kind(word) for word in words(value, name))
+        return tuple(kind(word) for word in split_commas(value, name))
     except ValueError as error:
         raise typer.BadParameter(f"{value!r} should be numbers separated by commas.", param_hint=f"--{name}") from error

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from anyshot.cli.settings_options import Device, Json, Workers, options, settings_with, words
+from anyshot.cli.settings_options import Device, Json, Workers, options, settings_with, split_commas
 from anyshot.core.errors import AnyshotError
-from anyshot.core.parallel.ranks import joined, rank
+from anyshot.core.parallel.ranks import process_group, rank
 from anyshot.core.registry import METRICS, fingerprint
 
 if TYPE_CHECKING:
-    from anyshot.evaluation.compare_runs import Row, Trial
+    from anyshot.evaluation.compare_runs import ResultRow, RunOnSet
     from anyshot.runs.run import Run
 
 log = logging.getLogger(__name__)
@@ -78,22 +78,22 @@ def test(
     Example: anyshot test runs/maml runs/taml --images glyphs,digits --shots class-imbalance:1-50 --json out.json
     """
     from anyshot.core.parallel.device import choose_device
-    from anyshot.evaluation.compare_runs import check_seeds, compared, measure, plan, pooled
+    from anyshot.evaluation.compare_runs import add_differences, check_poolable, evaluate_runs, plan_runs, pool_rows
     from anyshot.evaluation.report.tables import payload, write_csv, write_per_task, write_results
 
     check_files(json, csv, per_task)
     others = metric_names(metrics)
-    with joined(choose_device(device)):
-        runs = opened(folders, chosen)
-        trials = plan(runs, image_names(images), split, seed, device)
+    with process_group(choose_device(device)):
+        runs = open_runs(folders, chosen)
+        trials = plan_runs(runs, image_names(images), split, seed, device)
         if pool_seeds:
-            check_seeds(trials)
-        notes = say_shortfalls(trials)
-        say_time(trials, tasks, workers)
-        each = measure(trials, tasks, workers, others)
+            check_poolable(trials)
+        notes = print_size_warnings(trials)
+        print_time(trials, tasks, workers)
+        each = evaluate_runs(trials, tasks, workers, others)
     if rank():
         return
-    rows = compared(pooled(each) if pool_seeds else each)
+    rows = add_differences(pool_rows(each) if pool_seeds else each)
     show(rows, f"Classes of the {split} split, {task_text(runs, notes)}")
     if csv:
         write_csv(csv, rows)
@@ -101,7 +101,7 @@ def test(
         write_per_task(per_task, each)
     if json:
         settings = {str(run.folder): run.settings.as_dict() for run in runs}
-        code = {name: fingerprint(name) for name in others if not METRICS.builtin(name)}
+        code = {name: fingerprint(name) for name in others if not METRICS.is_builtin(name)}
         facts = {"settings": settings, "split": split, "tasks": tasks, "seeds": [seed], "notes": notes, "metrics": code}
         write_results(json, payload(rows), **facts)
 
@@ -115,7 +115,7 @@ def check_files(*paths: Path | None) -> None:
             check_writable(path)
 
 
-def opened(folders: Sequence[Path], chosen: Mapping[str, Any]) -> list[Run]:
+def open_runs(folders: Sequence[Path], chosen: Mapping[str, Any]) -> list[Run]:
     """The runs, with the settings that were chosen instead of their own."""
     from anyshot.runs.run import Run
 
@@ -127,12 +127,12 @@ def opened(folders: Sequence[Path], chosen: Mapping[str, Any]) -> list[Run]:
 
 def image_names(images: str | None) -> list[str] | None:
     """What --images says; None: all image sets of the run."""
-    return None if images is None else list(dict.fromkeys(words(images, "images")))
+    return None if images is None else list(dict.fromkeys(split_commas(images, "images")))
 
 
 def metric_names(metrics: str | None) -> list[str]:
     """What --metrics says, each by where it is, and known."""
-    names = [] if metrics is None else [METRICS.exact(name) for name in words(metrics, "metrics")]
+    names = [] if metrics is None else [METRICS.canonical_name(name) for name in split_commas(metrics, "metrics")]
     try:
         for name in names:
             METRICS[name]
@@ -141,7 +141,7 @@ def metric_names(metrics: str | None) -> list[str]:
     return names
 
 
-def say_shortfalls(trials: Sequence[Trial]) -> list[str]:
+def print_size_warnings(trials: Sequence[RunOnSet]) -> list[str]:
     """Say before the work what the classes do not allow."""
     from anyshot.evaluation.compare_runs import shortfalls
 
@@ -151,7 +151,7 @@ def say_shortfalls(trials: Sequence[Trial]) -> list[str]:
     return sentences
 
 
-def say_time(trials: Sequence[Trial], tasks: int, workers: int | None) -> None:
+def print_time(trials: Sequence[RunOnSet], tasks: int, workers: int | None) -> None:
     """Say before the work how long many tasks will take."""
     from anyshot.evaluation.compare_runs import seconds
 
@@ -169,14 +169,14 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} hours" if seconds < 99.5 * 3600 else f"{seconds / 86_400:.0f} days"
 
 
-def show(rows: Sequence[Row], title: str) -> None:
+def show(rows: Sequence[ResultRow], title: str) -> None:
     """The tables of the results and of the differences to the first run."""
-    from anyshot.evaluation.compare_runs import unpaired
+    from anyshot.evaluation.compare_runs import unpaired_reasons
     from anyshot.evaluation.report.tables import paired_table, print_tables, summary_table
 
     differences = paired_table(rows)
     print_tables(summary_table(rows, title), *([differences] if differences else []))
-    for sentence in unpaired(rows):
+    for sentence in unpaired_reasons(rows):
         log.warning("%s", sentence)
 
 

@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anyshot.cli.settings_options import EVERYTHING, Address, Device, Jobs, Json, On, Workers, options
-from anyshot.cli.training_commands import Folder, Preset, Show, Tensorboard, accuracy_table, carried_out, say_next
-from anyshot.core.parallel.ranks import joined
-from anyshot.core.registry import short
+from anyshot.cli.training_commands import (
+    Folder,
+    Preset,
+    Show,
+    Tensorboard,
+    accuracy_table,
+    print_next_step,
+    run_training_command,
+)
+from anyshot.core.parallel.ranks import process_group
+from anyshot.core.registry import display_name
 
 if TYPE_CHECKING:
     from anyshot.core.settings import Settings
@@ -71,11 +79,11 @@ def train(
         if seeds > 1:
             grid: dict[str, Any] = {"on": on, "jobs": jobs, "address": address}
             return train_seeds(settings, folder, seeds, stages, **grid, command=command, **how)
-        with joined(choose_device(device)):
+        with process_group(choose_device(device)):
             return [stages(settings, folder, command=command, **how)]
 
     prepared = recipes.recipe if ours else lambda settings: settings
-    runs = carried_out("train", start, folder, preset, chosen, json, show, prepared=prepared)
+    runs = run_training_command("train", start, folder, preset, chosen, json, show, prepared=prepared)
     if runs and seeds > 1:
         _show_seeds(runs, json)
     elif runs:
@@ -103,8 +111,8 @@ def _show(run: Run, json: Path | None) -> None:
 
     validations, best = list(run.records("validation")), run.best().state
     if validations:
-        title = f"{short(run.settings.method.name)}: validation accuracy, %"
+        title = f"{display_name(run.settings.method.name)}: validation accuracy, %"
         print_tables(accuracy_table(title, "iteration", validations, best["iteration"]))
     else:
         print("There are no classes to validate on, so the parameters of the last iteration are the run's.")
-    say_next(run, "test", {"validations": validations, "chosen": best}, json)
+    print_next_step(run, "test", {"validations": validations, "chosen": best}, json)

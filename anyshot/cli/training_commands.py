@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from anyshot.cli.settings_options import EVERYTHING, compared, settings_with
+from anyshot.cli.settings_options import EVERYTHING, settings_diff, settings_with
 from anyshot.core.errors import AnyshotError
 from anyshot.core.parallel.ranks import rank
 from anyshot.core.settings import Settings
@@ -53,7 +53,7 @@ Tensorboard = Annotated[
 ]
 
 
-def carried_out(
+def run_training_command(
     command: str,
     start: Callable[..., T],
     folder: Path | None,
@@ -74,14 +74,14 @@ def carried_out(
     base, source = _base(folder, preset, chosen, prepared)
     settings = settings_with(base, chosen, wanted)
     if show:
-        typer.echo("\n".join([f"Settings from {source}:", *one_by_one(settings, base, wanted)]))
+        typer.echo("\n".join([f"Settings from {source}:", *all_settings(settings, base, wanted)]))
         return None
     assert folder is not None
     from anyshot.core.files import check_writable
 
     if json:
         check_writable(json)
-    typer.echo("\n".join([f"Settings from {source}:", *in_brief(settings, base, wanted)]), err=True)
+    typer.echo("\n".join([f"Settings from {source}:", *settings_summary(settings, base, wanted)]), err=True)
     with _interruptible(command, folder):
         made = start(settings, folder, command=shlex.join(["anyshot", *sys.argv[1:]]))
     return None if rank() else made
@@ -95,7 +95,7 @@ def _interruptible(command: str, folder: Path) -> Iterator[None]:
     except KeyboardInterrupt as error:
         from anyshot.runs.run import Run
 
-        if Run.find(folder) is None:
+        if Run.find_started(folder) is None:
             raise
         again = f"anyshot {command} {shlex.quote(str(folder))}"
         raise KeyboardInterrupt(f"The run goes on from its last checkpoint when started again: {again}") from error
@@ -108,12 +108,12 @@ def _base(
     if preset is None and folder is not None:
         from anyshot.runs.run import Run
 
-        if run := Run.find(folder):
+        if run := Run.find_started(folder):
             return run.settings, f"the run in {folder}"
     from anyshot.training import presets
 
     images = settings_with(Settings(), {"images": chosen.get("images")}).images
-    name = preset or presets.usual(images)
+    name = preset or presets.default_preset(images)
     try:
         base = presets.preset(name, chosen.get("method") or "taml")
     except AnyshotError as error:
@@ -121,10 +121,10 @@ def _base(
     return prepared(base), f"the preset {name}" + ("" if preset else " (no --preset was given)")
 
 
-def one_by_one(settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING) -> list[str]:
+def all_settings(settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING) -> list[str]:
     """A line for each setting; "* way   3   (not 5)" for one that is not the base's."""
     lines = []
-    for panel, group in compared(settings, base, wanted).items():
+    for panel, group in settings_diff(settings, base, wanted).items():
         lines.append(panel)
         for name, value, before in group:
             changed = value != before
@@ -132,10 +132,10 @@ def one_by_one(settings: Settings, base: Settings, wanted: tuple[str, ...] = EVE
     return lines
 
 
-def in_brief(settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING) -> list[str]:
+def settings_summary(settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING) -> list[str]:
     """A few lines; "task: *way 3, shots any-shot:1-50" has a star for what is not the base's."""
     lines = []
-    for panel, group in compared(settings, base, wanted).items():
+    for panel, group in settings_diff(settings, base, wanted).items():
         words = ", ".join(f"{'*' if value != before else ''}{name} {value}" for name, value, before in group)
         lines += textwrap.wrap(f"{panel}: {words}", 110, initial_indent="  ", subsequent_indent="    ",
                                break_long_words=False, break_on_hyphens=False)  # fmt: skip
@@ -157,7 +157,7 @@ def accuracy_table(title: str, when: str, records: Sequence[dict[str, Any]], cho
     return table
 
 
-def say_next(run: Run, command: str, results: Mapping[str, Any], json: Path | None) -> None:
+def print_next_step(run: Run, command: str, results: Mapping[str, Any], json: Path | None) -> None:
     """Where the run is and the command that takes it further; the results go to a file, if one is given."""
     from anyshot.evaluation.report.tables import write_results
 

@@ -25,15 +25,15 @@ def weights(context: typer.Context) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from anyshot.runs import pretrained as shipped
+    from anyshot.runs import pretrained
 
     table = Table("name", "what", "learned from", "kB")
-    for name in shipped.names():
-        config = shipped.config(name)
+    for name in pretrained.pretrained_names():
+        config = pretrained.pretrained_config(name)
         settings = config.get("settings")
         what = f"{settings['method']['name']}, {settings['method']['body']}" if settings else config["backbone"]
         sets = settings["images"] if settings else config["sets"]
-        size = sum(file.stat().st_size for file in (shipped.HOME / name).glob("*.safetensors")) / 1000
+        size = sum(file.stat().st_size for file in (pretrained.HOME / name).glob("*.safetensors")) / 1000
         table.add_row(name, what, ", ".join(sets), f"{size:.0f}")
     Console().print(table)
 
@@ -43,11 +43,11 @@ def show(name: Annotated[str, typer.Argument(metavar="NAME", help="Of the list."
     """Print the model card: what it learned from, what was left out, results and limits."""
     from anyshot.core.errors import AnyshotError
     from anyshot.core.settings import suggestion
-    from anyshot.runs import pretrained as shipped
+    from anyshot.runs import pretrained
 
-    if name not in shipped.names():
-        raise AnyshotError(f"There are no weights {name!r}{suggestion(name, shipped.names())}")
-    print((shipped.HOME / name / "README.md").read_text(encoding="utf-8"))
+    if name not in pretrained.pretrained_names():
+        raise AnyshotError(f"There are no weights {name!r}{suggestion(name, pretrained.pretrained_names())}")
+    print((pretrained.HOME / name / "README.md").read_text(encoding="utf-8"))
 
 
 @app.command()
@@ -61,7 +61,7 @@ def pack(
     """
     from anyshot.runs.run import Run
 
-    Run(run).pack(folder)
+    Run(run).export(folder)
 
 
 @app.command()

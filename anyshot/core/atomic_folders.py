@@ -12,22 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.files import PathLike, explained, fsync, sibling
+from anyshot.core.files import PathLike, fsync, os_errors_as_messages, temporary_name
 
 SCRATCH = re.compile(r"\..*\.[0-9a-f]{12}\.tmp", re.DOTALL)  # what `sibling` makes
 
 
 @contextmanager
-def fresh_folder(path: PathLike) -> Iterator[Path]:
+def atomic_folder(path: PathLike) -> Iterator[Path]:
     """A temporary sibling folder that takes the place of `path` when the block ends well and vanishes when it does not.
 
     with fresh_folder("cache/glyphs") as folder:
         (folder / "images.npy").write_bytes(...)
     """
     path = Path(path)
-    with scratch_folder(path) as temporary:
+    with temporary_folder(path) as temporary:
         yield temporary
-        with explained("write", path):
+        with os_errors_as_messages("write", path):
             for below, _, names in os.walk(temporary):
                 for name in [*names, "."]:
                     fsync(os.path.join(below, name))
@@ -35,10 +35,10 @@ def fresh_folder(path: PathLike) -> Iterator[Path]:
 
 
 @contextmanager
-def held(path: PathLike, sentence: str) -> Iterator[None]:
+def lock_folder(path: PathLike, sentence: str) -> Iterator[None]:
     """Hold the lock file `path`, released by our death too; if somebody else has it, `sentence` is the error."""
     path = Path(path)
-    with explained("write", path):
+    with os_errors_as_messages("write", path):
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
             try:
@@ -58,12 +58,12 @@ def held(path: PathLike, sentence: str) -> Iterator[None]:
 
 
 @contextmanager
-def scratch_folder(path: PathLike) -> Iterator[Path]:
+def temporary_folder(path: PathLike) -> Iterator[Path]:
     """A new hidden folder beside `path`, gone when the block ends; those that killed processes left there go too."""
     path = Path(path)
-    with explained("create", path):
+    with os_errors_as_messages("create", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        clear_leftovers(path.parent)
+        remove_stale_temporaries(path.parent)
         temporary, lock = _claimed(path)
     try:
         yield temporary
@@ -75,7 +75,7 @@ def scratch_folder(path: PathLike) -> Iterator[Path]:
             os.close(lock)
 
 
-def clear_leftovers(folder: Path, files: bool = False) -> None:
+def remove_stale_temporaries(folder: Path, files: bool = False) -> None:
     """Remove the scratch folders in `folder` whose makers are dead; those in use are locked, by any process. `files`
     goes too: half-written files, where nobody else writes."""
     for path in folder.glob(".*.tmp"):
@@ -99,7 +99,7 @@ def clear_leftovers(folder: Path, files: bool = False) -> None:
 def _take_place(new: Path, path: Path) -> None:
     """Rename folder `new` to `path`; what stood there is moved aside first, since a full folder cannot be replaced."""
     if path.exists() or path.is_symlink():
-        aside = sibling(path)
+        aside = temporary_name(path)
         os.replace(path, aside)
         try:
             os.replace(new, path)
@@ -118,7 +118,7 @@ def _take_place(new: Path, path: Path) -> None:
 def _claimed(path: Path) -> tuple[Path, int | None]:
     """A new folder beside `path`, and the lock that tells others that it is in use, until it is closed or we die."""
     while True:
-        temporary = sibling(path)
+        temporary = temporary_name(path)
         temporary.mkdir()
         try:
             lock = _locked(temporary, wait=True)

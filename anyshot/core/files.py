@@ -36,12 +36,12 @@ def cache_folder() -> Path:
 def write_bytes(path: PathLike, data: bytes) -> None:
     """Write `data` to `path`; a reader, or a crash at any moment, finds the old file or the new one, never a part."""
     path = Path(os.path.realpath(path))  # a link stays one
-    with explained("write", path):
+    with os_errors_as_messages("write", path):
         if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or terminal is not replaced
             path.write_bytes(data)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = sibling(path)
+        temporary = temporary_name(path)
         try:
             with open(temporary, "xb") as file:
                 file.write(data)
@@ -63,13 +63,13 @@ def check_writable(path: PathLike) -> None:
     path = Path(path)
     if not path.name:
         raise AnyshotError(f"'{path}' is no name of a file; give one such as results.json.")
-    with explained("write", path):
+    with os_errors_as_messages("write", path):
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if path.exists() and not path.is_file():  # a pipe or terminal: /dev/stdout
             return
         above = next(folder for folder in path.absolute().parents if folder.exists())
-        probe = above / sibling(path).name
+        probe = above / temporary_name(path).name
         os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         probe.unlink()
 
@@ -77,20 +77,20 @@ def check_writable(path: PathLike) -> None:
 def append_line(path: PathLike, line: str) -> None:
     """Add one line to a text file."""
     path = Path(path)
-    with explained("write", path), open(path, "a", encoding="utf-8") as file:
+    with os_errors_as_messages("write", path), open(path, "a", encoding="utf-8") as file:
         file.write(line + "\n")
 
 
 def write_json(path: PathLike, obj: Any) -> None:
     """Write `obj` as indented JSON. Dataclasses, paths and NumPy values are welcome; NaN and infinities become null."""
-    text = json.dumps(plain(obj), indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(to_plain(obj), indent=2, ensure_ascii=False, allow_nan=False)
     write_bytes(path, (text + "\n").encode(errors="backslashreplace"))  # "\\udce9": names that are not UTF-8 survive
 
 
 def read_json(path: PathLike) -> Any:
     """Read a JSON file, or say which file is missing or broken."""
     path = Path(path)
-    with explained("read", path):
+    with os_errors_as_messages("read", path):
         data = path.read_bytes()
     try:
         return json.loads(data)
@@ -107,7 +107,7 @@ def write_tensors(path: PathLike, tensors: Mapping[str, Tensor], metadata: Mappi
     write_bytes(path, save(apart, dict(metadata or {})))
 
 
-def plain(obj: Any) -> Any:
+def to_plain(obj: Any) -> Any:
     """`obj` in terms of dict, list, str, int, float, bool and None only; non-finite numbers become None.
 
     >>> plain({"loss": float("nan"), "shots": (1, 5)})
@@ -118,19 +118,19 @@ def plain(obj: Any) -> Any:
     if isinstance(obj, float):
         return float(obj) if math.isfinite(obj) else None
     if is_dataclass(obj) and not isinstance(obj, type):
-        return plain(asdict(obj))
+        return to_plain(asdict(obj))
     if isinstance(obj, Mapping):
-        return {str(key): plain(value) for key, value in obj.items()}
+        return {str(key): to_plain(value) for key, value in obj.items()}
     if isinstance(obj, list | tuple | set | frozenset):
-        return [plain(value) for value in (sorted(obj) if isinstance(obj, set | frozenset) else obj)]
+        return [to_plain(value) for value in (sorted(obj) if isinstance(obj, set | frozenset) else obj)]
     if isinstance(obj, os.PathLike):
         return os.fspath(obj)
     if hasattr(obj, "tolist"):  # NumPy and torch, scalars and arrays
-        return plain(obj.tolist())
+        return to_plain(obj.tolist())
     raise TypeError(f"{type(obj).__name__} has no plain JSON form")
 
 
-def sibling(path: Path) -> Path:
+def temporary_name(path: Path) -> Path:
     """A new hidden name beside `path`, for what is to take its place when it is whole."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
 
@@ -147,7 +147,7 @@ def fsync(path: PathLike) -> None:
 
 
 @contextmanager
-def explained(verb: str, path: Path) -> Iterator[None]:
+def os_errors_as_messages(verb: str, path: Path) -> Iterator[None]:
     """Turn the system's refusal into a sentence that names the path."""
     try:
         yield

@@ -24,11 +24,11 @@ from typing import Any, TypeVar
 
 from anyshot.core.errors import AnyshotError
 
-PLACE = re.compile(r"(?P<file>.+\.py|(?P<module>[^\W\d][\w.]*)):(?P<name>[^\W\d][\w.]*)")
+IMPORT_PATH = re.compile(r"(?P<file>.+\.py|(?P<module>[^\W\d][\w.]*)):(?P<name>[^\W\d][\w.]*)")
 T = TypeVar("T")
 
 
-class OpenList:
+class Registry:
     """What there is of one kind, by name; and anything of that kind, by its place."""
 
     def __init__(self, kind: str, places: Mapping[str, str]) -> None:
@@ -44,19 +44,19 @@ class OpenList:
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str) or name in [*self]:
             return name in [*self]
-        match = PLACE.fullmatch(name)
+        match = IMPORT_PATH.fullmatch(name)
         return match is not None and match["module"] not in [*self]  # "fixed:x" is a slip, not a module
 
     def __getitem__(self, name: str) -> Any:
         """The object itself."""
-        own = {**self._own, **{place(made): made for made in self._own.values()}}
+        own = {**self._own, **{import_path(made): made for made in self._own.values()}}
         if name in own:
             return own[name]
         if name not in self:
             raise AnyshotError(
                 f"There is no {self.kind} {name!r}; there are {', '.join(self)}, or write FILE.py:NAME or MODULE:NAME."
             )
-        return load(self._places.get(name, name))
+        return load_object(self._places.get(name, name))
 
     def register(self, name: str) -> Callable[[T], T]:
         """Decorate what shall be known by a short name, too. A name that is taken is refused.
@@ -68,36 +68,40 @@ class OpenList:
         """
 
         def decorate(made: T) -> T:
-            if name in self._places or PLACE.fullmatch(name) or place(self._own.get(name, made)) != place(made):
+            if (
+                name in self._places
+                or IMPORT_PATH.fullmatch(name)
+                or import_path(self._own.get(name, made)) != import_path(made)
+            ):
                 raise AnyshotError(f"There is already a {self.kind} called {name!r}; choose another name.")
             self._own[name] = made
             return made
 
         return decorate
 
-    def named(self, names: Sequence[str]) -> dict[str, Any]:
+    def resolve(self, names: Sequence[str]) -> dict[str, Any]:
         """Several of them by the names to show, which must differ."""
-        shown = [short(name) for name in names]
+        shown = [display_name(name) for name in names]
         if twice := [name for name in shown if shown.count(name) > 1]:
             raise AnyshotError(f"Two of the {self.kind}s are called {twice[0]!r}; name each once, or rename one.")
         return {name: self[where] for name, where in zip(shown, names, strict=True)}
 
-    def builtin(self, name: str) -> bool:
+    def is_builtin(self, name: str) -> bool:
         """Whether the name is one of anyshot's own."""
         return name in self._places
 
-    def exact(self, name: str) -> str:
+    def canonical_name(self, name: str) -> str:
         """The name in a form that means the same wherever it is read: one of anyshot's own, or a full place."""
         if name in self._own:
-            where = place(self._own[name])
-            return where if PLACE.fullmatch(where) else name  # inside a function: known to this process alone
-        match = PLACE.fullmatch(name)
+            where = import_path(self._own[name])
+            return where if IMPORT_PATH.fullmatch(where) else name  # inside a function: known to this process alone
+        match = IMPORT_PATH.fullmatch(name)
         if match is None or match["module"]:
             return name
         return f"{Path(match['file']).expanduser().resolve()}:{match['name']}"
 
 
-METHODS = OpenList(
+METHODS = Registry(
     "method",
     {
         "maml": "anyshot.methods.maml:MAML",
@@ -109,14 +113,14 @@ METHODS = OpenList(
         "taml": "anyshot.methods.taml:TAML",
     },
 )  #: subclasses of :class:`anyshot.Method`
-BODIES = OpenList(
+BODIES = Registry(
     "body", {"conv4": "anyshot.models.bodies.conv4:conv4", "resnet12": "anyshot.models.bodies.resnet12:resnet12"}
 )  #: functions (image size, channels) → :class:`anyshot.Body`
-STATISTICS = OpenList(
+STATISTICS = Registry(
     "statistic",
     {name: f"anyshot.methods.set_statistics:{name}" for name in ("mean", "N", "var", "skewness", "kurtosis")},
 )  #: functions of :class:`anyshot.methods.set_statistics.Sets` → [sets, width]
-SHOT_RULES = OpenList(
+SHOT_RULES = Registry(
     "shot distribution",
     {
         "any-shot": "anyshot.data.tasks:any_shot",
@@ -125,10 +129,10 @@ SHOT_RULES = OpenList(
         "fixed": "anyshot.data.tasks:fixed",
     },
 )  #: functions (rng, way, least, most) → support images of each class
-METRICS = OpenList(
+METRICS = Registry(
     "metric", {"brier": "anyshot.evaluation.metrics.extra:brier"}
 )  #: functions (probabilities, labels, shots) → a number for a task, beside those that every test has
-EXPERIMENTS = OpenList(
+EXPERIMENTS = Registry(
     "experiment",
     {
         "any-shot": "anyshot.experiments.paper:ANY_SHOT",
@@ -144,13 +148,13 @@ EXPERIMENTS = OpenList(
 )  #: objects of :class:`anyshot.experiments.Experiment`
 
 
-def short(name: str) -> str:
+def display_name(name: str) -> str:
     """The name to show: ANIL for folder/file.py:ANIL."""
     return name.rpartition(":")[2]
 
 
 # ---------------------------------------------------------------------------------------------------- places
-def place(made: Any) -> str:
+def import_path(made: Any) -> str:
     """Where an object is."""
     module = sys.modules.get(made.__module__)
     file = getattr(module, "__file__", None)
@@ -159,7 +163,7 @@ def place(made: Any) -> str:
     return f"{made.__module__}:{made.__qualname__}"
 
 
-def load(where: str) -> Any:
+def load_object(where: str) -> Any:
     """The object at a place."""
     match = _parsed(where)
     try:
@@ -176,7 +180,7 @@ def load(where: str) -> Any:
 
 
 def _parsed(where: str) -> re.Match[str]:
-    match = PLACE.fullmatch(where)
+    match = IMPORT_PATH.fullmatch(where)
     if match is None:
         raise AnyshotError(f"{where!r} is no place of code; write FILE.py:NAME or MODULE:NAME.")
     return match
@@ -200,7 +204,7 @@ def _run_file(path: Path) -> ModuleType:
     return module
 
 
-def own_line(error: BaseException) -> str | None:
+def user_code_location(error: BaseException) -> str | None:
     """Where, in somebody's own file, an error comes from; None if such code had no part in it."""
     frames = [(f.f_globals, line) for f, line in traceback.walk_tb(error.__traceback__)]
     lines = [f"{names['__file__']}, line {line}" for names, line in frames if "__digest__" in names]
@@ -220,19 +224,19 @@ Fingerprint = Mapping[str, str | None]  #: "file", its "sha256", and the "versio
 
 def fingerprint(where: str) -> Fingerprint:
     """What tells the code at a place from other code."""
-    match, version = PLACE.fullmatch(where), None
+    match, version = IMPORT_PATH.fullmatch(where), None
     if match is None:  # registered inside a function
         return {"file": None, "sha256": None, "version": None}
     file = match["file"]
     if match["module"]:
-        load(where)
+        load_object(where)
         file = getattr(sys.modules[match["module"]], "__file__", None)
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             version = importlib.metadata.version(match["module"].partition(".")[0])
     return {"file": file, "sha256": hashlib.sha256(_read(Path(file))).hexdigest() if file else None, "version": version}
 
 
-def check_code(recorded: Mapping[str, Fingerprint]) -> None:
+def verify_code(recorded: Mapping[str, Fingerprint]) -> None:
     """Refuse code that is not what was recorded, so that nobody computes with something else."""
     for where, then in recorded.items():
         now = fingerprint(where)

@@ -17,20 +17,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.registry import BODIES, METHODS, SHOT_RULES, STATISTICS, OpenList
+from anyshot.core.registry import BODIES, METHODS, SHOT_RULES, STATISTICS, Registry
 
 BALANCING = ("omega", "gamma", "z")
 AUGMENTATIONS = ("auto", "flip", "shift", "crop", "colour")
-MOST = 10**9  #: of anything; a number beyond is a slip of the finger
+MAX_NUMBER = 10**9  #: of anything; a number beyond is a slip of the finger
 
 
 def option(
     default: Any,
     help: str,
-    choices: tuple[str, ...] | OpenList = (),
+    choices: tuple[str, ...] | Registry = (),
     least: float | None = None,
     above: float | None = None,
-    most: float = MOST,
+    most: float = MAX_NUMBER,
 ) -> Any:
     """A dataclass field that knows its help text, its choices, and its least and its highest number."""
     limits = {"least": least, "above": above, "most": most}
@@ -51,7 +51,7 @@ class TaskSettings:
     def __post_init__(self) -> None:
         _check(self)
         rule, _, _ = parse_shots(self.shots)
-        object.__setattr__(self, "shots", self.shots.replace(rule, SHOT_RULES.exact(rule), 1))
+        object.__setattr__(self, "shots", self.shots.replace(rule, SHOT_RULES.canonical_name(rule), 1))
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class TrainSettings:
 
 
 @dataclass(frozen=True)
-class WarmSettings:
+class PretrainSettings:
     """How the body is trained to tell all training classes apart before any meta-training."""
 
     epochs: int = option(200, "Times that every training image is seen.", least=1)
@@ -216,39 +216,39 @@ class Settings:
     task: TaskSettings = field(default_factory=TaskSettings)
     method: MethodSettings = field(default_factory=MethodSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
-    warm: WarmSettings | None = None
+    warm: PretrainSettings | None = None
 
     def __post_init__(self) -> None:
         _check(self)
         if not self.images:
             raise AnyshotError("images is empty; name at least one image set to learn from.")
 
-    def places(self) -> list[str]:
+    def user_code(self) -> list[str]:
         """Where the code is that is not anyshot's own: of the method, its body, its statistics, the shot rule."""
         m, (rule, _, _) = self.method, parse_shots(self.task.shots)
         used = [(METHODS, m.name), (BODIES, m.body), *((STATISTICS, name) for name in m.statistics), (SHOT_RULES, rule)]
-        return [name for known, name in used if not known.builtin(name)]
+        return [name for known, name in used if not known.is_builtin(name)]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return dataclasses.asdict(self)
 
-    def starting_from(self, body: str | None) -> Settings:
+    def with_initial_body(self, body: str | None) -> Settings:
         """The same with another body to start from."""
         return dataclasses.replace(self, train=dataclasses.replace(self.train, body_from=body))
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Settings:
         """The settings that :meth:`as_dict` wrote; an unknown key is an error with a suggestion."""
-        return built(cls, values)
+        return from_plain(cls, values)
 
 
-def own_settings(cls: type, values: Mapping[str, Any]) -> Any:
+def method_options(cls: type, values: Mapping[str, Any]) -> Any:
     """A method's own settings from plain values, checked as all others are."""
     bare = [f.name for f in dataclasses.fields(cls) if f.default is f.default_factory]  # both missing
     if bare:
         raise AnyshotError(f"Settings need a default, but {', '.join(bare)} of {cls.__qualname__} has none.")
-    made = built(cls, dict(values))
+    made = from_plain(cls, dict(values))
     _check(made)
     return made
 
@@ -270,12 +270,12 @@ def parse_shots(text: str) -> tuple[str, int, int]:
         raise AnyshotError(f"Shots {text!r} are a range without a rule; write for instance any-shot:{least}-{most}.")
     if not 1 <= least <= most:
         raise AnyshotError(f"Shots {text!r} need a range that starts at 1 or more and does not fall.")
-    if most > MOST:
-        raise AnyshotError(f"Shots {text!r} ask for {most} images of a class, but must be at most {MOST:,}.")
+    if most > MAX_NUMBER:
+        raise AnyshotError(f"Shots {text!r} ask for {most} images of a class, but must be at most {MAX_NUMBER:,}.")
     return rule, least, most
 
 
-def changed(part: Any) -> dict[str, Any]:
+def non_default(part: Any) -> dict[str, Any]:
     """Plain values of what is not as it is by default, so that a setting that comes with a later version changes none.
 
     >>> changed(Settings(task=TaskSettings(way=10)))
@@ -286,11 +286,11 @@ def changed(part: Any) -> dict[str, Any]:
         value = getattr(part, f.name)
         default = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
         if value != default:
-            found[f.name] = changed(value) if dataclasses.is_dataclass(value) else value
+            found[f.name] = non_default(value) if dataclasses.is_dataclass(value) else value
     return found
 
 
-def built(cls: type, values: Any) -> Any:
+def from_plain(cls: type, values: Any) -> Any:
     """A dataclass from plain values; what they do not name is as it is by default."""
     if not isinstance(values, dict):
         raise AnyshotError(f"{cls.__name__} are {values!r}, but must be a mapping of names to values.")
@@ -298,11 +298,13 @@ def built(cls: type, values: Any) -> Any:
     for key in values:
         if key not in hints:
             raise AnyshotError(f"There is no setting {key!r} in {cls.__name__}{suggestion(str(key), hints)}")
-    classes = {key: part_class(hints[key]) for key in values}
-    return cls(**{k: _plain(v) if (c := classes[k]) is None or v is None else built(c, v) for k, v in values.items()})
+    classes = {key: nested_dataclass(hints[key]) for key in values}
+    return cls(
+        **{k: _plain(v) if (c := classes[k]) is None or v is None else from_plain(c, v) for k, v in values.items()}
+    )
 
 
-def part_class(hint: Any) -> type | None:
+def nested_dataclass(hint: Any) -> type | None:
     """The dataclass that a type is, or is with None as alternative."""
     return next(
         (a for a in (hint, *typing.get_args(hint)) if isinstance(a, type) and dataclasses.is_dataclass(a)), None
@@ -331,8 +333,10 @@ def _check(part: Any) -> None:
             if isinstance(value, tuple):
                 _check_type(f"each of {f.name}", one, typing.get_args(hint)[0])
             _check_value(f.name, one, f.metadata)
-        if isinstance(choices := f.metadata.get("choices"), OpenList):
-            exact = tuple(map(choices.exact, value)) if isinstance(value, tuple) else choices.exact(value)
+        if isinstance(choices := f.metadata.get("choices"), Registry):
+            exact = (
+                tuple(map(choices.canonical_name, value)) if isinstance(value, tuple) else choices.canonical_name(value)
+            )
             object.__setattr__(part, f.name, exact)
 
 
@@ -355,7 +359,7 @@ def _check_value(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
         raise AnyshotError(f"{name} is empty; give a value or leave it out.")
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
-    least, above, most = metadata.get("least"), metadata.get("above"), metadata.get("most", MOST)
+    least, above, most = metadata.get("least"), metadata.get("above"), metadata.get("most", MAX_NUMBER)
     if least is not None and not value >= least:
         raise AnyshotError(f"{name} is {value}, but must be at least {least}.")
     if above is not None and not value > above:

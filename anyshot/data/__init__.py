@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from anyshot.core.atomic_folders import clear_leftovers
+from anyshot.core.atomic_folders import remove_stale_temporaries
 from anyshot.core.errors import AnyshotError
 from anyshot.core.files import cache_folder
-from anyshot.data.class_splits import Dealer, usual
+from anyshot.data.class_splits import SplitPolicy, default_shares
 from anyshot.data.embedded.digits import open_digits
 from anyshot.data.embedded.glyphs import open_glyphs
 from anyshot.data.folder import open_folder
@@ -22,7 +22,9 @@ CACHED = (".", "datasets", "folders")  # where sets are made, in the cache folde
 EMBEDDED = {"glyphs": open_glyphs, "digits": open_digits}
 
 
-def open_images(name_or_path: str | Path, *, size: int | None = None, seed: int = 0, deal: Dealer = usual) -> ImageSet:
+def open_images(
+    name_or_path: str | Path, *, size: int | None = None, seed: int = 0, deal: SplitPolicy = default_shares
+) -> ImageSet:
     """Open an image set by name ("glyphs", "digits", "cifar-fs" ...), or a folder: of a saved set, or of pictures.
 
     size   side of the square images; None takes the set's own (32 for a folder of pictures)
@@ -35,7 +37,7 @@ def open_images(name_or_path: str | Path, *, size: int | None = None, seed: int 
     name = str(name_or_path)
     path = Path(os.path.expanduser(name))
     for place in CACHED:
-        clear_leftovers(cache_folder() / place)
+        remove_stale_temporaries(cache_folder() / place)
     if name in EMBEDDED:
         images = EMBEDDED[name]()
     elif name in CATALOGUE:

@@ -31,7 +31,7 @@ def allowed(wanted: Sequence[str], imageset: ImageSet) -> tuple[str, ...]:
     >>> allowed(("auto", "colour"), ImageSet.from_arrays("letters", {"R": pixels}, {}, kind="characters"))
     ('shift', 'colour')
     """
-    auto = ("flip", "shift") if imageset.mirrors else ("shift",)
+    auto = ("flip", "shift") if imageset.flip_invariant else ("shift",)
     return tuple(dict.fromkeys(name for word in wanted for name in (auto if word == "auto" else (word,))))
 
 
@@ -52,7 +52,7 @@ def augment(images: Images, how: Sequence[str], rng: np.random.Generator) -> Ima
         columns = np.where(rng.random((n, 1)) < 0.5, columns, width - columns)
     if set(how) & {"crop", "shift", "flip"}:
         images = _fetched(images, rows, columns)
-    return recoloured(images, rng) if "colour" in how else images
+    return jitter_colours(images, rng) if "colour" in how else images
 
 
 def _steps(rng: np.random.Generator, n: int, side: int) -> NDArray[np.int64]:
@@ -68,7 +68,7 @@ def _fetched(images: Images, rows: Places, columns: Places) -> Images:
     return np.take(images.reshape(-1, 3), r[:, :, None] * width + c[:, None], axis=0)
 
 
-def recoloured(images: Images, rng: np.random.Generator) -> Images:
+def jitter_colours(images: Images, rng: np.random.Generator) -> Images:
     """Brightness, contrast (about the image's mean grey) and saturation of each image times a factor of its own."""
     brightness, contrast, saturation = rng.uniform(1 - COLOUR, 1 + COLOUR, (3, len(images), 1, 1)).astype(np.float32)
     pixels = images.reshape(len(images), -1, 3).astype(np.float32)

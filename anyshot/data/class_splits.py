@@ -8,20 +8,22 @@ import numpy as np
 
 from anyshot.core.errors import AnyshotError
 
-Dealer = Callable[[str, int], Mapping[str, float]]  #: name of a set and its number of classes -> each split's share
+SplitPolicy = Callable[
+    [str, int], Mapping[str, float]
+]  #: name of a set and its number of classes -> each split's share
 
 
-def usual(name: str, classes: int) -> dict[str, float]:
+def default_shares(name: str, classes: int) -> dict[str, float]:
     """60/20/20, where nothing more is known."""
     return {"train": 0.6, "validation": 0.2, "test": 0.2}
 
 
-def all_to_test(name: str, classes: int) -> dict[str, float]:
+def test_only(name: str, classes: int) -> dict[str, float]:
     """A set that nothing is learned from."""
     return {"test": 1.0}
 
 
-def to_learn(way: int) -> Dealer:
+def training_shares(way: int) -> SplitPolicy:
     """At least `way` classes in each split: 60/20/20 where that is enough; three splits from 3·way classes on; from
     2·way on, half to learn from and half to test on, and none to validate on.
 
@@ -40,7 +42,7 @@ def to_learn(way: int) -> Dealer:
     return deal
 
 
-def to_validate(way: int) -> Dealer:
+def validation_shares(way: int) -> SplitPolicy:
     """Half to validate on and half to test on: a set that is not learned from."""
 
     def deal(name: str, classes: int) -> dict[str, float]:

@@ -27,7 +27,7 @@ def class_sheet(images: ImageSet, classes: int = 8, columns: int = 20) -> Image.
         spread = np.unique(np.linspace(0, len(members) - 1, min(classes, len(members))).round().astype(int))
         parts.append(_heading(f"{split}: {len(spread)} of {len(members)} classes", columns, images))
         for c in (members[m] for m in spread):
-            chosen = images.of(c)[:columns]
+            chosen = images.images_of(c)[:columns]
             parts.append(_row(images.classes[c], f"{images.counts[c]} images", chosen, columns))
     return _stack(parts)
 

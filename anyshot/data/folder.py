@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.files import cache_folder, explained
+from anyshot.core.files import cache_folder, os_errors_as_messages
 from anyshot.core.progress import progress
 from anyshot.core.text import readable
-from anyshot.data.class_splits import Dealer, split_by_seed, usual
+from anyshot.data.class_splits import SplitPolicy, default_shares, split_by_seed
 from anyshot.data.decode import decode_all
 from anyshot.data.image_set import ImageSet
 from anyshot.data.storage import SPLIT_NAMES, create
@@ -43,7 +43,9 @@ class Listing:
     skipped: list[tuple[str, str]] = field(default_factory=list)  # path, reason
 
 
-def open_folder(root: str | Path, *, size: int | None = None, seed: int = 0, deal: Dealer = usual) -> ImageSet:
+def open_folder(
+    root: str | Path, *, size: int | None = None, seed: int = 0, deal: SplitPolicy = default_shares
+) -> ImageSet:
     """Open a folder of class folders as an `ImageSet` of size x size pictures.
 
     `seed` deals the classes to train, validation and test, in the shares that `deal` names, when the folder has no such
@@ -58,7 +60,7 @@ def open_folder(root: str | Path, *, size: int | None = None, seed: int = 0, dea
             f"{root} holds no class folders with files in them; expected {root}/CLASS/*.jpg "
             f"or {root}/{{train,val,test}}/CLASS/*.jpg."
         )
-    with explained("read", root):
+    with os_errors_as_messages("read", root):
         key = _key(root, listing, side)
     folder = cache_folder() / "folders" / f"{_name(root)[:40]}-{side}-{key}"
     if not (folder / "set.json").is_file():

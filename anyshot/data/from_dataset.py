@@ -14,14 +14,14 @@ from anyshot.core.progress import progress
 from anyshot.data.decode import square, to_colour
 
 
-class Labelled(Protocol):
+class LabelledDataset(Protocol):
     """What `arrays_of` needs of a data set."""
 
     def __getitem__(self, index: int, /) -> Any: ...
     def __len__(self) -> int: ...
 
 
-def arrays_of(name: str, dataset: Labelled, size: int | None) -> dict[str, NDArray[np.uint8]]:
+def arrays_of(name: str, dataset: LabelledDataset, size: int | None) -> dict[str, NDArray[np.uint8]]:
     """{class name: uint8 [n, height, width, 3]}; classes in the order of `dataset.classes`, or of their labels."""
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise AnyshotError(f"A {type(dataset).__name__} has no length or no indices; give a data set that has both.")

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyshot.core.errors import AnyshotError
-from anyshot.data.class_splits import split_by_seed, usual
-from anyshot.data.from_dataset import Labelled, arrays_of
+from anyshot.data.class_splits import default_shares, split_by_seed
+from anyshot.data.from_dataset import LabelledDataset, arrays_of
 from anyshot.data.storage import KINDS, check_kind, check_splits, create, digest, indices_of, read_about, starts_of
 
 
@@ -105,7 +105,7 @@ class ImageSet:
         return [(path, reason) for path, reason in self.notes.get("skipped", [])]
 
     @property
-    def mirrors(self) -> bool:
+    def flip_invariant(self) -> bool:
         """Whether the mirror image of an image is still one of its class: so for a bird, not for a letter."""
         return KINDS[self.kind]
 
@@ -119,7 +119,7 @@ class ImageSet:
         text = json.dumps([self.sha256 or digest(self.images), classes])
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def of(self, c: int | str) -> NDArray[np.uint8]:
+    def images_of(self, c: int | str) -> NDArray[np.uint8]:
         """The images of one class (index or name) as a view, uint8 [n, height, width, 3]."""
         if isinstance(c, str):
             c = self.classes.index(c)
@@ -149,7 +149,7 @@ class ImageSet:
         if len({array.shape[1:] for array in colour.values()}) > 1:
             raise AnyshotError(f"The classes of {name!r} differ in image size; resize all images to one size first.")
         if splits is None:
-            splits = split_by_seed(list(arrays), usual(name, len(arrays)), seed=0)
+            splits = split_by_seed(list(arrays), default_shares(name, len(arrays)), seed=0)
         return cls(
             name,
             np.concatenate(list(colour.values())),
@@ -164,7 +164,7 @@ class ImageSet:
     def from_dataset(
         cls,
         name: str,
-        dataset: Labelled,
+        dataset: LabelledDataset,
         splits: Mapping[str, Sequence[str]] | None = None,
         *,
         size: int | None = None,
@@ -188,7 +188,7 @@ class ImageSet:
         splits = {split: [self.classes[c] for c in members] for split, members in self.splits.items()}
         with create(folder, self.name, self.size, splits, self.notes, self.kind) as writer:
             for c, label in enumerate(self.classes):
-                writer.add(label, self.of(c))
+                writer.add(label, self.images_of(c))
         return ImageSet.open(folder)
 
     @classmethod

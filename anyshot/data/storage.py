@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anyshot.core.atomic_folders import fresh_folder
+from anyshot.core.atomic_folders import atomic_folder
 from anyshot.core.errors import AnyshotError
-from anyshot.core.files import explained, read_json, write_json
+from anyshot.core.files import os_errors_as_messages, read_json, write_json
 
 SPLITS = ("train", "validation", "test")
 SPLIT_NAMES = {split: split for split in SPLITS} | {"val": "validation", "valid": "validation"}  # as people call them
@@ -56,7 +56,7 @@ class Writer:
     def write(self, data: bytes | memoryview) -> None:
         """Write all of it, or say what is in the way: a full disk, for instance."""
         rest = memoryview(data).cast("B")
-        with explained("write", Path(self.file.name)):
+        with os_errors_as_messages("write", Path(self.file.name)):
             while rest:
                 rest = rest[self.file.write(rest) :]
 
@@ -76,7 +76,7 @@ def create(
         writer.add("cat", cats)
         writer.add("dog", dogs)
     """
-    with fresh_folder(Path(folder)) as temporary:
+    with atomic_folder(Path(folder)) as temporary:
         with open(temporary / "images.npy", "wb", buffering=0) as file:  # unbuffered: what fails, fails in `write`
             writer = Writer(file, size, splits or {}, dict(notes or {}), kind)
             writer.write(bytes(HEADER))

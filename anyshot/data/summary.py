@@ -8,7 +8,7 @@ from typing import Any
 from anyshot.data.embedded import glyphs
 from anyshot.data.embedded.digits import open_digits
 from anyshot.data.image_set import ImageSet
-from anyshot.data.published import CATALOGUE, Entry, is_ready, place_of
+from anyshot.data.published import CATALOGUE, PublishedDataset, is_ready, place_of
 
 
 def all_sets() -> list[dict[str, Any]]:
@@ -68,7 +68,7 @@ def _digits() -> dict[str, Any]:
     }
 
 
-def _published(entry: Entry) -> dict[str, Any]:
+def _published(entry: PublishedDataset) -> dict[str, Any]:
     sums = [remote.md5 for remote in entry.remotes]
     return {
         "name": entry.name,

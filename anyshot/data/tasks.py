@@ -69,7 +69,7 @@ class Task:
     classes: tuple[str, ...] = ()  #: names, [way]
     imageset: str = ""  #: where the images are from
     seed: tuple[int | str, ...] = (0,)  #: (seed, stream, index), from which the task and its noise are made
-    mirrors: bool = True  #: whether the mirror image of an image is still one of its class
+    flip_invariant: bool = True  #: whether the mirror image of an image is still one of its class
 
     @property
     def way(self) -> int:
@@ -91,7 +91,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Draw:
+class TaskIndices:
     """Which images a task of a stream is made of; they are not read yet."""
 
     index: int
@@ -154,12 +154,12 @@ class TaskStream:
         """The classes that tasks are made of."""
         return tuple(i.classes[c] for i in self.imagesets for c in i.splits[self.split])
 
-    def drawn(self, size: int, wanted: int) -> tuple[int, int]:
+    def class_sizes(self, size: int, wanted: int) -> tuple[int, int]:
         """Support and query images of a class of ``size`` images; a small one keeps its query images."""
         support = min(wanted, max(1, size - self.settings.query))
         return support, min(self.settings.query, size - support)
 
-    def shortfalls(self) -> list[str]:
+    def size_warnings(self) -> list[str]:
         """What the classes do not allow: a sentence for each image set that has too few images for the settings."""
         return [sentence for imageset in self.imagesets if (sentence := self._shortfall(imageset))]
 
@@ -169,7 +169,7 @@ class TaskStream:
         if not small.size:
             return ""
         ends = sorted({int(small.min()), int(small.max())})
-        given = [(size, *self.drawn(size, self.most)) for size in ends]
+        given = [(size, *self.class_sizes(size, self.most)) for size in ends]
         each = [f"one of {size} images gives at most {n} support and {m} query images" for size, n, m in given]
         return (
             f"{imageset.name}: {small.size} of {sizes.size} {self.split} classes are too small for {s.shots} beside "
@@ -178,9 +178,9 @@ class TaskStream:
 
     def task(self, index: int) -> Task:
         """The stream's task number ``index``."""
-        return self.drawn_task(self.draw(index))
+        return self.load_task(self.sample_indices(index))
 
-    def draw(self, index: int) -> Draw:
+    def sample_indices(self, index: int) -> TaskIndices:
         """Which images the task number ``index`` is made of."""
         rng, s = numpy_rng(self.seed, self.split, index), self.settings
         imageset = self.imagesets[
@@ -193,13 +193,13 @@ class TaskStream:
         support, query = [], []
         for c, wanted in zip(classes, shots, strict=True):
             size = int(imageset.counts[c])
-            n, m = self.drawn(size, int(wanted))
+            n, m = self.class_sizes(size, int(wanted))
             chosen = imageset.starts[c] + rng.choice(size, n + m, replace=False)
             support.append(chosen[:n])
             query.append(chosen[n:])
-        return Draw(index, imageset, classes, support, query)
+        return TaskIndices(index, imageset, classes, support, query)
 
-    def drawn_task(self, draw: Draw) -> Task:
+    def load_task(self, draw: TaskIndices) -> Task:
         """The task of these images, read and augmented."""
         name, imageset = (self.seed, self.split, draw.index), draw.imageset
         how, rng = allowed(self.augment, imageset), numpy_rng(*name, "augment")
@@ -209,7 +209,7 @@ class TaskStream:
             classes=tuple(imageset.classes[c] for c in draw.classes),
             imageset=imageset.name,
             seed=name,
-            mirrors=imageset.mirrors,
+            flip_invariant=imageset.flip_invariant,
         )
 
     def __iter__(self) -> Iterator[Task]:

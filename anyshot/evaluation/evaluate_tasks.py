@@ -6,8 +6,8 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from anyshot.core.parallel import collectives as together
-from anyshot.core.parallel.ranks import count
+from anyshot.core.parallel import collectives
+from anyshot.core.parallel.ranks import world_size
 from anyshot.core.parallel.threads import cores, map_tasks
 from anyshot.core.progress import progress
 from anyshot.core.registry import METRICS
@@ -37,30 +37,30 @@ def evaluate(
     classes do not allow is said first.
     """
     if advance is None:
-        for sentence in stream.shortfalls():
+        for sentence in stream.size_warnings():
             log.warning("%s", sentence)
         names = ", ".join(imageset.name for imageset in stream.imagesets)
         with progress(f"Testing {method.name} on {names}", tasks) as shown:
             return evaluate(
                 method, stream, tasks, prediction=prediction, workers=workers, advance=shown, metrics=metrics
             )
-    total, start = Metrics(METRICS.named(metrics)), time.perf_counter()
+    total, start = Metrics(METRICS.resolve(metrics)), time.perf_counter()
 
     def one(index: int) -> TaskResult:
-        result = answer(method, stream, index, prediction)
-        advance(together.step(index, tasks))
+        result = predict_task(method, stream, index, prediction)
+        advance(collectives.progress_increment(index, tasks))
         return result
 
-    own = together.own(tasks)
+    own = collectives.my_indices(tasks)
     for first in range(0, len(own), CHUNK):
         for result in map_tasks(one, own[first : first + CHUNK], workers):
             total.update(result)
-    for other in together.others(total):
+    for other in collectives.gather_from_others(total):
         total.merge(other)
     return total.compute(time.perf_counter() - start)
 
 
-def answer(method: Method, stream: TaskStream, index: int, prediction: str | None = None) -> TaskResult:
+def predict_task(method: Method, stream: TaskStream, index: int, prediction: str | None = None) -> TaskResult:
     """The method's answer to one task of the stream."""
     task = stream.task(index)
     probabilities = method.predict(task, prediction=prediction).cpu().numpy()
@@ -70,7 +70,7 @@ def answer(method: Method, stream: TaskStream, index: int, prediction: str | Non
 def seconds_per_task(method: Method, stream: TaskStream, workers: int | None = None) -> float:
     """How long a task takes when many are tested: the stream's first few, after one that loads and compiles."""
     few = range(4 * (workers or cores()))
-    answer(method, stream, 0)
+    predict_task(method, stream, 0)
     start = time.perf_counter()
-    map_tasks(lambda index: answer(method, stream, index), few, workers)
-    return (time.perf_counter() - start) / len(few) / count()
+    map_tasks(lambda index: predict_task(method, stream, index), few, workers)
+    return (time.perf_counter() - start) / len(few) / world_size()

@@ -30,7 +30,7 @@ class BalanceRecord:
     gamma_std: list[float] | None
     z_norm: float | None  #: ‖E z̃‖, as it acts
     z_std: float | None  #: mean posterior deviation of z̃, as it acts
-    layers: tuple[str, ...] = tuple(conv4((32, 32)).layers)  #: what γ's layers are called
+    layers: tuple[str, ...] = tuple(conv4((32, 32)).layer_parameters)  #: what γ's layers are called
 
 
 @torch.no_grad()
@@ -38,20 +38,20 @@ def inspect_task(method: Method, task: Task) -> BalanceRecord:
     """The posterior of one task, by sampling: ω and γ are not linear in what is Gaussian."""
     if not isinstance(method, TAML) or method.encoder is None:
         raise AnyshotError(f"{method.name} has no balancing variables to look at; inspect a run of taml.")
-    q = method.encoder(method.images(task.support), task.support_labels.to(method.like.device), task.way)
+    q = method.encoder(method.to_input(task.support), task.support_labels.to(method.reference_tensor.device), task.way)
     if not method.settings.bayesian:
         q = Posterior(q.mean, {k: torch.zeros_like(v) for k, v in q.deviation.items()})
-    noise, shots = task.noise(), torch.tensor(task.shots).to(method.like)
-    draws = [method.effective(q.sample(noise), shots) for _ in range(DRAWS)]
+    noise, shots = task.noise(), torch.tensor(task.shots).to(method.reference_tensor)
+    draws = [method.apply_gains_and_priors(q.sample(noise), shots) for _ in range(DRAWS)]
     samples: dict[str, Tensor] = {k: torch.stack([d[k] for d in draws]) for k in q.mean}
     omega, gamma = samples.get("omega"), samples.get("gamma")
     omega_mean, omega_std = _moments(omega.softmax(1)) if omega is not None else (None, None)
     gamma_mean, gamma_std = _moments(gamma.exp()) if gamma is not None else (None, None)
-    z, spread = (method.effective(of, shots).get("z") for of in (q.mean, q.deviation))
+    z, spread = (method.apply_gains_and_priors(of, shots).get("z") for of in (q.mean, q.deviation))
     return BalanceRecord(
         task.imageset, int(task.seed[-1]), task.shots, omega_mean, omega_std, gamma_mean, gamma_std,
         None if z is None else z.norm().item(), None if spread is None else spread.mean().item(),
-        tuple(method.body.layers),
+        tuple(method.body.layer_parameters),
     )  # fmt: skip
 
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from anyshot.core.parallel.collectives import map_all
+from anyshot.core.parallel.collectives import map_and_gather
 from anyshot.data.tasks import TaskStream
-from anyshot.evaluation.evaluate_tasks import answer
+from anyshot.evaluation.evaluate_tasks import predict_task
 from anyshot.methods import Method
 
 LIMITS = (0.02, 50.0)  #: beyond, probabilities are all alike, or 0 and 1
@@ -48,5 +48,5 @@ def calibrated(
 ) -> float:
     """The temperature of a method (at 1 now) on the first ``tasks`` tasks of each stream."""
     asked = [(stream, index) for stream in streams for index in range(tasks)]
-    results = map_all(lambda pair: answer(method, *pair, prediction), asked, workers, advance)
+    results = map_and_gather(lambda pair: predict_task(method, *pair, prediction), asked, workers, advance)
     return fit_temperature([np.asarray(r.probabilities) for r in results], [np.asarray(r.labels) for r in results])

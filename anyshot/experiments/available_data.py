@@ -8,16 +8,16 @@ from dataclasses import replace
 
 from anyshot.core.errors import AnyshotError
 from anyshot.data import CATALOGUE, EMBEDDED
-from anyshot.data.published import is_ready
+from anyshot.data.published import is_ready as is_prepared
 from anyshot.experiments.experiment import Block, Column, Experiment
-from anyshot.experiments.scale import Data
+from anyshot.experiments.scale import DataChoice
 from anyshot.training.presets import preset
 
 
-def ready(images: str) -> bool:
+def is_available(images: str) -> bool:
     """Whether a set can be opened on this machine."""
     if images in CATALOGUE:
-        return is_ready(CATALOGUE[images])
+        return is_prepared(CATALOGUE[images])
     return images in EMBEDDED or os.path.isdir(os.path.expanduser(images))
 
 
@@ -26,7 +26,7 @@ def learned(block: Block) -> tuple[str, ...]:
     return block.images or preset(block.preset).images
 
 
-def on_data(experiment: Experiment, data: Data) -> Experiment:
+def with_data(experiment: Experiment, data: DataChoice) -> Experiment:
     """The experiment on other sets: those learned from take the place of those learned from, others that of others.
     The paper has no numbers for them; blocks that then are alike become one."""
     blocks: dict[str, Block] = {}
@@ -38,7 +38,7 @@ def on_data(experiment: Experiment, data: Data) -> Experiment:
     return replace(experiment, blocks=tuple(blocks.values()))
 
 
-def _moved(block: Block, columns: Sequence[Column], data: Data) -> tuple[Column, ...]:
+def _moved(block: Block, columns: Sequence[Column], data: DataChoice) -> tuple[Column, ...]:
     found = []
     for column in columns:
         sets = data.learned if column.images in learned(block) or not data.others else data.others
@@ -64,11 +64,11 @@ def with_ready(experiment: Experiment) -> tuple[Experiment, list[str]]:
     blocks = []
     for block in experiment.blocks:
         own = learned(block)
-        some = tuple(name for name in own if ready(name))
+        some = tuple(name for name in own if is_available(name))
         looked_at = [*block.columns, *(column for picture in block.pictures for column in picture.columns)]
-        missing |= dict.fromkeys(name for name in (*own, *(c.images for c in looked_at)) if not ready(name))
+        missing |= dict.fromkeys(name for name in (*own, *(c.images for c in looked_at)) if not is_available(name))
         blocks.append(replace(block, images=some))
-    kept = _with_columns(replace(experiment, blocks=tuple(blocks)), lambda column: ready(column.images))
+    kept = _with_columns(replace(experiment, blocks=tuple(blocks)), lambda column: is_available(column.images))
     kept = tuple(block for block in kept if block.images)
     sentences = [f"{name} is not ready here and left out (anyshot data prepare {name})." for name in missing]
     if not kept:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, parse_shots
 from anyshot.data import CATALOGUE
-from anyshot.experiments.job import Unit
-from anyshot.experiments.measurement import Probe, place
+from anyshot.experiments.job import Job
+from anyshot.experiments.measurement import Measurement, cache_path
 
 MEAN_SUPPORT = 5 * 25.5  #: images of the paper's mean task
 
@@ -25,7 +25,7 @@ class Speed:
 USUAL = Speed()
 
 
-def seconds(unit: Unit, speed: Speed = USUAL) -> float:
+def seconds(unit: Job, speed: Speed = USUAL) -> float:
     """The unit from its start to its end."""
     return training_seconds(unit.settings, speed) + sum(probe_seconds(probe, speed) for probe in unit.probes)
 
@@ -42,7 +42,7 @@ def training_seconds(settings: Settings, speed: Speed) -> float:
     return size * (t.iterations * t.meta_batch * speed.training * settings.method.steps / 5 + validations * one)
 
 
-def probe_seconds(probe: Probe, speed: Speed) -> float:
+def probe_seconds(probe: Measurement, speed: Speed) -> float:
     """A test, or a look."""
     adaptations = {"test": adapted(probe.method), "distances": 1 + probe.value}.get(probe.kind, 0.2)
     one = speed.adaptation * probe.method.test_steps / 10
@@ -64,12 +64,12 @@ def _area(images: tuple[str, ...]) -> float:
     return max((CATALOGUE[name].side / 32) ** 2 if name in CATALOGUE else 1.0 for name in images)
 
 
-def done(unit: Unit) -> float:
+def done(unit: Job) -> float:
     """The share of a unit that is behind it, by what its folder holds."""
     s, log = unit.settings, Path(unit.folder) / "log.jsonl"
     if not log.exists():
         return 0.0
     kind, last = ("iteration", s.train.iterations) if s.warm is None else ("epoch", s.warm.epochs)
     trained = min(1.0, log.read_bytes().count(f'"kind": "{kind}"'.encode()) / last)
-    kept = [probe_seconds(probe, USUAL) for probe in unit.probes if place(unit.folder, probe).exists()]
+    kept = [probe_seconds(probe, USUAL) for probe in unit.probes if cache_path(unit.folder, probe).exists()]
     return (trained * training_seconds(s, USUAL) + sum(kept)) / seconds(unit)

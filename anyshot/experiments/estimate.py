@@ -16,17 +16,17 @@ from anyshot.core.registry import EXPERIMENTS
 from anyshot.core.settings import MethodSettings, TaskSettings
 from anyshot.data import ImageSet
 from anyshot.data.tasks import TaskStream
-from anyshot.experiments.available_data import learned, ready, with_ready
+from anyshot.experiments.available_data import is_available, learned, with_ready
 from anyshot.experiments.cost import Speed, seconds
 from anyshot.experiments.experiment import Experiment
-from anyshot.experiments.plan import planned
+from anyshot.experiments.plan import make_plan
 from anyshot.experiments.scale import PAPER, SHORT, Scale
 from anyshot.methods import create_method
 from anyshot.training.meta_training import task_gradients
 
 
 @dataclass(frozen=True)
-class Foretold:
+class Estimate:
     """A line of the list."""
 
     name: str
@@ -37,28 +37,28 @@ class Foretold:
     paper: float | None
 
 
-def listing() -> list[Foretold]:
+def listing() -> list[Estimate]:
     """All experiments."""
     speed = measured_speed()
-    return [foretold(EXPERIMENTS[name], speed) for name in EXPERIMENTS]
+    return [estimate(EXPERIMENTS[name], speed) for name in EXPERIMENTS]
 
 
-def foretold(experiment: Experiment, speed: Speed) -> Foretold:
+def estimate(experiment: Experiment, speed: Speed) -> Estimate:
     """One experiment, on a machine of such a speed."""
     sets = [name for block in experiment.blocks for name in learned(block)]
     looked_at = [picture.columns for block in experiment.blocks for picture in block.pictures]
     sets += [column.images for columns in (experiment.columns, *looked_at) for column in columns]
-    units = planned(experiment, PAPER, Path()).units
+    units = make_plan(experiment, PAPER, Path()).units
 
     def takes(scale: Scale) -> float | None:
         try:
             here, _ = with_ready(experiment)
         except AnyshotError:
             return None
-        return sum(seconds(unit, speed) for unit in planned(here, scale, Path()).units)
+        return sum(seconds(unit, speed) for unit in make_plan(here, scale, Path()).units)
 
-    needs = {name: ready(name) for name in dict.fromkeys(sets)}
-    return Foretold(experiment.name, experiment.title, needs, len(units), takes(SHORT), takes(PAPER))
+    needs = {name: is_available(name) for name in dict.fromkeys(sets)}
+    return Estimate(experiment.name, experiment.title, needs, len(units), takes(SHORT), takes(PAPER))
 
 
 def measured_speed() -> Speed:

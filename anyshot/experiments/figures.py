@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from anyshot.core.errors import AnyshotError
 from anyshot.core.settings import suggestion
-from anyshot.evaluation.metrics import pool
-from anyshot.evaluation.metrics.summary import half_width
+from anyshot.evaluation.metrics import pool_seeds
+from anyshot.evaluation.metrics.summary import confidence_half_width
 from anyshot.evaluation.report.experiment_figures import Lines, Point, bars_figure, lines_figure, map_figure
 from anyshot.experiments.experiment import Picture
 from anyshot.experiments.measurement import Value, summary_of
@@ -30,7 +30,7 @@ PROBED = {
 
 
 @dataclass(frozen=True)
-class Answer:
+class FigureValues:
     """What runs of a model said of a column, at one of the picture's values: a value of the probe for each seed."""
 
     model: str
@@ -44,7 +44,7 @@ class Answer:
         return [one for value in self.found for one in value[key]]
 
 
-def asks(picture: Picture) -> list[tuple[str, dict[str, int], int]]:
+def measurements_for(picture: Picture) -> list[tuple[str, dict[str, int], int]]:
     """(kind of probe, changed settings of the method, value) of all that a picture asks of a model and column."""
     if picture.kind not in PROBED:
         raise AnyshotError(f"There is no picture {picture.kind!r}{suggestion(picture.kind, PROBED)}")
@@ -53,47 +53,47 @@ def asks(picture: Picture) -> list[tuple[str, dict[str, int], int]]:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class FigureWithNumbers:
     """A figure, and the numbers in it: by panel and line."""
 
     figure: Figure
     numbers: Mapping[str, Lines] = field(default_factory=dict)
 
 
-def draw(picture: Picture, answers: Sequence[Answer]) -> Drawn:
+def draw(picture: Picture, answers: Sequence[FigureValues]) -> FigureWithNumbers:
     """The picture of what runs have answered."""
     return DRAWN[picture.kind](answers)
 
 
-def _lines(panels: Mapping[str, Lines], *labels: str, **options: Any) -> Drawn:
-    return Drawn(lines_figure(panels, *labels, **options), panels)
+def _lines(panels: Mapping[str, Lines], *labels: str, **options: Any) -> FigureWithNumbers:
+    return FigureWithNumbers(lines_figure(panels, *labels, **options), panels)
 
 
 # ---------------------------------------------------------------------------------------------------- of tests
-def _accuracies(answers: Sequence[Answer], x: Callable[[Answer], float]) -> dict[str, list[Point]]:
+def _accuracies(answers: Sequence[FigureValues], x: Callable[[FigureValues], float]) -> dict[str, list[Point]]:
     lines: dict[str, list[Point]] = {}
     for answer in answers:
-        s = pool([summary_of(value) for value in answer.found])
+        s = pool_seeds([summary_of(value) for value in answer.found])
         interval = None if s.interval is None else 100 * s.interval
         lines.setdefault(answer.model, []).append(Point(x(answer), 100 * s.accuracy, interval))
     return lines
 
 
-def _size(answer: Answer) -> float:
+def _size(answer: FigureValues) -> float:
     return float(np.mean([sum(score["shots"]) for score in answer.each("scores")]))
 
 
-def accuracy_by_size(answers: Sequence[Answer]) -> Drawn:
+def accuracy_by_size(answers: Sequence[FigureValues]) -> FigureWithNumbers:
     """Accuracy against the images of a task."""
     return _lines({"": _accuracies(answers, _size)}, "images in the task, $N$", "accuracy, %")
 
 
-def samples(answers: Sequence[Answer]) -> Drawn:
+def samples(answers: Sequence[FigureValues]) -> FigureWithNumbers:
     """Accuracy against the samples of a prediction."""
     return _lines({"": _accuracies(answers, lambda a: a.value)}, "MC samples, $S$", "accuracy, %")
 
 
-def gain(answers: Sequence[Answer]) -> Drawn:
+def gain(answers: Sequence[FigureValues]) -> FigureWithNumbers:
     """What each model gains over the first, by the images of a class."""
     base, *others = answers
     lines = {}
@@ -109,7 +109,7 @@ def gain(answers: Sequence[Answer]) -> Drawn:
 
 
 # ---------------------------------------------------------------------------------------------------- of ω, γ, z
-def omega(answers: Sequence[Answer]) -> Drawn:
+def omega(answers: Sequence[FigureValues]) -> FigureWithNumbers:
     """E[ω] against the images of a class."""
     lines = {}
     for answer in answers:
@@ -119,7 +119,7 @@ def omega(answers: Sequence[Answer]) -> Drawn:
     return _lines({"": lines}, "images in the class, $N_c$", r"$E[\omega_c]$", level=1 / answers[0].way)
 
 
-def gamma(answers: Sequence[Answer]) -> Drawn:
+def gamma(answers: Sequence[FigureValues]) -> FigureWithNumbers:
     """E[γ] of each layer against the images of a task."""
     panels: dict[str, dict[str, list[Point]]] = {}
     for answer in answers:
@@ -131,28 +131,28 @@ def gamma(answers: Sequence[Answer]) -> Drawn:
     return _lines(panels, "images in the task, $N$", r"$E[\gamma_l]$", level=1, as_ratios=True)
 
 
-def starts(answers: Sequence[Answer]) -> Drawn:
+def starts(answers: Sequence[FigureValues]) -> FigureWithNumbers:
     """t-SNE of θ∗E[z] of the tasks of each set, and of θ."""
     vectors = [np.array(answer.each("starts")) for answer in answers]
     together = np.concatenate([*vectors, np.zeros((1, vectors[0].shape[1]))])
     flat = tsne(together)
     ends = np.cumsum([len(group) for group in vectors])
     groups = dict(zip([answer.images for answer in answers], np.split(flat[:-1], ends[:-1]), strict=True))
-    return Drawn(map_figure(groups, flat[-1], r"$\theta$"))
+    return FigureWithNumbers(map_figure(groups, flat[-1], r"$\theta$"))
 
 
-def distances(answers: Sequence[Answer]) -> Drawn:
+def distances(answers: Sequence[FigureValues]) -> FigureWithNumbers:
     """How far adaptation goes from E[θ_0], without and with z's variance."""
     names = {"without": r"$\theta^\tau(E[z])$", "with": r"$E[\theta^\tau(z)]$"}
     groups: dict[str, Lines] = {}
     for answer in answers:
         found = answer.each("distances")
         values = {name: [one[key] for one in found] for key, name in names.items()}
-        groups[answer.images] = {n: [Point(0, float(np.mean(v)), half_width(v))] for n, v in values.items()}
-    return Drawn(bars_figure(groups, r"$\ell_2$ distance from $E[\theta_0]$"), groups)
+        groups[answer.images] = {n: [Point(0, float(np.mean(v)), confidence_half_width(v))] for n, v in values.items()}
+    return FigureWithNumbers(bars_figure(groups, r"$\ell_2$ distance from $E[\theta_0]$"), groups)
 
 
-DRAWN: dict[str, Callable[[Sequence[Answer]], Drawn]] = {
+DRAWN: dict[str, Callable[[Sequence[FigureValues]], FigureWithNumbers]] = {
     "accuracy-by-size": accuracy_by_size,
     "samples": samples,
     "gain": gain,
@@ -176,7 +176,7 @@ def by_size(sizes: Sequence[float], values: Sequence[float], bins: int = 8) -> l
     points = []
     for members in (place == b for b in range(bins)):
         if members.any():
-            interval = half_width(y[members].tolist())
+            interval = confidence_half_width(y[members].tolist())
             points.append(Point(float(np.exp(np.log(x[members]).mean())), float(y[members].mean()), interval))
     return points
 

@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 
 from anyshot.core.errors import AnyshotError
 from anyshot.core.settings import Settings
-from anyshot.experiments.measurement import Probe, known, measured
+from anyshot.experiments.measurement import Measurement, cached, run_measurement
 from anyshot.runs.run import Run
 from anyshot.training.meta_training import train
-from anyshot.training.pretraining import warm_start
+from anyshot.training.pretraining import pretrain
 
 
 @dataclass(frozen=True)
-class Unit:
+class Job:
     """A run by its folder and settings (a warm start if they say so), and what is measured on it when it is trained."""
 
     folder: str
     settings: Settings
-    probes: tuple[Probe, ...] = ()
+    probes: tuple[Measurement, ...] = ()
 
     @property
     def first(self) -> bool:
@@ -28,30 +28,32 @@ class Unit:
         return self.settings.warm is not None
 
 
-def run_unit(unit: Unit, workers: int | None = None, command: str = "") -> None:
+def run_job(unit: Job, workers: int | None = None, command: str = "") -> None:
     """Train what is not trained and measure what is not measured; what is there already is left as it is."""
-    if unit.probes and all(known(unit.folder, probe) is not None for probe in unit.probes):
+    if unit.probes and all(cached(unit.folder, probe) is not None for probe in unit.probes):
         return
-    begun = Run.find(unit.folder)
+    begun = Run.find_started(unit.folder)
     settings = begun.settings if begun else unit.settings
-    if settings.starting_from(None) != unit.settings.starting_from(None):  # its name stands for what is not by default
+    if settings.with_initial_body(None) != unit.settings.with_initial_body(
+        None
+    ):  # its name stands for what is not by default
         raise AnyshotError(
             f"The run in '{unit.folder}' was made with other defaults, by another version; move the folder away."
         )
-    start = train if settings.warm is None else warm_start
+    start = train if settings.warm is None else pretrain
     start(settings, unit.folder, workers=workers, command=command, tensorboard=False)
     for probe in unit.probes:
-        measured(unit.folder, probe, workers)
+        run_measurement(unit.folder, probe, workers)
 
 
-def waves(units: Sequence[Unit]) -> list[list[Unit]]:
+def stages(units: Sequence[Job]) -> list[list[Job]]:
     """Units in the order of their needs: those that others start from, then the others."""
     return [wave for first in (True, False) if (wave := [unit for unit in units if unit.first == first])]
 
 
-def merged(units: Sequence[Unit]) -> list[Unit]:
+def merge_jobs(units: Sequence[Job]) -> list[Job]:
     """Units of the same folder become one, with the probes of all."""
-    found: dict[str, Unit] = {}
+    found: dict[str, Job] = {}
     for unit in units:
         before = found.get(unit.folder, replace(unit, probes=()))
         found[unit.folder] = replace(before, probes=tuple(dict.fromkeys((*before.probes, *unit.probes))))

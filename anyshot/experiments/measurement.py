@@ -14,21 +14,21 @@ from typing import Any
 
 import torch
 
-from anyshot.core.files import plain, read_json, write_bytes
-from anyshot.core.settings import MethodSettings, Settings, TaskSettings, built, changed
+from anyshot.core.files import read_json, to_plain, write_bytes
+from anyshot.core.settings import MethodSettings, Settings, TaskSettings, from_plain, non_default
 from anyshot.core.version import VERSION
 from anyshot.data import ImageSet
 from anyshot.data.tasks import TaskStream
 from anyshot.evaluation.evaluate_tasks import evaluate
 from anyshot.evaluation.inspection import inspect_stream
-from anyshot.evaluation.metrics import Summary, TaskScore, summarised
+from anyshot.evaluation.metrics import Summary, TaskScore, summarise
 from anyshot.experiments.z_shift import distances, starts
 from anyshot.methods import Method
 from anyshot.runs.run import Run
 
 
 @dataclass(frozen=True)
-class Probe:
+class Measurement:
     """One measurement: what is asked of which tasks, and how the method answers."""
 
     kind: str  #: one of those in KINDS
@@ -43,7 +43,7 @@ class Probe:
 Value = dict[str, Any]
 
 
-def test(method: Method, stream: TaskStream, probe: Probe, workers: int | None) -> Value:
+def test(method: Method, stream: TaskStream, probe: Measurement, workers: int | None) -> Value:
     """Every task's score, and the bins of the calibration error."""
     started = time.perf_counter()
     summary = evaluate(method, stream, probe.tasks, workers=workers)
@@ -51,12 +51,12 @@ def test(method: Method, stream: TaskStream, probe: Probe, workers: int | None) 
     return {"scores": scores, "bins": summary.bins, "seconds": time.perf_counter() - started}
 
 
-def balance(method: Method, stream: TaskStream, probe: Probe, workers: int | None) -> Value:
+def balance(method: Method, stream: TaskStream, probe: Measurement, workers: int | None) -> Value:
     """ω, γ and z of every task."""
     return {"records": [dataclasses.asdict(record) for record in inspect_stream(method, stream, probe.tasks)]}
 
 
-KINDS: dict[str, Callable[[Method, TaskStream, Probe, int | None], Value]] = {
+KINDS: dict[str, Callable[[Method, TaskStream, Measurement, int | None], Value]] = {
     "test": test,
     "balance": balance,
     "starts": lambda method, stream, probe, workers: {"starts": starts(method, stream, probe.tasks)},
@@ -66,9 +66,9 @@ KINDS: dict[str, Callable[[Method, TaskStream, Probe, int | None], Value]] = {
 }
 
 
-def measured(folder: str | Path, probe: Probe, workers: int | None = None) -> Value:
+def run_measurement(folder: str | Path, probe: Measurement, workers: int | None = None) -> Value:
     """What the probe finds on the run in a folder: read, if it was found before with the same parameters and images."""
-    if (found := known(folder, probe)) is not None:
+    if (found := cached(folder, probe)) is not None:
         return found
     run = Run(folder)
     images, sums = _seen(run, probe)
@@ -76,22 +76,22 @@ def measured(folder: str | Path, probe: Probe, workers: int | None = None) -> Va
     with torch.inference_mode(False):
         stream = TaskStream(images, "test", probe.task, probe.seed)
         found = KINDS[probe.kind](run.load_method(), stream, probe, workers)
-    value = plain({"probe": probe, "sums": sums, "version": VERSION, **found})
-    write_bytes(place(folder, probe), json.dumps(value, allow_nan=False).encode())
+    value = to_plain({"probe": probe, "sums": sums, "version": VERSION, **found})
+    write_bytes(cache_path(folder, probe), json.dumps(value, allow_nan=False).encode())
     return value
 
 
-def known(folder: str | Path, probe: Probe) -> Value | None:
+def cached(folder: str | Path, probe: Measurement) -> Value | None:
     """What the probe has found before, if anything."""
-    path = place(folder, probe)
+    path = cache_path(folder, probe)
     if not path.exists():
         return None
     value = read_json(path)
     _, sums = _seen(Run(folder), probe)
-    return value if value.get("sums") == sums and built(Probe, value["probe"]) == probe else None
+    return value if value.get("sums") == sums and from_plain(Measurement, value["probe"]) == probe else None
 
 
-def place(folder: str | Path, probe: Probe) -> Path:
+def cache_path(folder: str | Path, probe: Measurement) -> Path:
     """Where it is kept."""
     name = re.sub(r"\W+", "-", f"{probe.kind} {Path(probe.images).name} {probe.task.shots}")
     return Path(folder) / "measured" / f"{name}-{digest(probe)}.json"
@@ -104,15 +104,15 @@ def summary_of(value: Value) -> Summary:
         values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in one.items()}
         return TaskScore(**values)
 
-    return summarised([score(one) for one in value["scores"]], value["bins"], value["seconds"])
+    return summarise([score(one) for one in value["scores"]], value["bins"], value["seconds"])
 
 
-def _seen(run: Run, probe: Probe) -> tuple[ImageSet, dict[str, str]]:
+def _seen(run: Run, probe: Measurement) -> tuple[ImageSet, dict[str, str]]:
     """The images, and the checksums of what the answer depends on besides the probe."""
     images = run.imageset(probe.images)
     return images, {"parameters": hashlib.sha256(run.best_path.read_bytes()).hexdigest(), "images": images.checksum}
 
 
-def digest(asked: Settings | Probe) -> str:
+def digest(asked: Settings | Measurement) -> str:
     """A few letters that stand for what differs from the defaults."""
-    return hashlib.sha256(json.dumps(plain(changed(asked)), sort_keys=True).encode()).hexdigest()[:10]
+    return hashlib.sha256(json.dumps(to_plain(non_default(asked)), sort_keys=True).encode()).hexdigest()[:10]

@@ -11,35 +11,35 @@ from pathlib import Path
 from typing import NamedTuple
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.registry import short
+from anyshot.core.registry import display_name
 from anyshot.core.settings import Settings
-from anyshot.experiments.available_data import learned, ready
+from anyshot.experiments.available_data import is_available, learned
 from anyshot.experiments.experiment import Block, Column, Experiment, Model, Picture
-from anyshot.experiments.figures import asks
-from anyshot.experiments.job import Unit, merged
-from anyshot.experiments.measurement import Probe, digest
+from anyshot.experiments.figures import measurements_for
+from anyshot.experiments.job import Job, merge_jobs
+from anyshot.experiments.measurement import Measurement, digest
 from anyshot.experiments.scale import PAPER, Scale
 from anyshot.runs.run import Run
-from anyshot.training.presets import preset, warming
+from anyshot.training.presets import preset, pretraining_settings
 
 APART = {"seed", "body_from", "checkpoint_every"}  #: settings that are no part of the protocol, or told in words
 
 
-class Asked(NamedTuple):
+class MeasurementRef(NamedTuple):
     """A probe of one run."""
 
     folder: str
-    probe: Probe
+    probe: Measurement
 
 
 @dataclass(frozen=True)
-class Look:
+class FigureInput:
     """What a picture shows of one model in one column, at one of its values."""
 
     model: str
     column: Column
     value: int
-    asked: tuple[Asked, ...]  #: a run for each seed
+    asked: tuple[MeasurementRef, ...]  #: a run for each seed
 
 
 @dataclass(frozen=True)
@@ -48,40 +48,40 @@ class Plan:
 
     experiment: Experiment
     scale: Scale
-    units: tuple[Unit, ...]
-    tests: dict[tuple[str, int], tuple[Asked, ...]]  #: by model and column; a run for each seed
-    looks: tuple[tuple[Picture, tuple[Look, ...]], ...]  #: what each picture shows
+    units: tuple[Job, ...]
+    tests: dict[tuple[str, int], tuple[MeasurementRef, ...]]  #: by model and column; a run for each seed
+    looks: tuple[tuple[Picture, tuple[FigureInput, ...]], ...]  #: what each picture shows
     differences: tuple[str, ...]  #: to the paper's protocol
 
 
-def planned(experiment: Experiment, scale: Scale, out: Path, start: str | None = None) -> Plan:
+def make_plan(experiment: Experiment, scale: Scale, out: Path, start: str | None = None) -> Plan:
     """The grid whose runs are in ``out``; ``start`` is a warm start that is there already."""
-    grid = _Grid(experiment, scale, out, start)
-    tests: dict[tuple[str, int], tuple[Asked, ...]] = {}
-    looks: list[tuple[Picture, tuple[Look, ...]]] = []
+    grid = PlanBuilder(experiment, scale, out, start)
+    tests: dict[tuple[str, int], tuple[MeasurementRef, ...]] = {}
+    looks: list[tuple[Picture, tuple[FigureInput, ...]]] = []
     for block in experiment.blocks:
         before = len(tests) // len(experiment.models)
         for model, (place, column) in itertools.product(experiment.models, enumerate(block.columns, before)):
             tests[model.name, place] = grid.asked(block, model, column, "test")
         for picture in block.pictures:
             shown = tuple(
-                Look(name, column, value, grid.asked(block, experiment.model(name), column, kind, change, value))
+                FigureInput(name, column, value, grid.asked(block, experiment.model(name), column, kind, change, value))
                 for name in picture.models
                 for column in picture.columns or block.columns
-                for kind, change, value in asks(picture)
+                for kind, change, value in measurements_for(picture)
             )
             looks.append((picture, shown))
     if start and start not in grid.used:
         raise AnyshotError(f"No model of {experiment.name} could start from '{start}': none learns from its images.")
-    return Plan(experiment, scale, tuple(merged(grid.units)), tests, tuple(looks), tuple(grid.differences()))
+    return Plan(experiment, scale, tuple(merge_jobs(grid.units)), tests, tuple(looks), tuple(grid.differences()))
 
 
-class _Grid:
+class PlanBuilder:
     """Units as they are asked for."""
 
     def __init__(self, experiment: Experiment, scale: Scale, out: Path, start: str | None) -> None:
         self.experiment, self.scale, self.out, self.start = experiment, scale, out, start
-        self.units: list[Unit] = []
+        self.units: list[Job] = []
         self.used: set[str] = set()
         self.trained: dict[tuple[Block, str], Settings] = {}
 
@@ -93,7 +93,7 @@ class _Grid:
         kind: str,
         change: dict[str, int] | None = None,
         value: int = 0,
-    ) -> tuple[Asked, ...]:
+    ) -> tuple[MeasurementRef, ...]:
         """A probe of each seed's run."""
         found = []
         for seed in range(self.scale.seeds_of(self.experiment)):
@@ -103,17 +103,17 @@ class _Grid:
             if kind != "test":
                 tasks = min(tasks, self.scale.pictured if kind != "distances" else max(2, self.scale.pictured // 10))
             method = replace(settings.method, **{**model.test, **(change or {})})
-            probe = Probe(kind, column.images, task, tasks, method, 0 if kind == "test" else value)
+            probe = Measurement(kind, column.images, task, tasks, method, 0 if kind == "test" else value)
             unit = self.unit(block, model, settings, probe)
             self.units.append(unit)
-            found.append(Asked(unit.folder, probe))
+            found.append(MeasurementRef(unit.folder, probe))
         return tuple(found)
 
     def settings(self, block: Block, model: Model, seed: int, scale: Scale | None = None) -> Settings:
         """Of a model's training, without where it starts."""
         scale, base = scale or self.scale, preset(block.preset, model.method)
         images = learned(block)
-        ood = tuple(name for name in base.ood if ready(name)) if set(images) <= set(base.images) else ()
+        ood = tuple(name for name in base.ood if is_available(name)) if set(images) <= set(base.images) else ()
         method = {**scale.method, **scale.methods.get(model.method, {}), **model.change}
         return replace(
             base,
@@ -124,24 +124,24 @@ class _Grid:
             train=replace(base.train, **{**scale.train, **model.train, "seed": seed}),
         )
 
-    def unit(self, block: Block, model: Model, settings: Settings, probe: Probe) -> Unit:
+    def unit(self, block: Block, model: Model, settings: Settings, probe: Measurement) -> Job:
         """The run of these settings, from the warm start if there is one."""
         self.trained.setdefault((block, model.name), settings)
         name, start = self.name(block, model, settings), self.warm_start(block, settings) if self.scale.warm else None
         if start is not None:
             place, identity = start
-            key = digest(settings.starting_from(identity))
-            settings = settings.starting_from(place)
+            key = digest(settings.with_initial_body(identity))
+            settings = settings.with_initial_body(place)
         else:
             key = digest(settings)
-        return Unit(str(self.out / "runs" / f"{name}-{key}"), settings, (probe,))
+        return Job(str(self.out / "runs" / f"{name}-{key}"), settings, (probe,))
 
     def name(self, block: Block, model: Model, settings: Settings) -> str:
         """What a run is about, for people who look at folders."""
         usual = preset(block.preset, model.method).method
         images = [Path(name).name for name in settings.images]
         changed = [str(value) for key, value in model.change.items() if getattr(usual, key) != value]
-        words = [*images, block.shots, short(model.method), *changed, str(settings.train.seed)]
+        words = [*images, block.shots, display_name(model.method), *changed, str(settings.train.seed)]
         return re.sub(r"[^\w.]+", "-", " ".join(words)).strip("-")[:80]
 
     def warm_start(self, block: Block, settings: Settings) -> tuple[str, str]:
@@ -152,11 +152,11 @@ class _Grid:
                 self.used.add(self.start)
                 return self.start, hashlib.sha256(given.best_path.read_bytes()).hexdigest()
         usual = replace(settings, task=preset(block.preset).task)  # one for all shots
-        warm = warming(usual)
+        warm = pretraining_settings(usual)
         key = digest(warm)
         images = "-".join(Path(name).name for name in settings.images)
         folder = str(self.out / "runs" / f"{images}-warm-{key}")
-        self.units.append(Unit(folder, warm))
+        self.units.append(Job(folder, warm))
         return folder, key
 
     def differences(self) -> list[str]:

@@ -14,7 +14,7 @@ from anyshot.evaluation.report.experiment_figures import number_lines
 from anyshot.evaluation.report.figures import save_figure
 from anyshot.evaluation.report.html import page, picture
 from anyshot.evaluation.report.paper_table import (
-    Lines,
+    TableRows,
     accuracy_lines,
     detail_lines,
     html,
@@ -23,12 +23,12 @@ from anyshot.evaluation.report.paper_table import (
     paired_lines,
 )
 from anyshot.evaluation.report.tables import write_results
-from anyshot.experiments.available_data import chosen, on_data, with_ready
+from anyshot.experiments.available_data import chosen, with_data, with_ready
 from anyshot.experiments.experiment import Experiment
-from anyshot.experiments.plan import Plan, planned
-from anyshot.experiments.results import Outcome, gathered, results
-from anyshot.experiments.run_jobs import run_units
-from anyshot.experiments.scale import Data, Scale, scale_of
+from anyshot.experiments.plan import Plan, make_plan
+from anyshot.experiments.results import ExperimentResult, collect, results
+from anyshot.experiments.run_jobs import run_jobs
+from anyshot.experiments.scale import DataChoice, Scale, scale_of
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Request:
     experiment: Experiment
     scale: str = "short"
     out: Path = Path("runs/reproduce")
-    data: Data | None = None  #: instead of the experiment's image sets
+    data: DataChoice | None = None  #: instead of the experiment's image sets
     columns: tuple[str, ...] = ()  #: image sets whose columns are wanted; none: all
     recipe: str | None = None  #: "paper": from the paper's start, "anyshot": from a warm start; None: the scale's own
     start: str | None = None  #: a warm start that is there already
@@ -76,13 +76,13 @@ def plan_of(request: Request) -> tuple[Plan, list[str]]:
     data = request.data or scale.data
     notes = []
     if data:
-        experiment = on_data(experiment, data)
+        experiment = with_data(experiment, data)
         names = ", ".join((*data.learned, *data.others))
         notes.append(f"On {names} instead of the paper's images, so there are no numbers of the paper to stand beside.")
     if request.columns:
         experiment = chosen(experiment, request.columns)
     experiment, missing = with_ready(experiment)
-    return planned(experiment, scale, request.out, request.start), [*notes, *missing]
+    return make_plan(experiment, scale, request.out, request.start), [*notes, *missing]
 
 
 def reproduce(
@@ -92,18 +92,18 @@ def reproduce(
     command: str = "",
     on: str = "local",
     address: str | None = None,
-) -> Outcome:
+) -> ExperimentResult:
     """The whole experiment; what was done before is not done again. ``jobs``, ``on`` and ``address`` are those of
     :func:`anyshot.experiments.launch.run_grid`."""
     plan, notes = plan_of(request)
     title = f"{plan.experiment.name}, {plan.scale.name}"
-    failures = run_units(plan.units, jobs, workers, command, title, on, address)
-    outcome = gathered(plan, failures, notes)
+    failures = run_jobs(plan.units, jobs, workers, command, title, on, address)
+    outcome = collect(plan, failures, notes)
     write(outcome, request.folder)
     return outcome
 
 
-def write(outcome: Outcome, folder: Path) -> None:
+def write(outcome: ExperimentResult, folder: Path) -> None:
     """results.json, table.md, table.tex, the figures and report.html."""
     plan = outcome.plan
     settings = {Path(unit.folder).name: unit.settings.as_dict() for unit in plan.units}
@@ -115,7 +115,7 @@ def write(outcome: Outcome, folder: Path) -> None:
         write_bytes(folder / name, text.encode(errors="backslashreplace"))
 
 
-def tables(outcome: Outcome) -> dict[str, Lines]:
+def tables(outcome: ExperimentResult) -> dict[str, TableRows]:
     """The tables by their titles; of an experiment without columns, the numbers of its pictures."""
     if not outcome.beside.columns:
         return {p.title: number_lines(p.drawn.numbers) for p in outcome.pictures if p.drawn.numbers}
@@ -126,7 +126,7 @@ def tables(outcome: Outcome) -> dict[str, Lines]:
     return found | {"Details": detail_lines(outcome.beside)}
 
 
-def _markdown(outcome: Outcome) -> str:
+def _markdown(outcome: ExperimentResult) -> str:
     text = [f"# {outcome.plan.experiment.title}"]
     for title, lines in tables(outcome).items():
         text += [f"{title}:", markdown(lines).strip()]
@@ -135,7 +135,7 @@ def _markdown(outcome: Outcome) -> str:
     return "\n\n".join(text) + "\n"
 
 
-def _latex(outcome: Outcome) -> str:
+def _latex(outcome: ExperimentResult) -> str:
     title, notes = outcome.plan.experiment.title, [outcome.caption]  # the first table has them
     return "\n".join(
         latex(lines, " ".join([f"{title}. {name}.", *(notes if not place else [])]))
@@ -143,7 +143,7 @@ def _latex(outcome: Outcome) -> str:
     )
 
 
-def _html(outcome: Outcome, drawn: Mapping[str, Path]) -> str:
+def _html(outcome: ExperimentResult, drawn: Mapping[str, Path]) -> str:
     body = [f"<h2>{escape(title)}</h2>{html(lines)}" for title, lines in tables(outcome).items()]
     body += [f"<p>{escape(note)}</p>" for note in outcome.notes]
     for shown in outcome.pictures:

@@ -11,36 +11,36 @@ from typing import Any
 
 from anyshot.core.errors import AnyshotError
 from anyshot.core.settings import parse_shots
-from anyshot.evaluation.metrics import Summary, paired, pool, same_tasks
+from anyshot.evaluation.metrics import Summary, paired_difference, pool_seeds, same_tasks
 from anyshot.evaluation.report.experiment_figures import comparison_figure
 from anyshot.evaluation.report.figures import training_figure
-from anyshot.evaluation.report.paper_table import Beside, Cell, excludes_zero
+from anyshot.evaluation.report.paper_table import Cell, PaperComparison, excludes_zero
 from anyshot.experiments.available_data import learned
 from anyshot.experiments.experiment import Picture
-from anyshot.experiments.figures import Answer, Drawn, draw
-from anyshot.experiments.measurement import Value, known, summary_of
-from anyshot.experiments.plan import Asked, Look, Plan
+from anyshot.experiments.figures import FigureValues, FigureWithNumbers, draw
+from anyshot.experiments.measurement import Value, cached, summary_of
+from anyshot.experiments.plan import FigureInput, MeasurementRef, Plan
 from anyshot.experiments.run_jobs import Failures
-from anyshot.runs import pretrained as shipped
+from anyshot.runs import pretrained
 from anyshot.runs.run import Run
 
 
 @dataclass(frozen=True)
-class Shown:
+class NamedFigure:
     """A picture by the name of its files."""
 
     name: str
     title: str
-    drawn: Drawn
+    drawn: FigureWithNumbers
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ExperimentResult:
     """All that is written and shown."""
 
     plan: Plan
-    beside: Beside
-    pictures: tuple[Shown, ...]
+    beside: PaperComparison
+    pictures: tuple[NamedFigure, ...]
     notes: tuple[str, ...]  #: the caption, sentence by sentence
 
     @property
@@ -49,12 +49,12 @@ class Outcome:
         return " ".join(self.notes)
 
 
-def gathered(plan: Plan, failures: Failures, notes: Sequence[str] = ()) -> Outcome:
+def collect(plan: Plan, failures: Failures, notes: Sequence[str] = ()) -> ExperimentResult:
     """The outcome of a grid whose units have run."""
     beside = table(plan)
     pictures, missing = _pictures(plan, beside)
     failed = [f"{_models(plan, folder)} failed: {sentence}" for folder, sentence in failures.items()]
-    return Outcome(plan, beside, tuple(pictures), (*_protocol(plan, beside), *notes, *failed, *missing))
+    return ExperimentResult(plan, beside, tuple(pictures), (*_protocol(plan, beside), *notes, *failed, *missing))
 
 
 def _models(plan: Plan, folder: str) -> str:
@@ -64,7 +64,7 @@ def _models(plan: Plan, folder: str) -> str:
     return ", ".join(dict.fromkeys(model for model, one in asked if one.folder == folder)) or "A warm start"
 
 
-def table(plan: Plan) -> Beside:
+def table(plan: Plan) -> PaperComparison:
     """Every model in every column, with the paper's number, and compared with the others on the same tasks."""
     experiment = plan.experiment
     cells = {}
@@ -74,19 +74,19 @@ def table(plan: Plan) -> Beside:
         base = found[experiment.compared_with]
         for name, summary in found.items():
             comparable = base and summary and name != experiment.compared_with and same_tasks([summary, base])
-            ahead = paired(summary, base) if comparable and summary and base else None
+            ahead = paired_difference(summary, base) if comparable and summary and base else None
             cells[name, place] = Cell(summary, column.paper.get(name), ahead, name == best)
     models, columns = (tuple(m.name for m in experiment.models), tuple(c.label for c in experiment.columns))
-    return Beside(models, columns, cells, experiment.compared_with)
+    return PaperComparison(models, columns, cells, experiment.compared_with)
 
 
-def _summary(asked: Sequence[Asked]) -> Summary | None:
+def _summary(asked: Sequence[MeasurementRef]) -> Summary | None:
     found = _found(asked)
-    return pool([summary_of(value) for value in found]) if found else None
+    return pool_seeds([summary_of(value) for value in found]) if found else None
 
 
-def _found(asked: Sequence[Asked]) -> list[Value]:
-    return [value for one in asked if (value := known(*one)) is not None]
+def _found(asked: Sequence[MeasurementRef]) -> list[Value]:
+    return [value for one in asked if (value := cached(*one)) is not None]
 
 
 def _best(found: dict[str, Summary | None]) -> str | None:
@@ -96,16 +96,18 @@ def _best(found: dict[str, Summary | None]) -> str | None:
         return None
     first = max(some, key=lambda name: some[name].accuracy)
     others = [summary for name, summary in some.items() if name != first]
-    ahead = all(same_tasks([one, some[first]]) and excludes_zero(paired(one, some[first])) for one in others)
+    ahead = all(same_tasks([one, some[first]]) and excludes_zero(paired_difference(one, some[first])) for one in others)
     return first if ahead else None
 
 
-def _pictures(plan: Plan, beside: Beside) -> tuple[list[Shown], list[str]]:
+def _pictures(plan: Plan, beside: PaperComparison) -> tuple[list[NamedFigure], list[str]]:
     """The experiment's pictures, accuracies beside the paper's, and the learning curves of the first seeds; sentences
     on pictures that could not be drawn."""
     found, missing = [], []
     if any(cell.paper for cell in beside.cells.values()):
-        found.append(Shown("accuracy", "Accuracy beside the paper's", Drawn(comparison_figure(beside))))
+        found.append(
+            NamedFigure("accuracy", "Accuracy beside the paper's", FigureWithNumbers(comparison_figure(beside)))
+        )
     for picture, looks in plan.looks:
         try:
             drawn = draw(picture, [_answer(look) for look in looks])
@@ -114,9 +116,11 @@ def _pictures(plan: Plan, beside: Beside) -> tuple[list[Shown], list[str]]:
             continue
         alone = [other.kind for other, _ in plan.looks].count(picture.kind) == 1
         title = f"{picture.title}. {picture.note}" if picture.note else picture.title
-        found.append(Shown(picture.kind if alone else _name(picture, looks), title, drawn))
+        found.append(NamedFigure(picture.kind if alone else _name(picture, looks), title, drawn))
     if logs := _logs(plan):
-        found.append(Shown("training", "Learning curves of the first seed", Drawn(training_figure(logs))))
+        found.append(
+            NamedFigure("training", "Learning curves of the first seed", FigureWithNumbers(training_figure(logs)))
+        )
     return found, missing
 
 
@@ -125,22 +129,22 @@ def _logs(plan: Plan) -> dict[str, list[dict[str, Any]]]:
     asked = [(model, found[0].folder) for (model, _), found in plan.tests.items()]
     asked += [(look.model, look.asked[0].folder) for _, looks in plan.looks for look in looks]
     first = dict(reversed(asked))
-    runs = {model: Run.find(first[model]) for model in dict.fromkeys(model for model, _ in asked)}
+    runs = {model: Run.find_started(first[model]) for model in dict.fromkeys(model for model, _ in asked)}
     return {model: list(run.records()) for model, run in runs.items() if run}
 
 
-def _name(picture: Picture, looks: Sequence[Look]) -> str:
+def _name(picture: Picture, looks: Sequence[FigureInput]) -> str:
     return f"{picture.kind}-{looks[0].column.set}"
 
 
-def _answer(look: Look) -> Answer:
+def _answer(look: FigureInput) -> FigureValues:
     found = _found(look.asked)
     if len(found) < len(look.asked):
         raise AnyshotError(f"not every run of {look.model} has been measured on {look.column.label}.")
-    return Answer(look.model, look.column.set, look.asked[0].probe.task.way, look.value, tuple(found))
+    return FigureValues(look.model, look.column.set, look.asked[0].probe.task.way, look.value, tuple(found))
 
 
-def _protocol(plan: Plan, beside: Beside) -> list[str]:
+def _protocol(plan: Plan, beside: PaperComparison) -> list[str]:
     """What was done, and what differs from the paper."""
     e, s = plan.experiment, plan.scale
     seeds, some = s.seeds_of(e), next(iter(plan.tests.values()), ())
@@ -158,10 +162,14 @@ def _protocol(plan: Plan, beside: Beside) -> list[str]:
     short_of = [f"{seeds} seed{'s' if seeds > 1 else ''}, not {e.seeds}"] if seeds != e.seeds else []
     short_of += [f"{counts} test tasks, not {e.tasks:,}"] if tasks and tasks[0] != e.tasks else []
     starts = {unit.settings.train.body_from for unit in plan.units} - {None}
-    warm = {run.settings.warm.epochs for start in starts if (run := Run.find(str(start))) and run.settings.warm}
+    warm = {run.settings.warm.epochs for start in starts if (run := Run.find_started(str(start))) and run.settings.warm}
     if starts:
         epochs = f" of {' or '.join(map(str, sorted(warm)))} epochs" if warm else ""
-        ours = [name for name in shipped.models() if name in starts and Run(name).folder == shipped.HOME / name]
+        ours = [
+            name
+            for name in pretrained.pretrained_models()
+            if name in starts and Run(name).folder == pretrained.HOME / name
+        ]
         named = "".join(f" (that of the weights {name})" for name in ours)
         short_of.append(f"all models from one warm start{epochs} of the body{named}, not from the paper's random one")
     for block in e.blocks if some else ():
@@ -172,7 +180,7 @@ def _protocol(plan: Plan, beside: Beside) -> list[str]:
     return sentences + _drawn(plan, beside)
 
 
-def _drawn(plan: Plan, beside: Beside) -> list[str]:
+def _drawn(plan: Plan, beside: PaperComparison) -> list[str]:
     """Columns whose classes have fewer images than a fixed number that was asked for."""
     found = []
     for (_, place), asked in plan.tests.items():
@@ -184,7 +192,7 @@ def _drawn(plan: Plan, beside: Beside) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def results(outcome: Outcome) -> dict[str, Any]:
+def results(outcome: ExperimentResult) -> dict[str, Any]:
     """The numbers as plain values."""
     rows = []
     for (model, place), cell in outcome.beside.cells.items():
@@ -207,7 +215,7 @@ def results(outcome: Outcome) -> dict[str, Any]:
     return {"rows": rows, "pairs": _pairs(outcome.beside), "notes": outcome.notes, "pictures": pictures}
 
 
-def _pairs(beside: Beside) -> list[dict[str, Any]]:
+def _pairs(beside: PaperComparison) -> list[dict[str, Any]]:
     """Every two models in every column, task by task: the first minus the second."""
     found = []
     for place, column in enumerate(beside.columns):
@@ -215,5 +223,5 @@ def _pairs(beside: Beside) -> list[dict[str, Any]]:
             first, second = beside.cells[one, place].summary, beside.cells[two, place].summary
             if first and second and same_tasks([first, second]):
                 names = {"column": column, "model": one, "minus": two}
-                found.append({**names, **dataclasses.asdict(paired(second, first))})
+                found.append({**names, **dataclasses.asdict(paired_difference(second, first))})
     return found

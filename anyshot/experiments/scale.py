@@ -15,7 +15,7 @@ LARGE = 50  #: images a class; a task of more costs more than those that methods
 
 
 @dataclass(frozen=True)
-class Data:
+class DataChoice:
     """Image sets to put an experiment on: those learned from, and others that are only tested on."""
 
     learned: tuple[str, ...]
@@ -37,7 +37,7 @@ class Scale:
     methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  #: of single methods besides
     train: Mapping[str, Any] = field(default_factory=dict)
     warm: bool = False  #: whether all models start from one warm start
-    data: Data | None = None
+    data: DataChoice | None = None
 
     def seeds_of(self, experiment: Experiment) -> int:
         """Runs of each model."""
@@ -50,7 +50,7 @@ class Scale:
         return max(2, tasks * LARGE // most) if self.fewer_large and adapts and most > LARGE else tasks
 
 
-def warmed(scale: Scale) -> Scale:
+def with_pretrained_body(scale: Scale) -> Scale:
     """The scale with one warm start for all models, and what a warm body needs of anyshot's recipe: centred features,
     step sizes that suit it, balancing variables that do not wipe it out. The head and the prior of ω stay the paper's:
     its methods are what is compared. The body learns, since of MAML and Prototypical Networks nothing else does, but
@@ -70,7 +70,7 @@ COLD = Scale(
         "iterations": 200, "decay": "cosine", "validate_every": 100, "validation_tasks": 50, "checkpoint_every": 25,
     },
 )  # fmt: skip
-SHORT = warmed(COLD)
+SHORT = with_pretrained_body(COLD)
 SMOKE = Scale(
     "smoke",
     pictured=3,
@@ -80,7 +80,7 @@ SMOKE = Scale(
     task={"way": 3, "query": 3},
     method={"channels": 16, "start": "he", "steps": 1, "test_steps": 1, "samples": 2},
     train={"iterations": 2, "meta_batch": 1, "validate_every": 0, "validation_tasks": 2, "checkpoint_every": 2},
-    data=Data(("glyphs",), ("digits",)),
+    data=DataChoice(("glyphs",), ("digits",)),
 )
 SCALES = {scale.name: scale for scale in (SMOKE, COLD, PAPER)}  #: as the paper starts
 
@@ -90,4 +90,4 @@ def scale_of(name: str, start: str | None = None) -> Scale:
     if name not in SCALES:
         raise AnyshotError(f"There is no scale {name!r}{suggestion(name, SCALES)}")
     warm = start == "anyshot" or (start is None and name == "short")
-    return warmed(SCALES[name]) if warm else SCALES[name]
+    return with_pretrained_body(SCALES[name]) if warm else SCALES[name]

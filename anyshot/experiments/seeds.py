@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.parallel.ranks import started
+from anyshot.core.parallel.ranks import launched_by_torchrun
 from anyshot.core.settings import Settings
-from anyshot.experiments.launch import run_grid, watched
+from anyshot.experiments.launch import run_grid, show_progress
 from anyshot.runs.run import Run
 from anyshot.training.meta_training import train
 
@@ -41,13 +41,13 @@ def train_seeds(
     ``stages`` trains one: :func:`anyshot.train`, or several stages (:func:`anyshot.training.recipe.train_by_recipe`). ``on``,
     ``jobs`` and ``address`` are those of :func:`anyshot.experiments.launch.run_grid`, other options those of :func:`anyshot.train`.
     """
-    if started():
+    if launched_by_torchrun():
         raise AnyshotError("torchrun trains one run on all ranks; leave it for several seeds, or train one at a time.")
     units = {}
     for seed in range(settings.train.seed, settings.train.seed + seeds):
         place = Path(folder) / f"seed-{seed}"
         units[str(place)] = SeedRun(replace(settings, train=replace(settings.train, seed=seed)), place, options)
-    with watched(list(units.values()), "Seeds", _share):
+    with show_progress(list(units.values()), "Seeds", _share):
         found = run_grid(units, partial(_train, stages), on=on, jobs=jobs, address=address)
     if failed := [place for place, outcome in found.items() if outcome.error]:
         raise AnyshotError(f"{len(failed)} of {seeds} runs failed ({', '.join(failed)}); the same command tries again.")
@@ -59,5 +59,5 @@ def _train(stages: Callable[..., Run], unit: SeedRun) -> None:
 
 
 def _share(unit: SeedRun) -> float:
-    run = Run.find(unit.folder)
-    return run.share() if run else 0.0
+    run = Run.find_started(unit.folder)
+    return run.progress() if run else 0.0

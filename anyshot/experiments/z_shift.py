@@ -26,9 +26,11 @@ def starts(method: Method, stream: TaskStream, tasks: int) -> list[list[float]]:
     with progress(f"Looking at starts on {stream.imagesets[0].name}", tasks) as advance:
         for index in range(tasks):
             task = stream.task(index)
-            phi = method.effective(_posterior(method, task).mean, torch.tensor(task.shots).to(method.like))
-            z = phi["z"].split([u.channels for u in method.body.units for _ in range(2)])
-            lengths = [method.theta[unit.weight].flatten(1).norm(dim=1) for unit in method.body.units]
+            phi = method.apply_gains_and_priors(
+                _posterior(method, task).mean, torch.tensor(task.shots).to(method.reference_tensor)
+            )
+            z = phi["z"].split([u.channels for u in method.body.layers for _ in range(2)])
+            lengths = [method.theta[unit.weight].flatten(1).norm(dim=1) for unit in method.body.layers]
             moves = [part for w, b, size in zip(z[::2], z[1::2], lengths, strict=True) for part in (w * size, b)]
             found.append(torch.cat(moves).tolist())
             advance()
@@ -47,9 +49,9 @@ def distances(
         task = stream.task(index)
         q, noise = _posterior(method, task), task.noise()
         phis = [q.mean, *(q.sample(noise) for _ in range(samples))]
-        support, labels, _, _ = method.tensors(task)
-        members = [method.inner(support, labels, task.way, phi, method.settings.test_steps) for phi in phis]
-        mean, *drawn = adapt_many(members, rule=lambda inner: method.learned(inner, order=0))
+        support, labels, _, _ = method.task_tensors(task)
+        members = [method.inner_problem(support, labels, task.way, phi, method.settings.test_steps) for phi in phis]
+        mean, *drawn = adapt_many(members, rule=lambda inner: method.adapted_parameters(inner, order=0))
         start, average = members[0].theta, {k: torch.stack([t[k] for t in drawn]).mean(0) for k in mean}
         body = list(method.theta)
         found = {"without": (mean, list(mean)), "with": (average, list(mean)),
@@ -69,7 +71,9 @@ def _with_z(method: Method) -> TAML:
 
 def _posterior(method: TAML, task: Task) -> Posterior:
     assert method.encoder is not None  # z is on
-    return method.encoder(method.images(task.support), task.support_labels.to(method.like.device), task.way)
+    return method.encoder(
+        method.to_input(task.support), task.support_labels.to(method.reference_tensor.device), task.way
+    )
 
 
 def _distance(one: Parameters, two: Parameters, names: Sequence[str]) -> float:

@@ -16,13 +16,13 @@ from torch import Tensor
 from anyshot.core.errors import AnyshotError
 from anyshot.core.parallel.threads import map_tasks
 from anyshot.inner_loop import update_rule as update
-from anyshot.inner_loop.engine import autograd_functions as attach
-from anyshot.inner_loop.update_rule import Inner
+from anyshot.inner_loop.engine import autograd_functions
+from anyshot.inner_loop.update_rule import InnerProblem
 from anyshot.models.bodies import conv4
-from anyshot.models.network import HEAD, Features, Norm, Parameters, embed, logits
+from anyshot.models.network import HEAD_PARAMETERS, Features, Norm, Parameters, embed, logits
 
 __all__ = [
-    "Inner", "adapt", "adapt_many", "cross_entropy", "features", "gradient", "logits_many", "query_cross_entropy",
+    "InnerProblem", "adapt", "adapt_many", "cross_entropy", "features", "gradient", "logits_many", "query_cross_entropy",
     "query_loss", "support_gradient",
 ]  # fmt: skip
 
@@ -70,8 +70,8 @@ def gradient(
     labels = _checked(body, theta, images, labels)
     if weights.shape != labels.shape:
         raise AnyshotError(f"Weights are {list(weights.shape)}, but should be one for each of {len(labels)} images.")
-    if _uses_engine(engine, attach.obstacle(body, theta, norm, [images], weights)):
-        return attach.gradient(theta, images, labels, weights, norm, centre)
+    if _uses_engine(engine, autograd_functions.obstacle(body, theta, norm, [images], weights)):
+        return autograd_functions.gradient(theta, images, labels, weights, norm, centre)
     return update.gradient(theta, images, labels, weights, norm, centre, body)
 
 
@@ -92,8 +92,8 @@ def cross_entropy(
     twice in θ if the statistics are the images' own.
     """
     labels = _checked(body, theta, images, labels)
-    if _uses_engine(engine, attach.obstacle(body, theta, norm, _sets(images, reference))):
-        return attach.cross_entropy(theta, images, labels, norm, centre, reference)
+    if _uses_engine(engine, autograd_functions.obstacle(body, theta, norm, _sets(images, reference))):
+        return autograd_functions.cross_entropy(theta, images, labels, norm, centre, reference)
     scores = logits(body, theta, norm, images, centre, reference)
     return F.cross_entropy(scores, labels, reduction="none"), scores.detach()
 
@@ -104,22 +104,22 @@ def features(
 ) -> Tensor:  # fmt: skip
     """:func:`anyshot.models.network.embed`, differentiable once in θ, β and s; :func:`anyshot.models.network.embed` itself is
     differentiable as often as you like."""
-    if _uses_engine(engine, attach.obstacle(body, theta, norm, _sets(images, reference))):
-        return attach.features(theta, norm, images, centre, reference)
+    if _uses_engine(engine, autograd_functions.obstacle(body, theta, norm, _sets(images, reference))):
+        return autograd_functions.features(theta, norm, images, centre, reference)
     return embed(body, theta, norm, images, centre, reference)
 
 
 # ---------------------------------------------------------------------------------------------- inner problems
-def support_gradient(inner: Inner, theta: Parameters, engine: str = "auto", step: int = 0) -> Parameters:
+def support_gradient(inner: InnerProblem, theta: Parameters, engine: str = "auto", step: int = 0) -> Parameters:
     """:func:`gradient` of the problem's support loss at θ, on the images as the step sees them."""
     return gradient(
-        theta, inner.at(step), inner.labels, inner.weights, inner.norm, centre=inner.centre, body=inner.body,
+        theta, inner.view(step), inner.labels, inner.weights, inner.norm, centre=inner.centre, body=inner.body,
         engine=engine,
     )[0]  # fmt: skip
 
 
 def query_cross_entropy(
-    inner: Inner, theta: Parameters, images: Tensor, labels: Tensor, engine: str = "auto"
+    inner: InnerProblem, theta: Parameters, images: Tensor, labels: Tensor, engine: str = "auto"
 ) -> tuple[Tensor, Tensor]:
     """Mean :func:`cross_entropy` of the query set at θ and its class scores [M, way] (detached)."""
     losses, scores = cross_entropy(
@@ -130,7 +130,7 @@ def query_cross_entropy(
 
 
 def query_loss(
-    inner: Inner, images: Tensor, labels: Tensor, order: int = 2, engine: str = "auto"
+    inner: InnerProblem, images: Tensor, labels: Tensor, order: int = 2, engine: str = "auto"
 ) -> tuple[Tensor, Tensor]:
     """Mean cross-entropy of the query set at θ_K and the query's logits [M, way] (detached).
 
@@ -140,23 +140,23 @@ def query_loss(
     return query_cross_entropy(inner, _moved(inner, order, engine), images, labels, engine)
 
 
-def _moved(inner: Inner, order: int, engine: str) -> Parameters:
+def _moved(inner: InnerProblem, order: int, engine: str) -> Parameters:
     """θ_K."""
     return update.update(
         inner.theta, lambda t, k: support_gradient(inner, t, engine, k), inner.rates, inner.steps, order
     )
 
 
-def adapt(inner: Inner, engine: str = "auto") -> Parameters:
+def adapt(inner: InnerProblem, engine: str = "auto") -> Parameters:
     """θ_K without a graph."""
     return _moved(inner, 0, engine)
 
 
 def adapt_many(
-    inners: Sequence[Inner],
+    inners: Sequence[InnerProblem],
     engine: str = "auto",
     workers: int | None = None,
-    rule: Callable[[Inner], Parameters] | None = None,
+    rule: Callable[[InnerProblem], Parameters] | None = None,
 ) -> list[Parameters]:
     """θ_K of several problems without graphs, for instance one for each sample of φ, on ``workers`` cores, by the
     shared update or by another ``rule``.
@@ -170,7 +170,7 @@ def adapt_many(
 
 
 def logits_many(
-    inners: Sequence[Inner],
+    inners: Sequence[InnerProblem],
     thetas: Sequence[Parameters],
     images: Tensor,
     engine: str = "auto",
@@ -182,11 +182,11 @@ def logits_many(
     """
 
     @torch.no_grad()
-    def one(pair: tuple[Inner, Parameters]) -> Tensor:
+    def one(pair: tuple[InnerProblem, Parameters]) -> Tensor:
         inner, theta = pair
         reference = inner.reference()
-        if _uses_engine(engine, attach.obstacle(inner.body, theta, inner.norm, _sets(images, reference))):
-            return attach.logits(theta, images, inner.norm, inner.centre, reference)
+        if _uses_engine(engine, autograd_functions.obstacle(inner.body, theta, inner.norm, _sets(images, reference))):
+            return autograd_functions.logits(theta, images, inner.norm, inner.centre, reference)
         return inner.query_logits(theta, images)
 
     pairs = list(zip(inners, thetas, strict=True))
@@ -213,7 +213,7 @@ def _sets(images: Tensor, reference: Tensor | None) -> list[Tensor]:
 
 def _checked(body: Features, theta: Parameters, images: Tensor, labels: Tensor) -> Tensor:
     """The labels as int64; a sentence for what cannot be."""
-    missing = [n for n in (conv4.CONV_WEIGHTS if body is conv4.features else ()) + HEAD if n not in theta]
+    missing = [n for n in (conv4.CONV_WEIGHTS if body is conv4.features else ()) + HEAD_PARAMETERS if n not in theta]
     if missing:
         raise AnyshotError(f"θ has no {', '.join(missing)}; a body's start() and zero_head() make all parameters.")
     if labels.is_floating_point() or labels.shape != images.shape[:1]:

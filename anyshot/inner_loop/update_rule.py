@@ -20,7 +20,7 @@ from anyshot.models.network import Features, Norm, Parameters, logits
 
 
 @dataclass(frozen=True)
-class Inner:
+class InnerProblem:
     """A task's inner problem: minimise Σ_n w_n CE_n(θ) over the support set, from θ_0, by K steps."""
 
     images: Tensor  #: support, float [N, channels, height, width]
@@ -35,7 +35,7 @@ class Inner:
     body: Features = conv4.features
     views: tuple[Tensor, ...] = ()  #: of the support images, which the steps see in turn; none: the images at each
 
-    def at(self, step: int) -> Tensor:
+    def view(self, step: int) -> Tensor:
         """The support images as a step sees them: step k the view k, and after the last the first again."""
         return self.views[step % len(self.views)] if self.views else self.images
 

@@ -9,7 +9,7 @@ import torch
 
 from anyshot.core.errors import AnyshotError
 from anyshot.core.registry import METHODS
-from anyshot.core.settings import MethodSettings, own_settings
+from anyshot.core.settings import MethodSettings, method_options
 from anyshot.data.tasks import torch_rng
 from anyshot.methods.abml import ABML
 from anyshot.methods.base import GradientMethod, Method, Objective
@@ -55,5 +55,5 @@ def method_class(settings: MethodSettings) -> type[Method]:
     found = METHODS[settings.name]
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise AnyshotError(f"{settings.name!r} is no method; expected a class made from anyshot.Method.")
-    own_settings(found.Options, settings.options)
+    method_options(found.Options, settings.options)
     return found

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from anyshot.core.settings import MethodSettings
 from anyshot.data.tasks import Task
-from anyshot.inner_loop import Inner, query_cross_entropy, support_gradient
+from anyshot.inner_loop import InnerProblem, query_cross_entropy, support_gradient
 from anyshot.inner_loop.update_rule import update
-from anyshot.methods.base import Objective, Probabilities, accuracy, ensemble
+from anyshot.methods.base import Objective, Probabilities, accuracy, average_ensemble
 from anyshot.methods.maml import MAML
 from anyshot.methods.query_views import Views
-from anyshot.models.network import HEAD, Body, Parameters
+from anyshot.models.network import HEAD_PARAMETERS, Body, Parameters
 
 
 class ABML(MAML):
@@ -35,14 +35,17 @@ class ABML(MAML):
         sizes = {name: value.shape for name, value in self.theta.items()}
         sizes.update(head_weight=torch.Size([1, body.width]), head_bias=torch.Size([1]))
         self.rho = nn.ParameterDict(
-            {n: torch.full(size, math.log(math.expm1(head if n in HEAD else deviation))) for n, size in sizes.items()}
+            {
+                n: torch.full(size, math.log(math.expm1(head if n in HEAD_PARAMETERS else deviation)))
+                for n, size in sizes.items()
+            }
         )
 
     def adapted(
         self, images: Tensor, labels: Tensor, noise: torch.Generator, steps: int, order: int, views: Views = ()
-    ) -> tuple[Inner, Parameters, Parameters]:
+    ) -> tuple[InnerProblem, Parameters, Parameters]:
         """The inner problem, the prior and q_K; both hold "mean name" and "rho name" for each parameter."""
-        inner, n = self.inner(images, labels, int(labels.max()) + 1, {}, steps, views), len(labels)
+        inner, n = self.inner_problem(images, labels, int(labels.max()) + 1, {}, steps, views), len(labels)
         prior = {f"mean {name}": mean for name, mean in inner.theta.items()}
         prior |= {f"rho {name}": self.rho[name].expand_as(mean) for name, mean in inner.theta.items()}
 
@@ -69,7 +72,7 @@ class ABML(MAML):
         return 0.5 * means + 0.01 * precisions
 
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
-        support, labels, query, query_labels = self.tensors(task)
+        support, labels, query, query_labels = self.task_tensors(task)
         noise, s = noise or task.noise(), self.settings
         inner, prior, q = self.adapted(support, labels, noise, s.steps, s.order)
         theta, kl = sample(q, draw(q, noise)), gaussian_kl(q, prior)
@@ -77,13 +80,15 @@ class ABML(MAML):
         penalty = (kl + self.hyperprior()) / (len(labels) + len(query_labels))
         return Objective(loss, penalty, accuracy(scores, query_labels), kl.item())
 
-    def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
+    def adapt_classifier(
+        self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str
+    ) -> Probabilities:
         s = self.settings
         inner, _, q = self.adapted(images, labels, noise, s.test_steps, 0, tuple(self.views(images)))
         if prediction == "naive":
-            return ensemble([inner], [{name: q[f"mean {name}"] for name in inner.theta}], self.engine)
+            return average_ensemble([inner], [{name: q[f"mean {name}"] for name in inner.theta}], self.engine)
         samples = [sample(q, draw(q, noise)) for _ in range(s.samples)]
-        return ensemble([inner] * s.samples, samples, self.engine)
+        return average_ensemble([inner] * s.samples, samples, self.engine)
 
 
 def names(q: Parameters) -> list[str]:

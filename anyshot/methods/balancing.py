@@ -50,38 +50,40 @@ def image_weights(labels: Tensor, way: int, phi: Phi, like: Tensor, class_mean: 
     return omega[labels] * (way / len(labels))
 
 
-def sizes(body: Body) -> dict[str, int]:
+def variable_sizes(body: Body) -> dict[str, int]:
     """How many numbers each variable has; of ω̃, one a class."""
-    return {"omega": 1, "gamma": len(body.layers), "z": 2 * sum(unit.channels for unit in body.units)}
+    return {"omega": 1, "gamma": len(body.layer_parameters), "z": 2 * sum(unit.channels for unit in body.layers)}
 
 
-def scaled_rates(rates: Parameters, phi: Phi, body: Body) -> Parameters:
+def apply_gamma(rates: Parameters, phi: Phi, body: Body) -> Parameters:
     """A = γ ∘ α: the parameters of layer l share γ_l = exp(γ̃_l)."""
     if "gamma" not in phi:
         return rates
     gamma = phi["gamma"].exp()
-    return {name: rates[name] * gamma[layer] for layer, names in enumerate(body.layers.values()) for name in names}
+    return {
+        name: rates[name] * gamma[layer] for layer, names in enumerate(body.layer_parameters.values()) for name in names
+    }
 
 
-def shifted_start(
+def apply_z(
     theta: Parameters, norm: Norm, phi: Phi, body: Body, site: str = "weight"
 ) -> tuple[Parameters, Norm]:  # fmt: skip
     """θ_0 = θ ∗ z. At the weights: θ ∘ (1 + z̃) per output channel, biases θ + z̃. At the activations: the
     normalised values x̂ become (1 + z̃) ∘ x̂ + β + z̃, through all steps."""
     if "z" not in phi:
         return theta, norm
-    z = phi["z"].split([unit.channels for unit in body.units for _ in range(2)])  # unit by unit: weight's, bias's
+    z = phi["z"].split([unit.channels for unit in body.layers for _ in range(2)])  # unit by unit: weight's, bias's
     scales, shifts = [1 + part for part in z[::2]], z[1::2]
     if site == "activation":
         return theta, Norm([beta + shift for beta, shift in zip(norm.shift, shifts, strict=True)], scales)
     theta = dict(theta)
-    for unit, scale, shift in zip(body.units, scales, shifts, strict=True):
-        theta[unit.weight] = theta[unit.weight] * per_output(scale, theta[unit.weight])
+    for unit, scale, shift in zip(body.layers, scales, shifts, strict=True):
+        theta[unit.weight] = theta[unit.weight] * broadcast_over_outputs(scale, theta[unit.weight])
         if unit.bias:
             theta[unit.bias] = theta[unit.bias] + shift
     return theta, norm
 
 
-def per_output(values: Tensor, weight: Tensor) -> Tensor:
+def broadcast_over_outputs(values: Tensor, weight: Tensor) -> Tensor:
     """Values [outputs], shaped to be multiplied with a weight [outputs, …]."""
     return values.view(-1, *[1] * (weight.dim() - 1))

@@ -14,15 +14,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from anyshot.core.registry import short
-from anyshot.core.settings import MethodSettings, own_settings
+from anyshot.core.registry import display_name
+from anyshot.core.settings import MethodSettings, method_options
 from anyshot.data.tasks import Task
-from anyshot.inner_loop import Inner, adapt_many, features, logits_many, query_cross_entropy, support_gradient
+from anyshot.inner_loop import InnerProblem, adapt_many, features, logits_many, query_cross_entropy, support_gradient
 from anyshot.inner_loop.update_rule import update
-from anyshot.methods.balancing import Phi, Posterior, image_weights, scaled_rates, shifted_start
+from anyshot.methods.balancing import Phi, Posterior, apply_gamma, apply_z, image_weights
 from anyshot.methods.predictor import Images, Labels, Predictor, as_images, as_labels
 from anyshot.methods.query_views import Views, zoomed
-from anyshot.models.network import HEAD, Body, Norm, Parameters, zero_head
+from anyshot.models.network import HEAD_PARAMETERS, Body, Norm, Parameters, zero_head
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def accuracy(scores: Tensor, labels: Tensor) -> float:
     return (scores.argmax(1) == labels).float().mean().item()
 
 
-def tempered(p: Tensor, temperature: float) -> Tensor:
+def apply_temperature(p: Tensor, temperature: float) -> Tensor:
     """p^(1/T) / Σ p^(1/T): the softmax at temperature T, for probabilities [M, way] of any origin.
 
     >>> tempered(torch.tensor([[0.8, 0.2]]), 0.5)
@@ -53,12 +53,14 @@ def tempered(p: Tensor, temperature: float) -> Tensor:
 Probabilities = Callable[[Tensor, int], Tensor]
 
 
-def ensemble(members: Sequence[Inner], thetas: Sequence[Parameters], engine: str = "auto") -> Probabilities:
+def average_ensemble(
+    members: Sequence[InnerProblem], thetas: Sequence[Parameters], engine: str = "auto"
+) -> Probabilities:
     """The mean of the softmax over one or several adapted networks; images that are normalised by the support's
     statistics take those of the same view of it."""
 
     def probabilities(images: Tensor, view: int) -> Tensor:
-        same = [replace(inner, images=inner.at(view)) for inner in members]
+        same = [replace(inner, images=inner.view(view)) for inner in members]
         return logits_many(same, thetas, images, engine).softmax(2).mean(0)
 
     return probabilities
@@ -79,21 +81,21 @@ class Method(nn.Module):
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__()
         self.settings, self.body = settings, body
-        self.options: Any = own_settings(self.Options, settings.options)
-        self.theta = nn.ParameterDict(body.start(generator, settings.start))
+        self.options: Any = method_options(self.Options, settings.options)
+        self.theta = nn.ParameterDict(body.init_parameters(generator, settings.start))
         self.shift = nn.ParameterList(body.norm().shift)
 
     @property
     def name(self) -> str:
         """What to call it in tables and sentences."""
-        return short(self.settings.name)
+        return display_name(self.settings.name)
 
-    def rate_factors(self) -> dict[str, float]:
+    def learning_rate_multipliers(self) -> dict[str, float]:
         """How much faster or slower than the optimiser's rate a named parameter learns, where not 1."""
         return {}
 
     @property
-    def like(self) -> Tensor:
+    def reference_tensor(self) -> Tensor:
         """A tensor whose type and device are the method's."""
         return self.shift[0]
 
@@ -113,16 +115,16 @@ class Method(nn.Module):
         theta, norm = theta or dict(self.theta), norm or self.norm
         return features(theta, norm, images, self.settings.centre, reference, self.engine, self.body.features)
 
-    def images(self, images: Images) -> Tensor:
+    def to_input(self, images: Images) -> Tensor:
         """Images for the network: float in [0, 1] where the meta-parameters are."""
-        return as_images(images, self.body, self.like)
+        return as_images(images, self.body, self.reference_tensor)
 
-    def tensors(self, task: Task) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def task_tensors(self, task: Task) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Support images, support labels, query images and query labels where the meta-parameters are."""
-        device = self.like.device
+        device = self.reference_tensor.device
         return (
-            self.images(task.support), task.support_labels.to(device),
-            self.images(task.query), task.query_labels.to(device),
+            self.to_input(task.support), task.support_labels.to(device),
+            self.to_input(task.query), task.query_labels.to(device),
         )  # fmt: skip
 
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
@@ -140,25 +142,27 @@ class Method(nn.Module):
         integers 0..C−1, each there at least once. ``noise`` (seed 0 by default) is for methods that draw;
         ``prediction`` "naive" or "mc" overrides the settings (validation is naive).
         """
-        x = self.images(images)
-        y = as_labels(labels, len(x), self.like.device)
+        x = self.to_input(images)
+        y = as_labels(labels, len(x), self.reference_tensor.device)
         noise = noise or torch.Generator().manual_seed(0)
-        classify = self.classifier(x, y, noise, prediction or self.settings.prediction)
+        classify = self.adapt_classifier(x, y, noise, prediction or self.settings.prediction)
 
         def probabilities(queries: Tensor) -> Tensor:
             answers = [classify(view, i) for i, view in enumerate(self.views(queries))]
-            return tempered(torch.stack(answers).mean(0), self.temperature)
+            return apply_temperature(torch.stack(answers).mean(0), self.temperature)
 
-        return Predictor(probabilities, self.body, self.like, int(y.max()) + 1, self.settings.transductive)
+        return Predictor(probabilities, self.body, self.reference_tensor, int(y.max()) + 1, self.settings.transductive)
 
-    def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
+    def adapt_classifier(
+        self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str
+    ) -> Probabilities:
         """What :meth:`adapt` wraps: learn from float images [N, channels, height, width] and labels [N]."""
         raise NotImplementedError
 
     def predict(self, task: Task, noise: torch.Generator | None = None, prediction: str | None = None) -> Tensor:
         """Probabilities [M, way] of the task's query images after learning from its support set."""
         method = self
-        if self.settings.flips and not task.mirrors:
+        if self.settings.flips and not task.flip_invariant:
             method = copy.copy(self)  # the same parameters
             method.settings = replace(self.settings, flips=False)
         return method.adapt(task.support, task.support_labels, noise or task.noise(), prediction)(task.query)
@@ -181,7 +185,7 @@ class GradientMethod(Method):
 
     def head(self, theta: Parameters, norm: Norm, images: Tensor, labels: Tensor, way: int) -> Parameters:
         """The head's start, given the body's: zeros, not learned."""
-        return zero_head(way, self.body.width, self.like)
+        return zero_head(way, self.body.width, self.reference_tensor)
 
     def rates(self) -> Parameters:
         """α, each entry broadcastable to its parameter."""
@@ -191,37 +195,42 @@ class GradientMethod(Method):
         """q(φ | D), for methods that balance."""
         return None
 
-    def effective(self, phi: Phi, shots: Tensor) -> Phi:
+    def apply_gains_and_priors(self, phi: Phi, shots: Tensor) -> Phi:
         """φ as it acts on a task with so many images a class (after gains and priors, where a method has them)."""
         return phi
 
-    def inner(self, images: Tensor, labels: Tensor, way: int, phi: Phi, steps: int, views: Views = ()) -> Inner:
+    def inner_problem(
+        self, images: Tensor, labels: Tensor, way: int, phi: Phi, steps: int, views: Views = ()
+    ) -> InnerProblem:
         """The task's inner problem for one φ, whose steps see the ``views`` of the images in turn, if there are any."""
-        s, phi = self.settings, self.effective(phi, torch.bincount(labels, minlength=way).to(self.like))
-        theta, norm = shifted_start(dict(self.theta), self.norm, phi, self.body, s.z_site)
+        s, phi = (
+            self.settings,
+            self.apply_gains_and_priors(phi, torch.bincount(labels, minlength=way).to(self.reference_tensor)),
+        )
+        theta, norm = apply_z(dict(self.theta), self.norm, phi, self.body, s.z_site)
         theta = {**theta, **self.head(theta, norm, images, labels, way)}
-        weights = image_weights(labels, way, phi, self.like, s.class_mean)
-        rates, body = scaled_rates(self.rates(), phi, self.body), self.body.features
-        return Inner(images, labels, weights, theta, rates, norm, steps, s.centre, s.transductive, body, views)
+        weights = image_weights(labels, way, phi, self.reference_tensor, s.class_mean)
+        rates, body = apply_gamma(self.rates(), phi, self.body), self.body.features
+        return InnerProblem(images, labels, weights, theta, rates, norm, steps, s.centre, s.transductive, body, views)
 
-    def gradient(self, inner: Inner, theta: Parameters, order: int, step: int = 0) -> Parameters:
+    def gradient(self, inner: InnerProblem, theta: Parameters, order: int, step: int = 0) -> Parameters:
         """g at θ on the support set, as a function of θ if ``order`` is 2, and as a constant otherwise; ``step`` says
         whose view of the images counts, where steps see different ones."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and order == 2):
             return support_gradient(inner, theta, self.engine, step)
 
-    def learned(self, inner: Inner, order: int) -> Parameters:
+    def adapted_parameters(self, inner: InnerProblem, order: int) -> Parameters:
         """θ_K by the update rule, which is the shared one unless a method says otherwise."""
         return update(inner.theta, lambda t, k: self.gradient(inner, t, order, k), inner.rates, inner.steps, order)
 
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
-        support, labels, query, query_labels = self.tensors(task)
+        support, labels, query, query_labels = self.task_tensors(task)
         q = self.posterior(support, labels, task.way)
         phi: Phi = {}
         if q is not None:
             phi = q.sample(noise or task.noise()) if self.settings.bayesian else q.mean
-        inner = self.inner(support, labels, task.way, phi, self.settings.steps)
-        theta = self.learned(inner, self.settings.order)
+        inner = self.inner_problem(support, labels, task.way, phi, self.settings.steps)
+        theta = self.adapted_parameters(inner, self.settings.order)
         loss, scores = query_cross_entropy(inner, theta, query, query_labels, self.engine)
         hits = accuracy(scores, query_labels)
         if q is None:
@@ -229,7 +238,9 @@ class GradientMethod(Method):
         kl = q.kl() if self.settings.bayesian else q.mean_penalty()
         return Objective(loss, kl / (len(labels) + len(query_labels)), hits, kl.item())
 
-    def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
+    def adapt_classifier(
+        self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str
+    ) -> Probabilities:
         way = int(labels.max()) + 1
         q = self.posterior(images, labels, way)  # of the images alone: other views of them are no further evidence
         if q is None:
@@ -239,14 +250,16 @@ class GradientMethod(Method):
         else:
             phis = [q.sample(noise) for _ in range(self.settings.samples)]
         views = tuple(self.views(images))
-        members = [self.inner(images, labels, way, phi, self.settings.test_steps, views) for phi in phis]
-        thetas = adapt_many(members, rule=lambda inner: self.learned(inner, order=0))
-        return ensemble(members, thetas, self.engine)
+        members = [self.inner_problem(images, labels, way, phi, self.settings.test_steps, views) for phi in phis]
+        thetas = adapt_many(members, rule=lambda inner: self.adapted_parameters(inner, order=0))
+        return average_ensemble(members, thetas, self.engine)
 
 
 def constant_rates(method: GradientMethod) -> Parameters:
     """The settings' step sizes (or the method's own) as numbers, one for the body and one for the head."""
-    s, like = method.settings, method.like
+    s, like = method.settings, method.reference_tensor
     body = method.alpha if s.alpha is None else s.alpha
     head = body if s.alpha_head is None else s.alpha_head
-    return {name: like.new_full((), head if name in HEAD else body) for name in (*method.theta, *HEAD)}
+    return {
+        name: like.new_full((), head if name in HEAD_PARAMETERS else body) for name in (*method.theta, *HEAD_PARAMETERS)
+    }

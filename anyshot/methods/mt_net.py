@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 from anyshot.core.settings import MethodSettings
 from anyshot.data.tasks import Task
-from anyshot.inner_loop import Inner, query_cross_entropy, support_gradient
+from anyshot.inner_loop import InnerProblem, query_cross_entropy, support_gradient
 from anyshot.inner_loop.update_rule import update
-from anyshot.methods.balancing import per_output
-from anyshot.methods.base import Objective, Probabilities, accuracy, ensemble
+from anyshot.methods.balancing import broadcast_over_outputs
+from anyshot.methods.base import Objective, Probabilities, accuracy, average_ensemble
 from anyshot.methods.maml import MAML
 from anyshot.methods.query_views import Views
-from anyshot.models.network import HEAD, Body, Parameters
+from anyshot.models.network import HEAD_PARAMETERS, Body, Parameters
 
 
 class MTNet(MAML):
@@ -23,8 +23,8 @@ class MTNet(MAML):
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(settings, body, generator)
         start = settings.zeta
-        self.mixing = nn.ParameterDict({unit.weight: torch.eye(unit.channels) for unit in body.units})  # T
-        self.zeta = nn.ParameterDict({unit.weight: torch.full((unit.channels,), start) for unit in body.units})
+        self.mixing = nn.ParameterDict({unit.weight: torch.eye(unit.channels) for unit in body.layers})  # T
+        self.zeta = nn.ParameterDict({unit.weight: torch.full((unit.channels,), start) for unit in body.layers})
         self.zeta["head_weight"] = torch.full((1,), start)  # one shared logit: no class is special
 
     def soft_mask(self, noise: torch.Generator, way: int) -> Parameters:
@@ -44,7 +44,7 @@ class MTNet(MAML):
         """Convolving with W and then mixing by T is convolving with T W. ``back``: from the gradient for T W to that
         for W, which is Tᵀ times it."""
         mixed = dict(theta)
-        for unit in self.body.units:
+        for unit in self.body.layers:
             mixing = self.mixing[unit.weight].t() if back else self.mixing[unit.weight]
             mixed[unit.weight] = torch.einsum("oi,i...->o...", mixing, theta[unit.weight])
             if unit.bias:
@@ -54,20 +54,23 @@ class MTNet(MAML):
     def masked_rates(self, noise: torch.Generator, way: int) -> Parameters:
         """α M, each shaped to its parameter."""
         mask, alpha = self.mask(noise, way), self.rates()
-        rates = {HEAD[0]: alpha[HEAD[0]] * mask[HEAD[0]][:, None], HEAD[1]: alpha[HEAD[1]] * mask[HEAD[0]]}
-        for unit in self.body.units:
+        rates = {
+            HEAD_PARAMETERS[0]: alpha[HEAD_PARAMETERS[0]] * mask[HEAD_PARAMETERS[0]][:, None],
+            HEAD_PARAMETERS[1]: alpha[HEAD_PARAMETERS[1]] * mask[HEAD_PARAMETERS[0]],
+        }
+        for unit in self.body.layers:
             m = mask[unit.weight]
-            rates[unit.weight] = alpha[unit.weight] * per_output(m, self.theta[unit.weight])
+            rates[unit.weight] = alpha[unit.weight] * broadcast_over_outputs(m, self.theta[unit.weight])
             if unit.bias:
                 rates[unit.bias] = alpha[unit.bias] * m
         return rates
 
     def adapted(
         self, images: Tensor, labels: Tensor, noise: torch.Generator, steps: int, order: int, views: Views = ()
-    ) -> tuple[Inner, Parameters]:
+    ) -> tuple[InnerProblem, Parameters]:
         """The inner problem, and the mixed parameters after its last step."""
         way = int(labels.max()) + 1
-        inner, rates = self.inner(images, labels, way, {}, steps, views), self.masked_rates(noise, way)
+        inner, rates = self.inner_problem(images, labels, way, {}, steps, views), self.masked_rates(noise, way)
 
         def gradient(theta: Parameters, k: int) -> Parameters:
             return self.mixed(support_gradient(inner, self.mixed(theta), self.engine, k), back=True)
@@ -75,12 +78,14 @@ class MTNet(MAML):
         return inner, self.mixed(update(inner.theta, gradient, rates, steps, order))
 
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
-        support, labels, query, query_labels = self.tensors(task)
+        support, labels, query, query_labels = self.task_tensors(task)
         s = self.settings
         inner, theta = self.adapted(support, labels, noise or task.noise(), s.steps, s.order)
         loss, scores = query_cross_entropy(inner, theta, query, query_labels, self.engine)
         return Objective(loss, 0.0, accuracy(scores, query_labels))
 
-    def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
+    def adapt_classifier(
+        self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str
+    ) -> Probabilities:
         inner, theta = self.adapted(images, labels, noise, self.settings.test_steps, 0, tuple(self.views(images)))
-        return ensemble([inner], [theta], self.engine)
+        return average_ensemble([inner], [theta], self.engine)

@@ -27,11 +27,13 @@ class ProtoNet(Method):
         return -((self.embed(query, reference=reference)[:, None] - p) ** 2).sum(2)
 
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
-        support, labels, query, query_labels = self.tensors(task)
+        support, labels, query, query_labels = self.task_tensors(task)
         scores = self.scores(prototypes(self.embed(support), labels, task.way), support, query)
         return Objective(F.cross_entropy(scores, query_labels), 0.0, accuracy(scores, query_labels))
 
-    def classifier(self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str) -> Probabilities:
+    def adapt_classifier(
+        self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str
+    ) -> Probabilities:
         views = tuple(self.views(images))
         h = torch.cat([self.embed(view) for view in views])
         p = prototypes(h, labels.repeat(len(views)), int(labels.max()) + 1)

@@ -16,7 +16,7 @@ def prototypes(features: Tensor, labels: Tensor, way: int) -> Tensor:
     return (members / members.sum(1, keepdim=True)) @ features
 
 
-class MeansHead(nn.Module):
+class PrototypeHead(nn.Module):
     """logits = −½ s ‖f − p_c‖², less what all classes share: with m the mean of the class means,
 
         d_c = N_c / (N_c + κ) (p_c − m),    W_c = s d_c,    b_c = −s ⟨d_c, m + ½ d_c⟩

@@ -13,7 +13,7 @@ from anyshot.core.errors import AnyshotError
 
 
 @dataclass(frozen=True)
-class Sets:
+class FeatureSets:
     """Several sets of feature vectors, a vector in one set each, and what their statistics share.
 
     Moments are biased. Those of a one-image or constant feature are 0 from the second on, with gradient 0.
@@ -49,35 +49,35 @@ class Sets:
         return torch.where(some, self.moment(order) / torch.where(some, var, 1.0) ** (order / 2), 0.0)
 
 
-Statistic = Callable[[Sets], Tensor]  #: [sets, width]
+Statistic = Callable[[FeatureSets], Tensor]  #: [sets, width]
 
 
-def mean(sets: Sets) -> Tensor:
+def mean(sets: FeatureSets) -> Tensor:
     """The mean."""
     return sets.mean
 
 
-def N(sets: Sets) -> Tensor:
+def N(sets: FeatureSets) -> Tensor:
     """The set's size, the same for each feature."""
     return sets.cardinality[:, None].expand_as(sets.mean)
 
 
-def var(sets: Sets) -> Tensor:
+def var(sets: FeatureSets) -> Tensor:
     """The variance."""
     return sets.moment(2)
 
 
-def skewness(sets: Sets) -> Tensor:
+def skewness(sets: FeatureSets) -> Tensor:
     """The third standardised moment."""
     return sets.standardised(3)
 
 
-def kurtosis(sets: Sets) -> Tensor:
+def kurtosis(sets: FeatureSets) -> Tensor:
     """The fourth standardised moment."""
     return sets.standardised(4)
 
 
-def set_statistics(sets: Sets, statistics: Sequence[Statistic]) -> Tensor:
+def set_statistics(sets: FeatureSets, statistics: Sequence[Statistic]) -> Tensor:
     """Several statistics, [sets, width, len(statistics)]."""
     found = [statistic(sets) for statistic in statistics]
     for statistic, values in zip(statistics, found, strict=True):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from anyshot.core.settings import BALANCING, MethodSettings
 from anyshot.methods.balancing import Phi, Posterior
 from anyshot.methods.meta_sgd import MetaSGD
-from anyshot.methods.task_encoder import Encoder
+from anyshot.methods.task_encoder import TaskEncoder
 from anyshot.models.network import Body
 
 
@@ -17,7 +17,7 @@ class TAML(MetaSGD):
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(settings, body, generator)
-        self.encoder = Encoder(settings, body, generator) if settings.balance else None
+        self.encoder = TaskEncoder(settings, body, generator) if settings.balance else None
         self.log_gain = nn.ParameterDict(
             {name: torch.tensor(gain).log() for name, gain in zip(BALANCING, settings.gains, strict=False)}
         )
@@ -25,7 +25,7 @@ class TAML(MetaSGD):
     def posterior(self, images: Tensor, labels: Tensor, way: int) -> Posterior | None:
         return None if self.encoder is None else self.encoder(images, labels, way)
 
-    def effective(self, phi: Phi, shots: Tensor) -> Phi:
+    def apply_gains_and_priors(self, phi: Phi, shots: Tensor) -> Phi:
         """Gains scale what the variables do, while the prior N(0, 1) stays on the variables themselves."""
         gained = {k: v * self.log_gain[k].exp() if k in self.log_gain else v for k, v in phi.items()}
-        return super().effective(gained, shots)
+        return super().apply_gains_and_priors(gained, shots)

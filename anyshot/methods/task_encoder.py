@@ -14,11 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anyshot.core.parallel.threads import alone
+from anyshot.core.parallel.threads import single_task_threads
 from anyshot.core.registry import STATISTICS
 from anyshot.core.settings import MethodSettings
-from anyshot.methods.balancing import Posterior, sizes
-from anyshot.methods.set_statistics import Sets, set_statistics
+from anyshot.methods.balancing import Posterior, variable_sizes
+from anyshot.methods.set_statistics import FeatureSets, set_statistics
 from anyshot.models.network import Body, truncated_normal
 
 MOST_SHOTS = 50  #: what the encoder is told as 1
@@ -33,10 +33,10 @@ class StatisticsPooling(nn.Module):
 
     def forward(self, features: Tensor, members: Tensor, cardinality: Tensor) -> Tensor:
         """Features [n, width], 0/1 members [sets, n], cardinality [sets]."""
-        return F.relu(self.mix(set_statistics(Sets(features, members, cardinality), self.statistics))).flatten(1)
+        return F.relu(self.mix(set_statistics(FeatureSets(features, members, cardinality), self.statistics))).flatten(1)
 
 
-class Encoder(nn.Module):
+class TaskEncoder(nn.Module):
     """Amortised inference network; see the top of this file. The number of classes is free."""
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
@@ -61,7 +61,7 @@ class Encoder(nn.Module):
         self.heads = nn.ModuleDict()
         for name in settings.balance:
             width, hidden = (64 * 4, settings.omega_hidden) if name == "omega" else (task_width * 4, 64)
-            out = nn.Linear(hidden or width, 2 * sizes(body)[name])
+            out = nn.Linear(hidden or width, 2 * variable_sizes(body)[name])
             self.heads[name] = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), out) if hidden else out
 
     @torch.no_grad()
@@ -77,24 +77,24 @@ class Encoder(nn.Module):
             else:
                 parameter.copy_(sigma * torch.randn(parameter.shape, generator=generator))
 
-    def told(self, sizes: Tensor) -> Tensor:
+    def encode_size(self, sizes: Tensor) -> Tensor:
         """Sizes as the encoder is told them: 0 for one image, 1 for fifty. On the scale of logarithms, tasks larger
         than any before are not far away."""
         if self.settings.cardinality == "log":
             return sizes.log() / math.log(MOST_SHOTS)
         return (sizes - 1) / (MOST_SHOTS - 1)
 
-    @alone()
+    @single_task_threads()
     def forward(self, images: Tensor, labels: Tensor, way: int) -> Posterior:
         """Posterior of the task's φ from images [N, 3, height, width] and labels [N]."""
         h = F.max_pool2d(F.relu(self.conv1(images)), 2)  # NN1
         h = F.max_pool2d(F.relu(self.conv2(h)), 2)
         h = self.image_features(h.flatten(1))  # [N, 64]
         members = F.one_hot(labels, way).t().to(h)  # [C, N]
-        shots = self.told(members.sum(1))  # [C]
+        shots = self.encode_size(members.sum(1))  # [C]
         s = self.class_pooling(h, members, shots)  # s_c, [C, 256]
         by_shots = self.settings.task_cardinality == "shots"
-        size = shots.mean() if by_shots else self.told(h.new_full((), way))
+        size = shots.mean() if by_shots else self.encode_size(h.new_full((), way))
         of_task = self.class_features(s) if self.settings.hierarchical else h  # NN2, or all images at once
         v = self.task_pooling(of_task, of_task.new_ones(1, len(of_task)), size[None])[0]
         mean, deviation = {}, {}

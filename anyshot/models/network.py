@@ -19,8 +19,8 @@ from torch import Tensor
 from anyshot.core.errors import AnyshotError
 
 EPS = 1e-3  #: of the normalisation's variance
-HEAD = ("head_weight", "head_bias")
-BODY = ("theta.", "shift.")  #: how the names of the body's parameters begin, in every method
+HEAD_PARAMETERS = ("head_weight", "head_bias")
+BODY_PREFIXES = ("theta.", "shift.")  #: how the names of the body's parameters begin, in every method
 Parameters = dict[str, Tensor]
 
 
@@ -34,23 +34,23 @@ class Norm:
 
     shift: Sequence[Tensor]
     scale: Sequence[Tensor] | None = None
-    lenders: int | None = None
+    reference_size: int | None = None
 
     def __call__(self, unit: int, y: Tensor) -> Tensor:
         """Normalised, scaled and shifted y, [n, channels, …]."""
-        return normalise(y, None if self.scale is None else self.scale[unit], self.shift[unit], self.lenders)
+        return normalise(y, None if self.scale is None else self.scale[unit], self.shift[unit], self.reference_size)
 
 
 Features = Callable[[Parameters, Norm, Tensor], Tensor]  #: (θ, norm, images [n, channels, h, w]) → [n, width]
 
 
 @dataclass(frozen=True)
-class Unit:
+class Layer:
     """A linear map of a body (a convolution) and the normalisation after it: what z scales, output by output."""
 
     weight: str  #: its parameter's name
     size: tuple[int, ...]  #: of the weight, outputs first
-    layer: str  #: units of one layer share a step size multiplier γ_l
+    group: str  #: units of one layer share a step size multiplier γ_l
     bias: str | None = None  #: its parameter's name, if it has one
 
     @property
@@ -69,24 +69,24 @@ class Body:
     """
 
     features: Features
-    units: tuple[Unit, ...]  #: in the order of ``norm``
+    layers: tuple[Layer, ...]  #: in the order of ``norm``
     image_size: tuple[int, int]
     image_channels: int = 3
 
     @property
-    def layers(self) -> dict[str, tuple[str, ...]]:
+    def layer_parameters(self) -> dict[str, tuple[str, ...]]:
         """The layers in the order of γ and the parameters of each; the last is the head."""
         layers: dict[str, tuple[str, ...]] = {}
-        for unit in self.units:
-            layers[unit.layer] = (*layers.get(unit.layer, ()), unit.weight, *([unit.bias] if unit.bias else []))
-        return {**layers, "head": HEAD}
+        for unit in self.layers:
+            layers[unit.group] = (*layers.get(unit.group, ()), unit.weight, *([unit.bias] if unit.bias else []))
+        return {**layers, "head": HEAD_PARAMETERS}
 
     @cached_property
     def width(self) -> int:
         """Length of a feature vector, found out by asking for one of an image without content."""
         with torch.device("meta"):
-            theta = {u.weight: torch.empty(u.size) for u in self.units}
-            theta |= {u.bias: torch.empty(u.channels) for u in self.units if u.bias}
+            theta = {u.weight: torch.empty(u.size) for u in self.layers}
+            theta |= {u.bias: torch.empty(u.channels) for u in self.layers if u.bias}
             try:
                 return self.features(theta, self.norm(), torch.empty(2, self.image_channels, *self.image_size)).shape[1]
             except RuntimeError as error:
@@ -95,13 +95,13 @@ class Body:
 
     def norm(self) -> Norm:
         """The normalisations at their start: no shift."""
-        return Norm([torch.zeros(unit.channels) for unit in self.units])
+        return Norm([torch.zeros(unit.channels) for unit in self.layers])
 
-    def start(self, generator: torch.Generator, start: str = "paper") -> Parameters:
+    def init_parameters(self, generator: torch.Generator, start: str = "paper") -> Parameters:
         """θ without the head: weights truncated normal (±2σ), σ = 0.02 (``paper``) or √(2 / fan-in) (``he``);
         biases 0."""
         theta = {}
-        for unit in self.units:
+        for unit in self.layers:
             sigma = 0.02 if start == "paper" else (2 / math.prod(unit.size[1:])) ** 0.5
             theta[unit.weight] = truncated_normal(unit.size, sigma, generator)
             if unit.bias:
@@ -150,7 +150,7 @@ def embed(
     """
     lenders = 0 if reference is None else len(reference)
     if reference is not None:
-        norm, x = dataclasses.replace(norm, lenders=lenders), torch.cat([reference, x])
+        norm, x = dataclasses.replace(norm, reference_size=lenders), torch.cat([reference, x])
     h = features(theta, norm, x)
     return h[lenders:] - h[: lenders or None].mean(0) if centre else h[lenders:]
 

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.files import plain, write_tensors
+from anyshot.core.files import to_plain, write_tensors
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Checkpoint:
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write whole or not at all, as safetensors; the state and the digest are the file's metadata."""
-    state = json.dumps(plain(checkpoint.state))
+    state = json.dumps(to_plain(checkpoint.state))
     write_tensors(path, checkpoint.tensors, {"state": state, "sha256": digest(state, checkpoint.tensors)})
 
 

@@ -37,7 +37,7 @@ class SetRecord:
         """The record of a set."""
         splits = {split: tuple(images.classes[c] for c in members) for split, members in images.splits.items()}
         counts = dict(zip(images.classes, images.counts.tolist(), strict=True))
-        sums = {label: class_sum(images, c) for c, label in enumerate(images.classes)}
+        sums = {label: class_checksum(images, c) for c, label in enumerate(images.classes)}
         return cls(given, place, learned, images.name, splits, counts, sums, images.checksum)
 
     @classmethod
@@ -54,7 +54,7 @@ class SetRecord:
             raise ValueError("an image set's record has a split or number that cannot be")
         return record
 
-    def splits_of(self, images: ImageSet) -> dict[str, tuple[int, ...]]:
+    def splits_for(self, images: ImageSet) -> dict[str, tuple[int, ...]]:
         """The recorded splits as indices into `images`; classes that are not recorded belong to the test split."""
         place = {label: c for c, label in enumerate(images.classes)}
         splits = {
@@ -64,7 +64,7 @@ class SetRecord:
         splits["test"] = (*splits.get("test", ()), *new)
         return {split: members for split, members in splits.items() if members}
 
-    def change(self, images: ImageSet) -> str:
+    def difference(self, images: ImageSet) -> str:
         """What of the classes trained and validated on is other than recorded, in a few words, or an empty string."""
         if images.checksum == self.checksum:
             return ""
@@ -74,26 +74,26 @@ class SetRecord:
                 return f"its class {label!r} is gone"
             if counts[label] != self.counts[label]:
                 return f"its class {label!r} has {counts[label]} images, not {self.counts[label]}"
-            if class_sum(images, images.classes.index(label)) != self.sums[label]:
+            if class_checksum(images, images.classes.index(label)) != self.sums[label]:
                 return f"the images of its class {label!r} are others"
         return "some of its images are others" if counts == self.counts else ""
 
 
-def class_sum(images: ImageSet, c: int) -> str:
+def class_checksum(images: ImageSet, c: int) -> str:
     """A checksum of a class: its size and up to 16 of its images, evenly spread."""
-    members = images.of(c)
+    members = images.images_of(c)
     chosen = members[np.linspace(0, len(members) - 1, min(SUMMED, len(members))).round().astype(int)]
     return hashlib.sha256(f"{members.shape}".encode() + chosen.tobytes()).hexdigest()[:16]
 
 
-def as_seen_by(records: Sequence[SetRecord], images: ImageSet) -> tuple[ImageSet, list[str]]:
+def apply_record(records: Sequence[SetRecord], images: ImageSet) -> tuple[ImageSet, list[str]]:
     """The set with the splits that a run with these records must use, and the classes that were put among the training
     classes because the run has learned from their images, though neither the set nor the record says so."""
     record = next((record for record in records if record.name == images.name), None)
-    splits = images.splits if record is None else record.splits_of(images)
+    splits = images.splits if record is None else record.splits_for(images)
     learned = {r.sums[label] for r in records if r.learned for label in r.splits.get("train", ())}
     recorded = {} if record is None else record.sums
-    sums = {c: class_sum(images, c) for c in range(len(images.classes)) if c not in splits.get("train", ())}
+    sums = {c: class_checksum(images, c) for c in range(len(images.classes)) if c not in splits.get("train", ())}
     # where the record has the same sum, two of its classes looked alike from the first
     moved = [c for c, s in sums.items() if s in learned and recorded.get(images.classes[c]) != s]
     if moved:

@@ -10,12 +10,12 @@ from pathlib import Path
 from anyshot.core.errors import AnyshotError, NotPreparedError
 from anyshot.core.settings import Settings
 from anyshot.data import CATALOGUE, EMBEDDED, ImageSet, open_images
-from anyshot.data.class_splits import Dealer, all_to_test, to_learn, to_validate, usual
-from anyshot.runs.image_record import SetRecord, as_seen_by
+from anyshot.data.class_splits import SplitPolicy, default_shares, test_only, training_shares, validation_shares
+from anyshot.runs.image_record import SetRecord, apply_record
 
 
 @dataclass(frozen=True)
-class Sources:
+class RunImageSets:
     """Image sets to learn from, those only validated on, and what a run records of each."""
 
     images: tuple[ImageSet, ...]
@@ -27,7 +27,7 @@ class Sources:
         """Height and width of every image."""
         return self.images[0].size
 
-    def sentences(self) -> list[str]:
+    def describe(self) -> list[str]:
         """How many classes of each set there are for what."""
         words = {"train": "to learn from", "validation": "to validate on", "test": "to test on"}
         found = []
@@ -44,16 +44,16 @@ class Sources:
         return replace(settings, images=names[True], ood=names[False])
 
 
-def open_sources(
+def open_image_sets(
     settings: Settings,
     recorded: Sequence[SetRecord] = (),
     images: Sequence[ImageSet] | None = None,
     ood: Sequence[ImageSet] | None = None,
-) -> Sources:
+) -> RunImageSets:
     """The sets that the settings name, or those given instead; for a run with records, as they were when it began."""
     way = settings.task.way
-    learned = [_open(i, recorded, True, to_learn(way)) for i in (settings.images if images is None else images)]
-    others = [_open_ood(i, recorded, to_validate(way)) for i in (settings.ood if ood is None else ood)]
+    learned = [_open(i, recorded, True, training_shares(way)) for i in (settings.images if images is None else images)]
+    others = [_open_ood(i, recorded, validation_shares(way)) for i in (settings.ood if ood is None else ood)]
     if not learned:
         raise AnyshotError("There is no image set to learn from; give at least one.")
     sets, records = zip(*learned, *others, strict=True)
@@ -62,39 +62,42 @@ def open_sources(
         raise AnyshotError(f"Image sets of one run need one image size, but these have {sizes}.")
     if len(set(names)) < len(names):  # the log and the choice of the best go by name
         raise AnyshotError(f"Image sets of one run need different names, but these are {', '.join(names)}.")
-    return Sources(sets[: len(learned)], sets[len(learned) :], records)
+    return RunImageSets(sets[: len(learned)], sets[len(learned) :], records)
 
 
-def open_for_run(
+def open_for_evaluation(
     source: str | Path | ImageSet, recorded: Sequence[SetRecord], size: tuple[int, int]
 ) -> tuple[ImageSet, list[str]]:
     """A set for a run's tests (see :func:`anyshot.runs.image_record.as_seen_by`); the sets of the run go by their names."""
     if not isinstance(source, ImageSet):
-        source = open_images(_place(str(source), recorded), size=size[0], deal=all_to_test)
-    return as_seen_by(recorded, source)
+        source = open_images(_place(str(source), recorded), size=size[0], deal=test_only)
+    return apply_record(recorded, source)
 
 
 def _open(
-    source: str | ImageSet, recorded: Sequence[SetRecord], learned: bool, deal: Dealer
+    source: str | ImageSet, recorded: Sequence[SetRecord], learned: bool, deal: SplitPolicy
 ) -> tuple[ImageSet, SetRecord]:
     if isinstance(source, ImageSet):
         images, given = source, source.name
         place = None if source.folder is None else str(source.folder.resolve())
     else:
-        images, given = open_images(_place(source, recorded), deal=usual if _known(source, recorded) else deal), source
+        images, given = (
+            open_images(_place(source, recorded), deal=default_shares if _known(source, recorded) else deal),
+            source,
+        )
         place = given if given in (*EMBEDDED, *CATALOGUE) else os.path.realpath(os.path.expanduser(given))
     record = next((r for r in recorded if r.name == images.name), None)
     if record is None:
         return images, SetRecord.of(images, given, place, learned)
-    if change := record.change(images):
+    if change := record.difference(images):
         raise AnyshotError(
             f"The image set {images.name!r} has changed since this run began: {change}. Restore it, or start a new run "
             "in another folder."
         )
-    return replace(images, splits=record.splits_of(images)), record
+    return replace(images, splits=record.splits_for(images)), record
 
 
-def _open_ood(source: str | ImageSet, recorded: Sequence[SetRecord], deal: Dealer) -> tuple[ImageSet, SetRecord]:
+def _open_ood(source: str | ImageSet, recorded: Sequence[SetRecord], deal: SplitPolicy) -> tuple[ImageSet, SetRecord]:
     """As any other; but where it cannot be had, a new run may go without it."""
     try:
         return _open(source, recorded, False, deal)

@@ -15,7 +15,7 @@ from anyshot.core.files import read_json
 HOME = Path(__file__).parent / "weights"
 
 
-def names() -> list[str]:
+def pretrained_names() -> list[str]:
     """What comes with the package.
 
     >>> "photos-lite0" in names()
@@ -24,11 +24,11 @@ def names() -> list[str]:
     return sorted(path.parent.name for path in HOME.glob("*/config.json"))
 
 
-def config(name: str) -> dict[str, Any]:
+def pretrained_config(name: str) -> dict[str, Any]:
     """What is known of weights that come with the package."""
     return dict(read_json(HOME / name / "config.json"))
 
 
-def models() -> list[str]:
+def pretrained_models() -> list[str]:
     """Those that are a trained method, and can be named wherever a run's folder can."""
-    return [name for name in names() if "settings" in config(name)]
+    return [name for name in pretrained_names() if "settings" in pretrained_config(name)]

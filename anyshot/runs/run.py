@@ -21,20 +21,20 @@ from typing import Any
 
 import torch
 
-from anyshot.core.atomic_folders import clear_leftovers, held
+from anyshot.core.atomic_folders import lock_folder, remove_stale_temporaries
 from anyshot.core.errors import AnyshotError
-from anyshot.core.files import append_line, explained, plain, read_json, write_json
+from anyshot.core.files import append_line, os_errors_as_messages, read_json, to_plain, write_json
 from anyshot.core.parallel.device import choose_device
-from anyshot.core.parallel.ranks import first_only
-from anyshot.core.registry import Fingerprint, check_code, fingerprint
+from anyshot.core.parallel.ranks import rank_zero_only
+from anyshot.core.registry import Fingerprint, fingerprint, verify_code
 from anyshot.core.settings import Settings
 from anyshot.core.version import VERSION
 from anyshot.data import ImageSet
 from anyshot.methods import Method, create_method
-from anyshot.runs import pretrained as shipped
+from anyshot.runs import pretrained
 from anyshot.runs.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from anyshot.runs.image_record import SetRecord
-from anyshot.runs.image_sets import open_for_run
+from anyshot.runs.image_sets import open_for_evaluation
 
 log = logging.getLogger(__name__)
 
@@ -51,13 +51,17 @@ class Run:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        if not self._described(self.folder) and str(folder) in shipped.models():
-            self.folder = shipped.HOME / str(folder)
+        if not self._described(self.folder) and str(folder) in pretrained.pretrained_models():
+            self.folder = pretrained.HOME / str(folder)
         file = self._described(self.folder)
         if file is None:
             raise AnyshotError(
                 f"There is no run in '{self.folder}'; anyshot train makes one"
-                + (f"; {' and '.join(shipped.models())} come with anyshot." if shipped.models() else ".")
+                + (
+                    f"; {' and '.join(pretrained.pretrained_models())} come with anyshot."
+                    if pretrained.pretrained_models()
+                    else "."
+                )
             )
         self.info: dict[str, Any] = read_json(file)
         try:
@@ -68,7 +72,7 @@ class Run:
             self.image_size = height, width
             self.sets = tuple(map(SetRecord.from_dict, self.info["sets"]))
             self.code: dict[str, Fingerprint] = {
-                place: dict(self.info["code"][place]) for place in self.settings.places()
+                place: dict(self.info["code"][place]) for place in self.settings.user_code()
             }
         except (AnyshotError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise AnyshotError(
@@ -83,7 +87,7 @@ class Run:
         return next((file for file in files if file.is_file()), None)
 
     @classmethod
-    def find(cls, folder: str | Path) -> Run | None:
+    def find_started(cls, folder: str | Path) -> Run | None:
         """The run in a folder, if there is one that ever began: one that has a checkpoint or a log."""
         if not (Path(folder) / "run.json").is_file():
             return None
@@ -91,7 +95,7 @@ class Run:
         return run if run.log_path.exists() or _checkpoints(run.folder) else None
 
     @classmethod
-    def create(
+    def open_or_create(
         cls,
         folder: str | Path,
         settings: Settings,
@@ -101,7 +105,7 @@ class Run:
         body: Mapping[str, str] | None = None,
     ) -> Run:
         """A new run, or the one that stands there if it has the same settings, except perhaps for more iterations."""
-        run = cls.find(folder)
+        run = cls.find_started(folder)
         if run is not None and run.settings == settings:
             return run
         if run is not None and not _extends(run.settings, settings):
@@ -112,7 +116,7 @@ class Run:
         info = {
             "settings": settings.as_dict(), "image_size": image_size, "version": VERSION, "command": command,
             "threads": torch.get_num_threads(), "sets": sets if run is None else run.sets,
-            "code": {place: fingerprint(place) for place in settings.places()} if run is None else run.code,
+            "code": {place: fingerprint(place) for place in settings.user_code()} if run is None else run.code,
             "body": body if run is None else run.info.get("body"),
         }  # fmt: skip
         write_json(Path(folder) / "run.json", info)
@@ -124,7 +128,7 @@ class Run:
         Classes of the run's own sets are in the split that they were in when it began, and those that came since are
         test classes. Classes of any other set whose images this run has learned from are moved to the train split.
         """
-        images, moved = open_for_run(source, self.sets, self.image_size)
+        images, moved = open_for_evaluation(source, self.sets, self.image_size)
         if moved:
             log.warning(
                 "%s: the run '%s' has learned from the images of %d of its classes (%s); they count as training "
@@ -139,17 +143,17 @@ class Run:
         """One JSON object a line."""
         return self.folder / "log.jsonl"
 
-    @first_only
+    @rank_zero_only
     def log(self, record: Mapping[str, Any]) -> None:
         """Add a line."""
-        append_line(self.log_path, json.dumps(plain(record)))
+        append_line(self.log_path, json.dumps(to_plain(record)))
 
     def records(self, kind: str | None = None) -> Iterator[dict[str, Any]]:
         """The log's lines, all or those with a given "kind" ("iteration", "validation", "calibration"; "epoch",
         "check"); a half line, as ``kill`` may leave it, is passed over."""
         if not self.log_path.exists():
             return
-        with explained("read", self.log_path):
+        with os_errors_as_messages("read", self.log_path):
             text = self.log_path.read_text(encoding="utf-8", errors="replace")
         for line in text.splitlines():
             try:
@@ -159,11 +163,11 @@ class Run:
             if isinstance(record, dict) and "kind" in record and kind in (None, record["kind"]):
                 yield record
 
-    @first_only
-    def rewind_log(self, lines: int) -> None:
+    @rank_zero_only
+    def truncate_log(self, lines: int) -> None:
         """Keep the first ``lines`` lines: what came after the checkpoint will be written again."""
         if self.log_path.exists():
-            with explained("write", self.log_path), open(self.log_path, "r+b") as file:
+            with os_errors_as_messages("write", self.log_path), open(self.log_path, "r+b") as file:
                 for _ in range(lines):
                     file.readline()
                 file.truncate(file.tell())
@@ -172,17 +176,17 @@ class Run:
         """How many lines the log has."""
         if not self.log_path.exists():
             return 0
-        with explained("read", self.log_path):
+        with os_errors_as_messages("read", self.log_path):
             return self.log_path.read_bytes().count(b"\n")
 
     # ------------------------------------------------------------------------------------------------ checkpoints
-    def share(self) -> float:
+    def progress(self) -> float:
         """How much of the training is done, by the newest checkpoint's name."""
         s, names = self.settings, [path.stem for path in _checkpoints(self.folder)]
         done = int(names[-1].rpartition("-")[2]) if names else 0
         return done / (s.warm.epochs if s.warm else s.train.iterations)
 
-    @first_only
+    @rank_zero_only
     def save_checkpoint(self, name: str, checkpoint: Checkpoint) -> None:
         """Write atomically, then drop all but the newest few. Names must sort by time."""
         write_checkpoint(self.folder / "checkpoints" / f"{name}.safetensors", checkpoint)
@@ -209,7 +213,7 @@ class Run:
         """The file of the parameters to use."""
         return self.folder / "best.safetensors"
 
-    @first_only
+    @rank_zero_only
     def save_best(self, checkpoint: Checkpoint) -> None:
         """The parameters to use from now on."""
         write_checkpoint(self.best_path, checkpoint)
@@ -223,7 +227,7 @@ class Run:
             )
         return read_checkpoint(self.best_path)
 
-    def pack(self, folder: str | Path) -> None:
+    def export(self, folder: str | Path) -> None:
         """Write what is needed to use the run: its settings, what it learned from, and its chosen parameters."""
         self.best()  # says so if there is none yet, or a damaged one
         write_json(Path(folder) / "config.json", self.info)
@@ -231,21 +235,21 @@ class Run:
 
     def new_method(self, device: str = "cpu") -> Method:
         """The run's method at its start; code that is not anyshot's own must be what the run began with."""
-        check_code(self.code)
+        verify_code(self.code)
         method = create_method(self.settings.method, self.image_size, self.settings.train.seed)
         return method.to(choose_device(device))
 
     def load_method(self, device: str = "cpu", best: Checkpoint | None = None) -> Method:
         """The trained method, ready to predict on a device (``auto``: the best there is)."""
         method = self.new_method(device)
-        with self.fitting("best.safetensors"):
+        with self.matching_tensors("best.safetensors"):
             best = best or self.best()
             method.load_state_dict(best.tensors)
             method.temperature = float(best.state.get("temperature", 1.0))
         return method.requires_grad_(False)
 
     @contextmanager
-    def fitting(self, name: str) -> Iterator[None]:
+    def matching_tensors(self, name: str) -> Iterator[None]:
         """Tensors that are not those of the settings' method are an error in one sentence."""
         try:
             yield
@@ -264,22 +268,22 @@ def load(run: str | Path, device: str = "cpu") -> Method:
 
 
 @contextmanager
-def training_in(folder: str | Path) -> Iterator[None]:
+def exclusive_training(folder: str | Path) -> Iterator[None]:
     """The folder is this training's alone until the block ends or the process dies. What earlier ones left half written
     goes; a folder in which no run has begun is left as it was found."""
     folder = Path(folder)
     made = [path for path in (folder, *folder.parents) if not path.exists()]
-    with explained("create", folder):
+    with os_errors_as_messages("create", folder):
         folder.mkdir(parents=True, exist_ok=True)
     busy = f"The run '{folder}' is being trained by another process; wait for it, or choose another folder."
     try:
-        with held(folder / ".lock", busy):
+        with lock_folder(folder / ".lock", busy):
             for place in (folder, folder / "checkpoints"):
-                clear_leftovers(place, files=True)
+                remove_stale_temporaries(place, files=True)
             try:
                 yield
             finally:
-                if Run.find(folder) is None:
+                if Run.find_started(folder) is None:
                     (folder / "run.json").unlink(missing_ok=True)
     finally:
         for path in (folder / "checkpoints", *made):
@@ -291,7 +295,7 @@ def _checkpoints(folder: Path) -> list[Path]:
     place = folder / "checkpoints"
     if not place.is_dir():
         return []
-    with explained("read", place):
+    with os_errors_as_messages("read", place):
         return sorted(path for path in place.iterdir() if NAME.fullmatch(path.name) and path.is_file())
 
 

@@ -12,20 +12,19 @@ from safetensors.torch import load
 from torch import Tensor
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.parallel import collectives as together
-from anyshot.core.parallel import ranks
+from anyshot.core.parallel import collectives, ranks
 from anyshot.core.settings import Settings
 from anyshot.data import ImageSet
 from anyshot.methods import Method
-from anyshot.models.network import BODY
-from anyshot.runs import pretrained as shipped
+from anyshot.models.network import BODY_PREFIXES
+from anyshot.runs import pretrained
 from anyshot.runs.image_record import SetRecord
-from anyshot.runs.image_sets import Sources, open_sources
+from anyshot.runs.image_sets import RunImageSets, open_image_sets
 from anyshot.runs.run import Run
 
 
 @dataclass(frozen=True)
-class Origin:
+class InitialBody:
     """θ and β of a body that was trained, and what is known of how."""
 
     source: str  #: as given: a run's folder or a file
@@ -37,10 +36,10 @@ class Origin:
         """What a run that starts here remembers."""
         return {"source": self.source, "sha256": self.sha256}
 
-    def put_into(self, method: Method) -> None:
+    def load_into(self, method: Method) -> None:
         """The method with this body."""
         state = method.state_dict()
-        own = {name: tuple(value.shape) for name, value in state.items() if name.startswith(BODY)}
+        own = {name: tuple(value.shape) for name, value in state.items() if name.startswith(BODY_PREFIXES)}
         found = {name: tuple(value.shape) for name, value in self.tensors.items()}
         if own != found:
             wrong = sorted(dict(own.items() ^ found.items()))
@@ -50,7 +49,7 @@ class Origin:
             )
         method.load_state_dict({**state, **self.tensors})
 
-    def seen_too(self, records: Sequence[SetRecord]) -> tuple[SetRecord, ...]:
+    def check_leakage(self, records: Sequence[SetRecord]) -> tuple[SetRecord, ...]:
         """The records of a run that starts here: its own and those of other sets that the body has learned from. It may
         not validate or test on classes that the body has learned from."""
         learned = {r.sums[label] for r in self.sets if r.learned for label in r.splits.get("train", ())}
@@ -67,40 +66,40 @@ class Origin:
         return (*records, *(record for record in self.sets if record.learned and record.name not in names))
 
 
-def open_origin(source: str) -> Origin:
+def open_initial_body(source: str) -> InitialBody:
     """The body of a run that has chosen parameters, of weights that come with anyshot, or of a safetensors file."""
     path = Path(source).expanduser()
     sets: tuple[SetRecord, ...] = ()
-    if path.is_dir() or (source in shipped.models() and not path.exists()):
+    if path.is_dir() or (source in pretrained.pretrained_models() and not path.exists()):
         run = Run(path)
         run.best()  # says so if there is none yet, or a damaged one
         path, sets = run.best_path, run.sets
     try:
         data = path.read_bytes()
-        tensors = {name: value for name, value in load(data).items() if name.startswith(BODY)}
+        tensors = {name: value for name, value in load(data).items() if name.startswith(BODY_PREFIXES)}
     except (OSError, SafetensorError) as error:
         raise AnyshotError(
             f"There is no body in '{source}' ({error}); give the folder of a run, the name of weights that come with "
-            f"anyshot ({', '.join(shipped.models())}) or a safetensors file."
+            f"anyshot ({', '.join(pretrained.pretrained_models())}) or a safetensors file."
         ) from error
-    return Origin(source, tensors, hashlib.sha256(data).hexdigest(), sets)
+    return InitialBody(source, tensors, hashlib.sha256(data).hexdigest(), sets)
 
 
-def begin(
+def open_or_create_run(
     settings: Settings,
     folder: str | Path,
     imagesets: Sequence[ImageSet] | None,
     ood: Sequence[ImageSet] | None,
     command: str,
-) -> tuple[Run, Sources, Origin | None]:
+) -> tuple[Run, RunImageSets, InitialBody | None]:
     """The run in the folder, made if there is none, its images, and where a new one starts."""
-    if not ranks.is_first():
-        run: Run = together.from_first(lambda: Run(folder))
-        return run, open_sources(run.settings, run.sets, imagesets, ood), None
-    begun, source = Run.find(folder), settings.train.body_from
-    sources = open_sources(settings, begun.sets if begun else (), imagesets, ood)
-    origin = None if begun or source is None else open_origin(source)
-    records = origin.seen_too(sources.records) if origin else sources.records
+    if not ranks.is_rank_zero():
+        run: Run = collectives.broadcast_from_rank_zero(lambda: Run(folder))
+        return run, open_image_sets(run.settings, run.sets, imagesets, ood), None
+    begun, source = Run.find_started(folder), settings.train.body_from
+    sources = open_image_sets(settings, begun.sets if begun else (), imagesets, ood)
+    origin = None if begun or source is None else open_initial_body(source)
+    records = origin.check_leakage(sources.records) if origin else sources.records
     body = origin.record() if origin else None
-    run = Run.create(folder, sources.named(settings), sources.size, command, records, body)
-    return together.from_first(lambda: run), sources, origin
+    run = Run.open_or_create(folder, sources.named(settings), sources.size, command, records, body)
+    return collectives.broadcast_from_rank_zero(lambda: run), sources, origin

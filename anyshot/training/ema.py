@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 @torch.no_grad()
-def average_in(average: Iterable[Tensor], now: Iterable[Tensor], decay: float, steps: int) -> None:
+def update_ema(average: Iterable[Tensor], now: Iterable[Tensor], decay: float, steps: int) -> None:
     """average ← d · average + (1 − d) · now, in place, with d = min(decay, (1 + steps) / (10 + steps)): a young average
     does not hold on to the start.
 

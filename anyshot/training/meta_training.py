@@ -18,21 +18,20 @@ import torch
 from torch import Tensor
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.parallel import collectives as together
-from anyshot.core.parallel import ranks
+from anyshot.core.parallel import collectives, ranks
 from anyshot.core.progress import progress
 from anyshot.core.settings import Settings
 from anyshot.data import ImageSet
-from anyshot.data.tasks import Draw, Task, TaskStream
+from anyshot.data.tasks import Task, TaskIndices, TaskStream
 from anyshot.evaluation.evaluate_tasks import evaluate
 from anyshot.evaluation.metrics import Summary
 from anyshot.evaluation.temperature import calibrated
 from anyshot.methods import Method
 from anyshot.runs.checkpoint import Checkpoint
-from anyshot.runs.log import Callback, Journal
-from anyshot.runs.run import Run, training_in
-from anyshot.runs.start import Origin, begin
-from anyshot.training.optimizer import Optimiser
+from anyshot.runs.log import Callback, TrainingLog
+from anyshot.runs.run import Run, exclusive_training
+from anyshot.runs.start import InitialBody, open_or_create_run
+from anyshot.training.optimizer import Optimizer
 
 log = logging.getLogger(__name__)
 
@@ -77,17 +76,17 @@ def train(
     """
     if settings.warm is not None:
         raise AnyshotError(f"The settings of '{folder}' are those of a warm start; anyshot warm takes them.")
-    with ranks.if_first(training_in(folder)), torch.inference_mode(False), torch.enable_grad():
-        run, sources, origin = begin(settings, folder, imagesets, ood, command)
-        for sentence in sources.sentences():
+    with ranks.on_rank_zero(exclusive_training(folder)), torch.inference_mode(False), torch.enable_grad():
+        run, sources, origin = open_or_create_run(settings, folder, imagesets, ood, command)
+        for sentence in sources.describe():
             log.info("%s", sentence)
         training = MetaTraining(run, sources.images, sources.ood, workers, callback, device)
         if origin:
-            training.begin_from(origin)
+            training.load_body(origin)
         for stream in (training.stream, *training.validation.values(), *training.ood.values()):
-            for sentence in stream.shortfalls():
+            for sentence in stream.size_warnings():
                 log.warning("%s", sentence)
-        return training.finish(tensorboard)
+        return training.train(tensorboard)
 
 
 class MetaTraining:
@@ -103,9 +102,9 @@ class MetaTraining:
         device: str = "cpu",
     ) -> None:
         self.run, self.settings, self.workers, self.state = run, run.settings, workers, State()
-        self.journal, s, t = Journal(run, callback), self.settings, self.settings.train
+        self.journal, s, t = TrainingLog(run, callback), self.settings, self.settings.train
         self.method = run.new_method(device)
-        self.optimiser = Optimiser(self.method, t)
+        self.optimiser = Optimizer(self.method, t)
         self.stream = TaskStream(imagesets, "train", s.task, t.seed, s.mixing, t.meta_batch, t.augment)
         self.validation = {
             i.name: TaskStream(i, "validation", s.task, t.seed) for i in imagesets if "validation" in i.splits
@@ -114,12 +113,12 @@ class MetaTraining:
         if t.calibrate and not self.validation:
             raise AnyshotError("There are no classes to validate on, so there is nothing to calibrate with; leave it.")
 
-    def begin_from(self, origin: Origin) -> None:
+    def load_body(self, origin: InitialBody) -> None:
         """Start with a body that was trained before."""
         for method in {self.method, self.optimiser.kept}:
-            origin.put_into(method)
+            origin.load_into(method)
 
-    def finish(self, tensorboard: bool | None = False) -> Run:
+    def train(self, tensorboard: bool | None = False) -> Run:
         """All iterations that are left."""
         t, resumed = self.settings.train, self.restore()
         self.journal.open_board(self.state.iteration, tensorboard)
@@ -127,13 +126,13 @@ class MetaTraining:
             self.checkpoint()  # from here on the run has begun
         state = self.state
         with progress(f"Meta-training {self.method.name}", t.iterations, done=state.iteration) as advance:
-            while not self.ended():
+            while not self.is_done():
                 started = time.perf_counter()
                 record = self.step()
                 speed = t.meta_batch / (time.perf_counter() - started)
                 if state.iteration % (t.validate_every or t.iterations) == 0 or state.iteration == t.iterations:
                     self.validate()
-                if state.iteration % t.checkpoint_every == 0 or self.ended():
+                if state.iteration % t.checkpoint_every == 0 or self.is_done():
                     self.checkpoint()
                 advance(1, _note(record, speed, state.skipped))
         if t.calibrate:
@@ -141,7 +140,7 @@ class MetaTraining:
         self.journal.close()
         return self.run
 
-    def ended(self) -> bool:
+    def is_done(self) -> bool:
         """All iterations done, or too many validations without a new best."""
         t = self.settings.train
         return self.state.iteration >= t.iterations or 0 < t.patience <= self.state.stale
@@ -153,18 +152,20 @@ class MetaTraining:
         order = 1 if state.iteration < t.first_order_until else self.settings.method.order
         self.method.settings = replace(self.method.settings, order=order)
         first = state.iteration * t.meta_batch
-        draws = [self.stream.draw(first + i) for i in range(t.meta_batch)]
+        draws = [self.stream.sample_indices(first + i) for i in range(t.meta_batch)]
 
-        def one(draw: Draw) -> tuple[list[Tensor], dict[str, float]]:
-            return task_gradients(self.method, self.stream.drawn_task(draw))
+        def one(draw: TaskIndices) -> tuple[list[Tensor], dict[str, float]]:
+            return task_gradients(self.method, self.stream.load_task(draw))
 
-        sums, infos = together.map_sum(one, draws, list(self.method.parameters()), self.workers, size=len)
+        sums, infos = collectives.map_and_sum_gradients(
+            one, draws, list(self.method.parameters()), self.workers, size=len
+        )
         gradients = [total / t.meta_batch for total in sums]
         record: dict[str, Any] = {k: sum(info[k] for info in infos) / t.meta_batch for k in infos[0]}
         state.iteration += 1
         if math.isfinite(record["loss"] + record["penalty"]) and all(g.isfinite().all() for g in gradients):
             state.skipped_in_a_row = 0
-            self.optimiser.apply(gradients, state.iteration - 1)
+            self.optimiser.step(gradients, state.iteration - 1)
         else:
             state.skipped += 1
             state.skipped_in_a_row += 1
@@ -184,7 +185,7 @@ class MetaTraining:
         sets = {**self.validation, **(self.ood if s.select == "id+ood" else {})}
         if not sets:
             state.best_iteration = state.iteration
-            return self.keep(None, "last")
+            return self.save_best(None, "last")
         with progress("Validating", s.validation_tasks * len(sets)) as advance:
             summaries = {
                 name: evaluate(
@@ -197,16 +198,16 @@ class MetaTraining:
                 )
                 for name, stream in sets.items()
             }
-        chosen_by = self.chosen_by(summaries)
+        chosen_by = self.selection_score(summaries)
         state.stale += 1
         if chosen_by > state.best:
             state.best, state.best_iteration, state.stale = chosen_by, state.iteration, 0
-            self.keep(chosen_by, s.select)
+            self.save_best(chosen_by, s.select)
         accuracies = {name: summary.accuracy for name, summary in summaries.items()}
         record = {"kind": "validation", "iteration": state.iteration, "selection": chosen_by, **accuracies}
         self.journal.add(record, state.iteration)
 
-    def keep(self, selection: float | None, by: str) -> None:
+    def save_best(self, selection: float | None, by: str) -> None:
         """These parameters are the ones to use, until better ones come."""
         state = {"iteration": self.state.iteration, "selection": selection, "by": by}
         self.run.save_best(Checkpoint(state, dict(self.optimiser.kept.state_dict())))
@@ -214,11 +215,11 @@ class MetaTraining:
     def calibrate(self) -> None:
         """Fit the temperature of the chosen parameters to the validation tasks of the sets trained on, unless the log
         says that it is."""
-        t, best = self.settings.train, together.from_first(self.run.best)
-        done = together.from_first(lambda: list(self.run.records("calibration")))
+        t, best = self.settings.train, collectives.broadcast_from_rank_zero(self.run.best)
+        done = collectives.broadcast_from_rank_zero(lambda: list(self.run.records("calibration")))
         if any(record["iteration"] == best.state["iteration"] for record in done):
             return
-        method = self.run.load_method(self.method.like.device.type, best)
+        method = self.run.load_method(self.method.reference_tensor.device.type, best)
         method.temperature = 1.0
         with progress("Calibrating", t.validation_tasks * len(self.validation)) as advance:
             streams = list(self.validation.values())
@@ -228,7 +229,7 @@ class MetaTraining:
         self.run.save_best(Checkpoint({**best.state, "temperature": temperature}, best.tensors))
         self.checkpoint()  # with this line of the log
 
-    def chosen_by(self, summaries: dict[str, Summary]) -> float:
+    def selection_score(self, summaries: dict[str, Summary]) -> float:
         """Mean accuracy over the image sets trained on, plus that over the out-of-distribution ones."""
 
         def mean(names: Sequence[str]) -> float:
@@ -239,23 +240,23 @@ class MetaTraining:
     # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> None:
         """Everything that the next iteration depends on."""
-        together.align(self.optimiser.tensors().values())
-        if work := ranks.report():
+        collectives.broadcast_tensors(self.optimiser.state_tensors().values())
+        if work := ranks.utilisation():
             self.journal.add({"kind": "ranks", "iteration": self.state.iteration, **work}, self.state.iteration)
         self.state.log_lines = self.run.log_lines()
-        checkpoint = Checkpoint(asdict(self.state), self.optimiser.tensors())
+        checkpoint = Checkpoint(asdict(self.state), self.optimiser.state_tensors())
         self.run.save_checkpoint(f"meta-{self.state.iteration:07d}", checkpoint)
 
     def restore(self) -> bool:
         """Go on from the newest checkpoint, if there is one."""
-        checkpoint = together.from_first(self.run.latest_checkpoint)
+        checkpoint = collectives.broadcast_from_rank_zero(self.run.latest_checkpoint)
         if checkpoint is None:
-            self.run.rewind_log(0)
+            self.run.truncate_log(0)
             return False
-        with self.run.fitting("The newest checkpoint"):
+        with self.run.matching_tensors("The newest checkpoint"):
             self.state = State(**checkpoint.state)
             self.optimiser.load(checkpoint.tensors)
-        self.run.rewind_log(self.state.log_lines)
+        self.run.truncate_log(self.state.log_lines)
         return True
 
 

@@ -11,36 +11,39 @@ from torch import Tensor
 
 from anyshot.core.settings import TrainSettings
 from anyshot.methods import Method
-from anyshot.models.network import BODY
-from anyshot.training.ema import average_in
+from anyshot.models.network import BODY_PREFIXES
+from anyshot.training.ema import update_ema
 
 
-class Optimiser:
+class Optimizer:
     """Adam on a method's parameters; ``kept`` is the method to validate and to keep: itself, or its running average."""
 
     def __init__(self, method: Method, settings: TrainSettings) -> None:
         self.method, self.settings = method, settings
         self.kept = copy.deepcopy(method) if settings.average else method
-        factors = method.rate_factors()
+        factors = method.learning_rate_multipliers()
         self.adam = torch.optim.Adam(
             [
-                {"params": [p], "factor": factors.get(name, 1.0) * (settings.body_rate if name.startswith(BODY) else 1)}
+                {
+                    "params": [p],
+                    "factor": factors.get(name, 1.0) * (settings.body_rate if name.startswith(BODY_PREFIXES) else 1),
+                }
                 for name, p in method.named_parameters()
             ]  # a group for each parameter: each has its rate
         )
 
-    def apply(self, gradients: list[Tensor], iteration: int) -> None:
+    def step(self, gradients: list[Tensor], iteration: int) -> None:
         """One step; ``iteration`` are finished."""
         s = self.settings
         for group in self.adam.param_groups:
-            group["lr"] = s.rate * rate_at(s, iteration) * group["factor"]
+            group["lr"] = s.rate * learning_rate_factor(s, iteration) * group["factor"]
         for parameter, gradient in zip(self.method.parameters(), gradients, strict=True):
             parameter.grad = gradient.clamp_(-s.clip, s.clip)
         self.adam.step()
         if self.kept is not self.method:
-            average_in(self.kept.parameters(), self.method.parameters(), s.average, iteration)
+            update_ema(self.kept.parameters(), self.method.parameters(), s.average, iteration)
 
-    def tensors(self) -> dict[str, Tensor]:
+    def state_tensors(self) -> dict[str, Tensor]:
         """Parameters, moments and averages by name."""
         tensors = {f"method.{name}": value for name, value in self.method.state_dict().items()}
         for i, values in self.adam.state_dict()["state"].items():
@@ -65,7 +68,7 @@ class Optimiser:
         self.adam.load_state_dict({**self.adam.state_dict(), "state": moments})
 
 
-def rate_at(settings: TrainSettings, iteration: int) -> float:
+def learning_rate_factor(settings: TrainSettings, iteration: int) -> float:
     """The rate as a share of the settings': rising in equal steps at first, then constant or half a cosine.
 
     >>> [round(rate_at(TrainSettings(iterations=6, rising=2, decay="cosine"), i), 2) for i in range(6)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings, WarmSettings, suggestion
+from anyshot.core.settings import MethodSettings, PretrainSettings, Settings, TaskSettings, TrainSettings, suggestion
 
 # A body that starts at He's scale, centred features and a large step on the head learn from the first iteration; the
 # paper's start is still near chance after hundreds. Gains keep z̃ ~ N(0, 1) from drowning the body.
@@ -65,14 +65,14 @@ EXCEPTIONS: dict[tuple[str, str], dict[str, float]] = {
 }
 
 
-def warming(settings: Settings) -> Settings:
+def pretraining_settings(settings: Settings) -> Settings:
     """The warm start for runs of these settings: their images, tasks and body; the method is what a body alone can
     do."""
     method = MethodSettings(name="protonet", body=settings.method.body, channels=settings.method.channels)
-    return replace(settings, method=method, train=TrainSettings(), warm=WarmSettings())
+    return replace(settings, method=method, train=TrainSettings(), warm=PretrainSettings())
 
 
-def usual(images: Sequence[str]) -> str:
+def default_preset(images: Sequence[str]) -> str:
     """The preset for images when nobody names one: what learns in minutes."""
     return "glyphs" if tuple(images) == ("glyphs",) else "pictures"
 

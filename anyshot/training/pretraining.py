@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.parallel import collectives as together
-from anyshot.core.parallel import ranks
+from anyshot.core.parallel import collectives, ranks
 from anyshot.core.progress import Advance, progress
 from anyshot.core.settings import Settings
 from anyshot.data import ImageSet
@@ -30,14 +29,14 @@ from anyshot.methods import Method
 from anyshot.methods.base import accuracy
 from anyshot.methods.prototype_head import prototypes
 from anyshot.runs.checkpoint import Checkpoint
-from anyshot.runs.log import Callback, Journal
-from anyshot.runs.run import Run, training_in
-from anyshot.runs.start import begin
-from anyshot.training.ema import average_in
-from anyshot.training.pretraining_images import Labelled
+from anyshot.runs.log import Callback, TrainingLog
+from anyshot.runs.run import Run, exclusive_training
+from anyshot.runs.start import open_or_create_run
+from anyshot.training.ema import update_ema
+from anyshot.training.pretraining_images import PretrainingImages
 
 
-def warm_start(
+def pretrain(
     settings: Settings,
     folder: str | Path,
     *,
@@ -53,12 +52,12 @@ def warm_start(
     :func:`anyshot.train`."""
     if settings.warm is None:
         raise AnyshotError(f"The settings of '{folder}' are those of meta-training; anyshot train takes them.")
-    with ranks.if_first(training_in(folder)), torch.inference_mode(False), torch.enable_grad():
-        run, sources, _ = begin(settings, folder, imagesets, ood, command)
-        return Warming(run, sources.images, sources.ood, workers, callback, device).finish(tensorboard)
+    with ranks.on_rank_zero(exclusive_training(folder)), torch.inference_mode(False), torch.enable_grad():
+        run, sources, _ = open_or_create_run(settings, folder, imagesets, ood, command)
+        return Pretraining(run, sources.images, sources.ood, workers, callback, device).train(tensorboard)
 
 
-class Warming:
+class Pretraining:
     """A warm start in progress: body, linear layer, optimiser, and the epochs that are finished."""
 
     def __init__(
@@ -72,7 +71,7 @@ class Warming:
     ) -> None:
         assert run.settings.warm is not None
         self.run, self.settings, self.seed, self.workers = run, run.settings.warm, run.settings.train.seed, workers
-        self.journal, self.images = Journal(run, callback), Labelled(imagesets, self.settings)
+        self.journal, self.images = TrainingLog(run, callback), PretrainingImages(imagesets, self.settings)
         if not self.batch:
             raise AnyshotError(
                 f"{len(self.images)} images are too few for {self.settings.parts} parts of a batch; take fewer parts."
@@ -104,9 +103,9 @@ class Warming:
 
     def rate(self, step: int) -> float:
         """The rate of a step, counted from the start of the run."""
-        return self.settings.rate * rate_at(self.settings.schedule, step / (self.settings.epochs * self.steps))
+        return self.settings.rate * learning_rate(self.settings.schedule, step / (self.settings.epochs * self.steps))
 
-    def finish(self, tensorboard: bool | None = False) -> Run:
+    def train(self, tensorboard: bool | None = False) -> Run:
         """All epochs that are left."""
         s, resumed = self.settings, self.restore()
         self.journal.open_board(self.epoch, tensorboard)
@@ -146,20 +145,25 @@ class Warming:
         s, done = self.settings, self.epoch * self.steps + step
         rngs = [numpy_rng(self.seed, "warm", self.epoch, step, i) for i in range(s.parts)]
         parts = list(zip(np.split(chosen, s.parts), rngs, strict=True))
-        gradients, shares = together.map_sum(lambda part: self.part(*part), parts, self.parameters, self.workers)
+        gradients, shares = collectives.map_and_sum_gradients(
+            lambda part: self.part(*part), parts, self.parameters, self.workers
+        )
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
         self.optimiser.param_groups[0]["lr"] = self.rate(done)
         self.optimiser.step()
         if self.kept is not self.method:
-            average_in(self.kept.parameters(), self.method.parameters(), s.average, done)
+            update_ema(self.kept.parameters(), self.method.parameters(), s.average, done)
         losses, hits = zip(*shares, strict=True)
         return sum(losses), sum(hits)
 
     def part(self, rows: NDArray[np.int64], rng: Rng) -> tuple[tuple[Tensor, ...], tuple[float, float]]:
         """Gradients; loss and accuracy; of a part, each as its share of the batch's; with the part's own statistics."""
         uint8, labels, turns = self.images.get(rows, rng)
-        x, y = self.method.images(torch.from_numpy(uint8)), torch.from_numpy(labels).to(self.method.like.device)
+        x, y = (
+            self.method.to_input(torch.from_numpy(uint8)),
+            torch.from_numpy(labels).to(self.method.reference_tensor.device),
+        )
         scores = F.linear(self.method.embed(x), *self.layer)
         classes, angles = scores.split([self.images.classes, scores.shape[1] - self.images.classes], 1)
         loss = F.cross_entropy(classes, y, label_smoothing=self.settings.label_smoothing)
@@ -175,7 +179,7 @@ class Warming:
         found: dict[str, float] = {}
         for name, stream in self.streams.items():
             tasks = [partial(stream.task, i) for i in range(self.settings.check_tasks)]
-            results = together.map_all(lambda task: mean_accuracies(self.kept, task()), tasks, self.workers)
+            results = collectives.map_and_gather(lambda task: mean_accuracies(self.kept, task()), tasks, self.workers)
             means, cosines = np.mean(results, 0).tolist()
             found |= {f"{name} nearest mean": means, f"{name} cosine": cosines}
         self.journal.add({"kind": "check", "epoch": self.epoch, **found}, self.epoch)
@@ -194,8 +198,8 @@ class Warming:
 
     def checkpoint(self) -> None:
         """Everything that the next epoch depends on."""
-        together.align(self.tensors().values())
-        if work := ranks.report():
+        collectives.broadcast_tensors(self.tensors().values())
+        if work := ranks.utilisation():
             self.journal.add({"kind": "ranks", "epoch": self.epoch, **work}, self.epoch)
         state = {"epoch": self.epoch, "log_lines": self.run.log_lines()}
         self.run.save_checkpoint(f"warm-{self.epoch:07d}", Checkpoint(state, self.tensors()))
@@ -203,11 +207,11 @@ class Warming:
     @torch.no_grad()
     def restore(self) -> bool:
         """Go on from the newest checkpoint, if there is one."""
-        checkpoint = together.from_first(self.run.latest_checkpoint)
-        self.run.rewind_log(checkpoint.state["log_lines"] if checkpoint else 0)
+        checkpoint = collectives.broadcast_from_rank_zero(self.run.latest_checkpoint)
+        self.run.truncate_log(checkpoint.state["log_lines"] if checkpoint else 0)
         if checkpoint is None:
             return False
-        with self.run.fitting("The newest checkpoint"):
+        with self.run.matching_tensors("The newest checkpoint"):
             self.epoch = checkpoint.state["epoch"]
             for i, parameter in enumerate(self.parameters):
                 if (momentum := checkpoint.tensors.get(f"momentum.{i}")) is not None:
@@ -221,10 +225,13 @@ def linear_layer(outputs: int, method: Method, seed: int) -> list[Tensor]:
     """Weight and bias of the layer on top of the body, which nobody needs afterwards."""
     width = method.body.width
     weight = torch.randn(outputs, width, generator=torch_rng(seed, "warm"), dtype=torch.float32) / width**0.5
-    return [weight.to(method.like).requires_grad_(), method.like.new_zeros(outputs).requires_grad_()]
+    return [
+        weight.to(method.reference_tensor).requires_grad_(),
+        method.reference_tensor.new_zeros(outputs).requires_grad_(),
+    ]
 
 
-def rate_at(schedule: str, progress: float) -> float:
+def learning_rate(schedule: str, progress: float) -> float:
     """A share of the highest rate. One cycle rises from a 25th over the first 30 %, then falls to nothing; both, and
     the other schedule's fall, by half a cosine."""
     rising = 0.3 if schedule == "one-cycle" else 0.0
@@ -237,7 +244,7 @@ def rate_at(schedule: str, progress: float) -> float:
 def mean_accuracies(method: Method, task: Task) -> tuple[float, float]:
     """Share of the query images whose class has the nearest mean, and the mean of the smallest angle once features are
     centred (support and query each by its own mean feature) and of length 1."""
-    support, labels, query, query_labels = method.tensors(task)
+    support, labels, query, query_labels = method.task_tensors(task)
     h, g = method.embed(support), method.embed(query)
     distances = torch.cdist(g, prototypes(h, labels, task.way))
     h, g = (F.normalize(x - x.mean(0)) for x in (h, g))

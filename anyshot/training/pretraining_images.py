@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.settings import WarmSettings
+from anyshot.core.settings import PretrainSettings
 from anyshot.data import ImageSet
 from anyshot.data.augment import Images, allowed, augment, quarter_turns
 
@@ -16,10 +16,10 @@ TURNS = 4  #: quarter turns
 Numbers = NDArray[np.int64]
 
 
-class Labelled:
+class PretrainingImages:
     """Every image of the training classes of some sets by its number, as a step wants it: changed, and turned."""
 
-    def __init__(self, imagesets: Sequence[ImageSet], settings: WarmSettings) -> None:
+    def __init__(self, imagesets: Sequence[ImageSet], settings: PretrainSettings) -> None:
         self.sets, self.settings = imagesets, settings
         members = [(k, i.starts[c], i.starts[c + 1]) for k, i in enumerate(imagesets) for c in i.splits["train"]]
         sizes = [end - start for _, start, end in members]

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from anyshot.core.parallel.collectives import from_first
+from anyshot.core.parallel.collectives import broadcast_from_rank_zero
 from anyshot.core.settings import Settings
 from anyshot.runs.run import Run
 from anyshot.training.meta_training import train
-from anyshot.training.presets import warming
-from anyshot.training.pretraining import warm_start
+from anyshot.training.presets import pretraining_settings
+from anyshot.training.pretraining import pretrain
 
 RECIPES = ("anyshot", "paper")
 PAPERS = ("cifar-fs", "miniimagenet", "multi")  #: presets of the paper's; the others are anyshot's own already
@@ -60,7 +60,7 @@ def train_by_recipe(settings: Settings, folder: str | Path, **how: Any) -> Run:
     """
     if settings.train.body_from is None:
         warm = Path(folder) / "warm"
-        settings = settings.starting_from(str(warm))
-        if not from_first(lambda: Run.find(folder) is not None):
-            warm_start(warming(settings), warm, **how)
+        settings = settings.with_initial_body(str(warm))
+        if not broadcast_from_rank_zero(lambda: Run.find_started(folder) is not None):
+            pretrain(pretraining_settings(settings), warm, **how)
     return train(settings, folder, **how)

@@ -16,7 +16,7 @@ from anyshot.classifier import AnyShotClassifier
 from anyshot.classifier.backbones import backbone as backbones
 from anyshot.cli.main import app
 from anyshot.core.errors import AnyshotError
-from anyshot.runs import pretrained as shipped
+from anyshot.runs import pretrained
 from anyshot.runs.run import Run
 
 
@@ -118,9 +118,9 @@ def test_files_that_cannot_be_written_are_said_before_the_work(folders, monkeypa
 def shipped_run(trained, tmp_path, monkeypatch):
     """A trained method as if it had come with the package."""
     (tmp_path / "shipped").mkdir()
-    (tmp_path / "shipped" / "photos-lite0").symlink_to(shipped.HOME / "photos-lite0")
-    monkeypatch.setattr(shipped, "HOME", tmp_path / "shipped")
-    Run(trained["taml"]).pack(tmp_path / "shipped" / "tiny-taml")
+    (tmp_path / "shipped" / "photos-lite0").symlink_to(pretrained.HOME / "photos-lite0")
+    monkeypatch.setattr(pretrained, "HOME", tmp_path / "shipped")
+    Run(trained["taml"]).export(tmp_path / "shipped" / "tiny-taml")
 
 
 @pytest.mark.usefixtures("shipped_run")

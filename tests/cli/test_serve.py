@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from anyshot.classifier import AnyShotClassifier
 from anyshot.classifier.web.limits import Limits
 from anyshot.classifier.web.server import address, open_socket
-from anyshot.classifier.web.uploads import Darkroom
+from anyshot.classifier.web.uploads import UploadReader
 from anyshot.classifier.web.workspace import POOL, Workspace
 from anyshot.cli.main import app
 from anyshot.core.errors import AnyshotError
@@ -65,11 +65,11 @@ def test_what_is_missing_is_named_with_the_command_that_brings_it(monkeypatch):
 
 def test_unknown_weights_are_said_before_the_page_opens():
     with pytest.raises(AnyshotError, match="photos-lite0"):
-        Darkroom(lambda pixels: pixels, weights="photo-lite0")
+        UploadReader(lambda pixels: pixels, weights="photo-lite0")
 
 
 def test_a_run_serves_as_backbone_and_borrows_the_statistics_of_the_pictures_learned_from(trained, tmp_path):
-    workspace, paths, labels = Workspace(Darkroom(trained["taml"]), Limits()), [], []
+    workspace, paths, labels = Workspace(UploadReader(trained["taml"]), Limits()), [], []
     for channel, name in enumerate(("green", "red")):
         workspace.add_class(name)
         for i in range(2):

@@ -9,7 +9,7 @@ from support import run_command as run
 
 from anyshot.cli.test import duration
 from anyshot.data import ImageSet
-from anyshot.evaluation import compare_runs as comparison
+from anyshot.evaluation import compare_runs
 
 
 def test_several_runs_are_tested_on_the_same_tasks_and_written_as_json_and_csv(trained, tmp_path, monkeypatch, capsys):
@@ -127,8 +127,10 @@ def test_fewer_images_than_asked_for_are_said_before_the_work_and_recorded(train
 
 
 def test_how_long_many_tasks_will_take_is_said_before(trained, monkeypatch, capsys):
-    monkeypatch.setattr(comparison, "seconds_per_task", lambda method, stream, workers: 0.78)
-    monkeypatch.setattr(comparison, "measure", lambda trials, tasks, workers, metrics: pytest.skip("the work begins"))
+    monkeypatch.setattr(compare_runs, "seconds_per_task", lambda method, stream, workers: 0.78)
+    monkeypatch.setattr(
+        compare_runs, "evaluate_runs", lambda trials, tasks, workers, metrics: pytest.skip("the work begins")
+    )
     with pytest.raises(pytest.skip.Exception):
         run("test", *trained.values(), "--tasks", 1000)
     assert "2 × 1,000 tasks will take about 26 minutes (--tasks N for fewer)." in capsys.readouterr().err
@@ -139,14 +141,14 @@ def test_how_long_many_tasks_will_take_is_said_before(trained, monkeypatch, caps
 
 @pytest.mark.parametrize("option", ["--json", "--csv", "--per-task"])
 def test_files_that_cannot_be_written_end_the_test_before_it_begins(trained, tmp_path, monkeypatch, capsys, option):
-    monkeypatch.setattr(comparison, "measure", lambda trials, tasks, workers: pytest.fail("the work has begun"))
+    monkeypatch.setattr(compare_runs, "evaluate_runs", lambda trials, tasks, workers: pytest.fail("the work has begun"))
     assert run("test", trained["maml"], option, tmp_path) == 1
     assert f"Cannot write '{tmp_path}'" in capsys.readouterr().err
 
 
 def test_an_image_set_with_too_few_classes_ends_the_test_before_it_begins(trained, tiny, tmp_path, monkeypatch, capsys):
     few = ImageSet.from_arrays("few", {"a": np.zeros((9, 32, 32, 3), np.uint8)}, {"test": ["a"]}).save(tmp_path / "few")
-    monkeypatch.setattr(comparison, "measure", lambda trials, tasks, workers: pytest.fail("the work has begun"))
+    monkeypatch.setattr(compare_runs, "evaluate_runs", lambda trials, tasks, workers: pytest.fail("the work has begun"))
     assert run("test", trained["maml"], "--images", f"{tiny},{few.folder}") == 1
     assert "few has 1 classes in its test split" in capsys.readouterr().err
 

@@ -113,7 +113,7 @@ def test_several_seeds_are_runs_that_can_be_pooled_and_the_same_command_leaves_t
     chosen = json.loads((tmp_path / "out.json").read_text())
     assert chosen["origin"]["seeds"] == [5, 6]
     assert chosen["results"] == {folder.name: Run(folder).best().state for folder in folders}
-    assert [Run(folder).share() for folder in folders] == [1, 1]
+    assert [Run(folder).progress() for folder in folders] == [1, 1]
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "sweep").rglob("*.safetensors")}
     assert run(*arguments) == 0
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "sweep").rglob("*.safetensors")} == before

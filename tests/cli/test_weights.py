@@ -12,26 +12,26 @@ from support import run_command as run
 import anyshot
 from anyshot.classifier.weights import open_weights
 from anyshot.core.errors import AnyshotError
-from anyshot.runs import pretrained as shipped
+from anyshot.runs import pretrained
 from anyshot.runs.run import Run
 
 
 @pytest.fixture
 def mine(trained, tmp_path, monkeypatch):
     """The weights of a run, as if they came with the package by the name of mine."""
-    monkeypatch.setattr(shipped, "HOME", tmp_path / "weights")
-    assert run("weights", "pack", trained["taml"], shipped.HOME / "mine") == 0
-    (shipped.HOME / "mine" / "README.md").write_text("# Of a test")
+    monkeypatch.setattr(pretrained, "HOME", tmp_path / "weights")
+    assert run("weights", "pack", trained["taml"], pretrained.HOME / "mine") == 0
+    (pretrained.HOME / "mine" / "README.md").write_text("# Of a test")
     return trained["taml"]
 
 
 def test_packed_weights_predict_as_their_run_does(mine):
-    assert sorted(file.name for file in (shipped.HOME / "mine").iterdir()) == [
+    assert sorted(file.name for file in (pretrained.HOME / "mine").iterdir()) == [
         "README.md", "best.safetensors", "config.json",
     ]  # fmt: skip
     loaded = anyshot.load("mine")
     assert_equal(dict(loaded.state_dict()), dict(Run(mine).load_method().state_dict()))
-    assert Run("mine").settings == Run(mine).settings == Run(shipped.HOME / "mine").settings
+    assert Run("mine").settings == Run(mine).settings == Run(pretrained.HOME / "mine").settings
 
 
 def test_test_and_inspect_take_weights_by_name(mine, tmp_path):
@@ -45,7 +45,7 @@ def test_test_and_inspect_take_weights_by_name(mine, tmp_path):
 
 def test_a_folder_of_that_name_comes_first(mine, trained, tmp_path, monkeypatch):
     monkeypatch.chdir(trained["maml"].parent)
-    Run(mine).pack(shipped.HOME / "maml")
+    Run(mine).export(pretrained.HOME / "maml")
     assert Run("maml").settings.method.name == "maml"
 
 
@@ -68,9 +68,9 @@ def test_a_trained_method_is_no_learner_on_features(mine):
         open_weights("mine")
 
 
-@pytest.mark.parametrize("name", shipped.models())
+@pytest.mark.parametrize("name", pretrained.pretrained_models())
 def test_what_comes_with_anyshot_is_small_has_a_card_and_predicts(name):
-    folder = shipped.HOME / name
+    folder = pretrained.HOME / name
     assert sum(file.stat().st_size for file in folder.iterdir()) < 2_000_000
     assert str(Run(name).info["command"]) in (folder / "README.md").read_text(encoding="utf-8")
     way, rng = 3, torch.Generator().manual_seed(0)
@@ -81,4 +81,4 @@ def test_what_comes_with_anyshot_is_small_has_a_card_and_predicts(name):
 
 
 def test_trained_methods_come_with_anyshot():
-    assert {"cifar-fs", "glyphs", "multi"} <= set(shipped.models())
+    assert {"cifar-fs", "glyphs", "multi"} <= set(pretrained.pretrained_models())

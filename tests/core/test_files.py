@@ -105,13 +105,13 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_what_is_plain_already_comes_through_unchanged(value):
-    assert files.plain(value) == value
-    assert json.loads(json.dumps(files.plain(value))) == value
+    assert files.to_plain(value) == value
+    assert json.loads(json.dumps(files.to_plain(value))) == value
 
 
 def test_an_object_without_a_json_form_is_refused():
     with pytest.raises(TypeError, match="Lock"):
-        files.plain({"lock": type("Lock", (), {})()})
+        files.to_plain({"lock": type("Lock", (), {})()})
 
 
 def test_a_missing_and_a_broken_json_file_are_named(tmp_path):

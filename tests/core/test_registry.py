@@ -12,18 +12,18 @@ from anyshot.core.registry import (
     METHODS,
     SHOT_RULES,
     STATISTICS,
-    OpenList,
-    check_code,
+    Registry,
     fingerprint,
-    load,
-    place,
+    import_path,
+    load_object,
+    verify_code,
 )
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings
 
 
 @pytest.fixture
-def colours() -> OpenList:
-    return OpenList("colour", {"red": "colorsys:rgb_to_hsv"})
+def colours() -> Registry:
+    return Registry("colour", {"red": "colorsys:rgb_to_hsv"})
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_what_is_registered_is_known_by_its_name_and_by_its_place(colours):
 
     assert list(colours) == ["red", "blue"]
     assert colours["blue"] is blue
-    assert colours[place(blue)] is blue
+    assert colours[import_path(blue)] is blue
 
 
 @pytest.mark.parametrize("name", ["red", "blue", "file.py:blue"])
@@ -89,11 +89,11 @@ def test_a_place_is_made_exact_so_that_it_means_the_same_elsewhere(colours, file
 
 
 def test_a_file_is_run_once_until_it_changes_even_within_the_clocks_resolution(file):
-    first = load(f"{file}:Outer")
-    assert load(f"{file}:Outer") is first
+    first = load_object(f"{file}:Outer")
+    assert load_object(f"{file}:Outer") is first
     file.write_text(file.read_text().replace("value = 1", "value = 2"))
-    assert load(f"{file}:value") == 2
-    assert load(f"{file}:Outer") is not first
+    assert load_object(f"{file}:value") == 2
+    assert load_object(f"{file}:Outer") is not first
 
 
 @pytest.mark.parametrize(
@@ -116,20 +116,20 @@ def test_what_cannot_be_loaded_is_said_in_a_sentence_and_leaves_nothing_behind(t
     if text is not None:
         file.write_text(text)
     with pytest.raises(AnyshotError, match=sentence):
-        load(where.format(file=file))
+        load_object(where.format(file=file))
     assert str(file) not in sys.modules or text == "x = 1"
 
 
 def test_code_that_changed_or_is_gone_is_refused(file):
     where = f"{file}:Outer"
     recorded = {where: fingerprint(where), "json:dumps": fingerprint("json:dumps")}
-    check_code(recorded)
+    verify_code(recorded)
     file.write_text("class Outer: ...\n")
     with pytest.raises(AnyshotError, match=r"own.py' has changed \(SHA-256 [0-9a-f]{12}… then, [0-9a-f]{12}… now\)"):
-        check_code(recorded)
+        verify_code(recorded)
     file.unlink()
     with pytest.raises(AnyshotError, match="cannot be read: No such file"):
-        check_code(recorded)
+        verify_code(recorded)
 
 
 def test_an_importable_name_is_recorded_with_its_version():
@@ -144,7 +144,7 @@ def test_settings_hold_exact_places_and_say_which_are_not_anyshots_own(file, mon
         task=TaskSettings(shots="own.py:rule:1-3"),
         method=MethodSettings(name="own.py:M", body="own.py:b", statistics=("mean", "own.py:s")),
     )
-    assert settings.places() == [f"{file.resolve()}:{name}" for name in ("M", "b", "s", "rule")]
+    assert settings.user_code() == [f"{file.resolve()}:{name}" for name in ("M", "b", "s", "rule")]
     assert settings.task.shots == f"{file.resolve()}:rule:1-3"
     assert Settings.from_dict(settings.as_dict()) == settings
-    assert Settings().places() == []
+    assert Settings().user_code() == []

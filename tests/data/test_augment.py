@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from support import make_imageset
 
-from anyshot.data.augment import COLOUR, CROP, augment, quarter_turns, recoloured
+from anyshot.data.augment import COLOUR, CROP, augment, jitter_colours, quarter_turns
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_moving_cropping_and_flipping_go_together_and_depend_on_the_seed_alone(i
 
 def test_colours_change_as_brightness_contrast_and_saturation_say():
     photo = make_imageset().images[:6]
-    found = recoloured(photo, rng()).astype(float)
+    found = jitter_colours(photo, rng()).astype(float)
     factors = rng().uniform(1 - COLOUR, 1 + COLOUR, (3, 6))
     for image, original, (b, c, s) in zip(found, photo.astype(float), factors.T, strict=True):
         grey = original @ [0.299, 0.587, 0.114]

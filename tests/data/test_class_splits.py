@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from anyshot.core.errors import AnyshotError
-from anyshot.data.class_splits import split_by_seed, to_learn, to_validate
+from anyshot.data.class_splits import split_by_seed, training_shares, validation_shares
 
 
 def sizes(dealer, classes: int) -> dict[str, int]:
@@ -14,20 +14,20 @@ def sizes(dealer, classes: int) -> dict[str, int]:
 @pytest.mark.parametrize("way", [2, 3, 5, 10])
 def test_every_split_has_at_least_the_way_and_all_classes_are_dealt(way):
     for classes in range(2 * way, 80):
-        found = sizes(to_learn(way), classes)
+        found = sizes(training_shares(way), classes)
         assert sum(found.values()) == classes
         assert min(found.values()) >= way
         assert ("validation" in found) == (classes >= 3 * way)
-        found = sizes(to_validate(way), classes)
+        found = sizes(validation_shares(way), classes)
         assert set(found) == {"validation", "test"}
         assert min(found.values()) >= way
 
 
 def test_many_classes_are_dealt_as_usual():
-    assert sizes(to_learn(5), 100) == {"train": 60, "validation": 20, "test": 20}
+    assert sizes(training_shares(5), 100) == {"train": 60, "validation": 20, "test": 20}
 
 
 @pytest.mark.parametrize(("classes", "ending"), [(5, "or ask for --way 2."), (3, r"Add classes\.")])
 def test_too_few_classes_are_refused_with_what_is_needed(classes, ending):
     with pytest.raises(AnyshotError, match=rf"pets has {classes} classes, but 3-way tasks need at least 6: .*{ending}"):
-        to_learn(3)("pets", classes)
+        training_shares(3)("pets", classes)

@@ -39,7 +39,7 @@ def test_class_folders_become_an_image_set(root):
     assert pets.classes == ("cat", "dog")
     assert pets.counts.tolist() == [3, 4]
     assert pets.size == (32, 32)
-    assert pets.of("dog")[0, 5, 5].tolist() == [0, 0, 255]
+    assert pets.images_of("dog")[0, 5, 5].tolist() == [0, 0, 255]
     assert pets.skipped == []
 
 

@@ -40,9 +40,9 @@ def test_images_and_labels_of_every_kind_are_grouped_by_class():
     )
     images = ImageSet.from_dataset("flowers", dataset, {"train": ["rose", "iris"], "val": ["lily"]}, kind="drawings")
     assert images.classes == ("rose", "lily", "iris")
-    assert images.of("rose")[:, 0, 0].tolist() == [[2, 2, 2], [3, 3, 3]]
-    assert images.of("lily")[:, 0, 0].tolist() == [[7, 8, 9], [4, 4, 4]]
-    assert images.of("iris")[:, 0, 0].tolist() == [[1, 1, 1], [7, 8, 9]]
+    assert images.images_of("rose")[:, 0, 0].tolist() == [[2, 2, 2], [3, 3, 3]]
+    assert images.images_of("lily")[:, 0, 0].tolist() == [[7, 8, 9], [4, 4, 4]]
+    assert images.images_of("iris")[:, 0, 0].tolist() == [[1, 1, 1], [7, 8, 9]]
     assert images.splits == {"train": (0, 2), "validation": (1,)}
     assert images.kind == "drawings"
 

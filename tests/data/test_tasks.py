@@ -142,7 +142,7 @@ def test_support_and_query_never_share_an_image_and_a_small_class_keeps_its_quer
 def test_what_the_classes_do_not_allow_is_said_with_what_is_drawn_instead():
     small = numbered({"a": 8, "b": 8, "c": 17, "d": 40})
     stream = TaskStream(small, "train", TaskSettings(way=4, shots="fixed:5"))
-    assert stream.shortfalls() == [
+    assert stream.size_warnings() == [
         "numbered: 3 of 4 train classes are too small for fixed:5 beside 15 query images: one of 8 images gives at "
         "most 1 support and 7 query images, one of 17 images gives at most 2 support and 15 query images."
     ]
@@ -151,17 +151,17 @@ def test_what_the_classes_do_not_allow_is_said_with_what_is_drawn_instead():
         zip(task.classes, zip(task.shots, torch.bincount(task.query_labels).tolist(), strict=True), strict=True)
     )
     assert drawn == {"a": (1, 7), "b": (1, 7), "c": (2, 15), "d": (5, 15)}
-    (sentence,) = TaskStream(small, "train", TaskSettings(way=4, shots="any-shot:1-50")).shortfalls()
+    (sentence,) = TaskStream(small, "train", TaskSettings(way=4, shots="any-shot:1-50")).size_warnings()
     assert "4 of 4 train classes" in sentence
     assert "one of 40 images gives at most 25 support and 15 query images" in sentence
 
 
 def test_classes_that_are_large_enough_need_no_words():
     enough = numbered({"a": 20, "b": 20})
-    assert TaskStream(enough, "train", TaskSettings(way=2, shots="any-shot:1-5")).shortfalls() == []
-    assert len(TaskStream(enough, "train", TaskSettings(way=2, shots="any-shot:1-6")).shortfalls()) == 1
+    assert TaskStream(enough, "train", TaskSettings(way=2, shots="any-shot:1-5")).size_warnings() == []
+    assert len(TaskStream(enough, "train", TaskSettings(way=2, shots="any-shot:1-6")).size_warnings()) == 1
     both = TaskStream([enough, numbered({"c": 3, "d": 3})], "train", TaskSettings(way=2, shots="fixed:1", query=2))
-    assert both.shortfalls() == []
+    assert both.size_warnings() == []
     assert both.class_names() == ("a", "b", "c", "d")
 
 
@@ -194,7 +194,7 @@ def test_seeds_with_different_names_differ():
 @pytest.mark.parametrize(("kind", "mirrors"), [("photographs", True), ("characters", False)])
 def test_a_task_knows_whether_its_images_may_be_mirrored(kind, mirrors):
     imageset = replace(make_imageset(), kind=kind)
-    assert TaskStream(imageset, "train", TaskSettings(way=2)).task(0).mirrors is mirrors
+    assert TaskStream(imageset, "train", TaskSettings(way=2)).task(0).flip_invariant is mirrors
 
 
 def test_augmented_tasks_are_the_same_tasks_with_other_images():

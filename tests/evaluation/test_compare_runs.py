@@ -9,21 +9,21 @@ from support import make_imageset, make_method
 from anyshot.core.errors import AnyshotError
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
 from anyshot.data.tasks import TaskStream
-from anyshot.evaluation import compare_runs as comparison
+from anyshot.evaluation import compare_runs
 from anyshot.evaluation.compare_runs import (
     MEAN,
-    Row,
-    Trial,
-    check_seeds,
-    compared,
-    measure,
-    plan,
-    pooled,
+    ResultRow,
+    RunOnSet,
+    add_differences,
+    check_poolable,
+    evaluate_runs,
+    plan_runs,
+    pool_rows,
     shortfalls,
-    unpaired,
+    unpaired_reasons,
 )
 from anyshot.evaluation.evaluate_tasks import evaluate
-from anyshot.evaluation.metrics import Metrics, TaskResult, paired, pool
+from anyshot.evaluation.metrics import Metrics, TaskResult, paired_difference, pool_seeds
 
 TASK = TaskSettings(way=2, shots="fixed:2", query=2)
 
@@ -42,37 +42,39 @@ def a_run(folder: str, own: Settings | None = None, imageset=None) -> SimpleName
     )
 
 
-def a_row(run: str, right: list[int], images: str = "tiny", seed: int = 0, method: str = "maml", classes=()) -> Row:
+def a_row(
+    run: str, right: list[int], images: str = "tiny", seed: int = 0, method: str = "maml", classes=()
+) -> ResultRow:
     metrics = Metrics()
     for index, hit in enumerate(right):
         metrics.update(TaskResult(index, [[0.8, 0.2] if hit else [0.2, 0.8]], [0], [1, 1], classes))
-    return Row(run, images, (settings(method, seed),), metrics.compute())
+    return ResultRow(run, images, (settings(method, seed),), metrics.compute())
 
 
 def test_every_run_meets_every_image_set_and_its_own_by_default():
-    trials = plan([a_run("x/one"), a_run("x/two")], ["tiny", "other"])
+    trials = plan_runs([a_run("x/one"), a_run("x/two")], ["tiny", "other"])
     assert [(trial.name, trial.images) for trial in trials] == [
         ("one", "tiny"), ("one", "other"), ("two", "tiny"), ("two", "other"),
     ]  # fmt: skip
-    assert [trial.images for trial in plan([a_run("x/one")])] == ["tiny"]
-    (other,) = plan([a_run("x/one")], split="validation", seed=3)
+    assert [trial.images for trial in plan_runs([a_run("x/one")])] == ["tiny"]
+    (other,) = plan_runs([a_run("x/one")], split="validation", seed=3)
     assert (other.stream.split, other.stream.seed) == ("validation", 3)
-    assert [trial.name for trial in plan([a_run("x/taml"), a_run("y/taml")])] == ["x/taml", "y/taml"]
+    assert [trial.name for trial in plan_runs([a_run("x/taml"), a_run("y/taml")])] == ["x/taml", "y/taml"]
 
 
 def test_what_cannot_be_compared_is_refused_before_any_work():
     other = Settings(images=("tiny",), task=TaskSettings(way=3))
     with pytest.raises(AnyshotError, match="different tasks; say by --way"):
-        plan([a_run("one"), a_run("two", other)])
+        plan_runs([a_run("one"), a_run("two", other)])
     with pytest.raises(AnyshotError, match="named twice"):
-        plan([a_run("one"), a_run("./one")])
+        plan_runs([a_run("one"), a_run("./one")])
     with pytest.raises(AnyshotError, match="has 4 classes in its test split, but a task needs 5"):
-        plan([a_run("one", Settings(images=("tiny",)))])
+        plan_runs([a_run("one", Settings(images=("tiny",)))])
 
 
 def test_a_row_is_the_evaluation_of_its_trial(capsys):
-    trials = plan([a_run("one")], ["tiny", "other"])
-    rows = measure(trials, 3, workers=1)
+    trials = plan_runs([a_run("one")], ["tiny", "other"])
+    rows = evaluate_runs(trials, 3, workers=1)
     assert [(row.run, row.images, row.labels["seed"]) for row in rows] == [("one", "tiny", "0"), ("one", "other", "0")]
     expected = evaluate(trials[0].method, TaskStream(make_imageset(), "test", TASK), 3)
     assert rows[0].summary.scores == expected.scores
@@ -81,48 +83,48 @@ def test_a_row_is_the_evaluation_of_its_trial(capsys):
 
 def test_what_classes_do_not_allow_is_said_once_for_all_runs(monkeypatch):
     greedy = Settings(images=("tiny",), task=TaskSettings(way=2, shots="fixed:50"))
-    assert len(shortfalls(plan([a_run("one", greedy), a_run("two", greedy)]))) == 1
-    monkeypatch.setattr(comparison, "seconds_per_task", lambda method, stream, workers: 0.5)
-    assert comparison.seconds(plan([a_run("one"), a_run("two")], ["tiny", "other"]), tasks=100) == 0.5 * 400
+    assert len(shortfalls(plan_runs([a_run("one", greedy), a_run("two", greedy)]))) == 1
+    monkeypatch.setattr(compare_runs, "seconds_per_task", lambda method, stream, workers: 0.5)
+    assert compare_runs.seconds(plan_runs([a_run("one"), a_run("two")], ["tiny", "other"]), tasks=100) == 0.5 * 400
 
 
 def test_every_later_run_is_compared_with_the_first_on_each_image_set():
     rows = [a_row(run, right, images) for images in ("a", "b") for run, right in (("x", [0, 1, 1]), ("y", [1, 1, 1]))]
-    found = compared(rows)
+    found = add_differences(rows)
     assert [(row.run, row.images) for row in found] == [(run, i) for run in ("x", "y") for i in ("a", "b", MEAN)]
     assert [row.paired is not None for row in found] == [False, False, False, True, True, False]
-    assert found[3].paired == paired(rows[0].summary, rows[1].summary)
+    assert found[3].paired == paired_difference(rows[0].summary, rows[1].summary)
     assert found[3].paired_to == "x"
     assert found[5].summary.accuracy == 1
-    assert unpaired(found) == []
+    assert unpaired_reasons(found) == []
 
 
 def test_runs_on_other_tasks_have_no_difference_and_it_is_said_why():
-    found = compared([a_row("x", [1, 0]), a_row("y", [1, 0], classes="ab"), a_row("y", [1, 1], "elsewhere")])
+    found = add_differences([a_row("x", [1, 0]), a_row("y", [1, 0], classes="ab"), a_row("y", [1, 1], "elsewhere")])
     assert [row.paired for row in found] == [None] * 4
-    (sentence,) = unpaired(found)
+    (sentence,) = unpaired_reasons(found)
     assert "y and x were not tested on the same tasks of tiny" in sentence
 
 
 def test_seeds_become_one_row_for_each_image_set_and_other_runs_stay():
     seeds = [a_row(f"maml-{seed}", [seed, 1, 1], images, seed) for seed in (0, 1) for images in ("a", "b")]
-    rows = pooled([*seeds, a_row("taml", [1, 1, 1], "a", method="taml")])
+    rows = pool_rows([*seeds, a_row("taml", [1, 1, 1], "a", method="taml")])
     assert [(row.run, row.images, row.labels["seed"], row.summary.runs) for row in rows] == [
         ("maml-0 +1", "a", "0 1", 2), ("maml-0 +1", "b", "0 1", 2), ("taml", "a", "0", 1),
     ]  # fmt: skip
-    assert rows[0].summary == pool([seeds[0].summary, seeds[2].summary])
-    assert compared(rows)[-1].paired == paired(rows[0].summary, rows[2].summary)
+    assert rows[0].summary == pool_seeds([seeds[0].summary, seeds[2].summary])
+    assert add_differences(rows)[-1].paired == paired_difference(rows[0].summary, rows[2].summary)
 
 
-def trial(name: str, own: Settings, imageset=None) -> Trial:
-    return Trial(name, own, make_method("maml"), TaskStream(imageset or make_imageset(), "test", TASK))
+def trial(name: str, own: Settings, imageset=None) -> RunOnSet:
+    return RunOnSet(name, own, make_method("maml"), TaskStream(imageset or make_imageset(), "test", TASK))
 
 
 def test_whether_seeds_can_be_pooled_is_known_before_the_work():
-    check_seeds([trial("a", settings(seed=0)), trial("b", settings(seed=1)), trial("c", settings("taml"))])
+    check_poolable([trial("a", settings(seed=0)), trial("b", settings(seed=1)), trial("c", settings("taml"))])
     with pytest.raises(AnyshotError, match="nothing to pool"):
-        check_seeds([trial("a", settings()), trial("b", settings("taml", seed=1))])
+        check_poolable([trial("a", settings()), trial("b", settings("taml", seed=1))])
     with pytest.raises(AnyshotError, match="a, b have the same settings, and some the same seed"):
-        check_seeds([trial("a", settings()), trial("b", settings())])
+        check_poolable([trial("a", settings()), trial("b", settings())])
     with pytest.raises(AnyshotError, match="a, b have other classes in their splits of tiny"):
-        check_seeds([trial("a", settings()), trial("b", settings(seed=1), make_imageset(classes=15))])
+        check_poolable([trial("a", settings()), trial("b", settings(seed=1), make_imageset(classes=15))])

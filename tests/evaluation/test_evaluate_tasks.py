@@ -3,7 +3,7 @@ from support import make_imageset, make_method
 
 from anyshot.core.settings import TaskSettings
 from anyshot.data.tasks import TaskStream
-from anyshot.evaluation import evaluate_tasks as testing
+from anyshot.evaluation import evaluate_tasks
 from anyshot.evaluation.evaluate_tasks import evaluate
 from anyshot.evaluation.metrics import Metrics, TaskResult
 
@@ -39,7 +39,7 @@ def test_progress_and_what_classes_do_not_allow_are_shown_unless_the_caller_does
     assert caplog.messages == []
     greedy = TaskStream(make_imageset(), "test", TaskSettings(way=2, shots="fixed:40"))
     evaluate(method, greedy, 1)
-    assert caplog.messages == greedy.shortfalls()
+    assert caplog.messages == greedy.size_warnings()
     assert "one of 30 images gives at most 15 support" in caplog.text
     caplog.clear()
     capsys.readouterr()
@@ -49,7 +49,7 @@ def test_progress_and_what_classes_do_not_allow_are_shown_unless_the_caller_does
 
 def test_how_long_a_task_takes_is_measured_after_a_first_one_that_loads(monkeypatch):
     calls, clock = [], iter([10.0, 16.0])
-    monkeypatch.setattr(testing, "answer", lambda method, stream, index: calls.append(index))
-    monkeypatch.setattr(testing.time, "perf_counter", lambda: next(clock))
-    assert testing.seconds_per_task(None, None, workers=3) == 6.0 / 12
+    monkeypatch.setattr(evaluate_tasks, "predict_task", lambda method, stream, index: calls.append(index))
+    monkeypatch.setattr(evaluate_tasks.time, "perf_counter", lambda: next(clock))
+    assert evaluate_tasks.seconds_per_task(None, None, workers=3) == 6.0 / 12
     assert sorted(calls) == [0, *range(12)]

@@ -8,7 +8,7 @@ from test_training import tiny
 
 from anyshot.core.errors import AnyshotError
 from anyshot.evaluation.temperature import fit_temperature
-from anyshot.methods.base import tempered
+from anyshot.methods.base import apply_temperature
 from anyshot.runs.run import Run
 from anyshot.training.meta_training import MetaTraining, train
 
@@ -32,7 +32,7 @@ def test_the_temperature_is_found_again_and_is_where_no_other_is_better():
 
     def nll(temperature: float) -> float:
         losses = [
-            -tempered(torch.from_numpy(p), temperature).log()[torch.arange(len(y)), torch.from_numpy(y)]
+            -apply_temperature(torch.from_numpy(p), temperature).log()[torch.arange(len(y)), torch.from_numpy(y)]
             for p, y in zip(probabilities, labels, strict=True)
         ]
         return torch.cat(losses).mean().item()
@@ -42,10 +42,10 @@ def test_the_temperature_is_found_again_and_is_where_no_other_is_better():
 
 def test_tempered_probabilities_are_the_softmax_at_that_temperature():
     logits = torch.randn(6, 4, dtype=torch.float64)
-    torch.testing.assert_close(tempered(logits.softmax(1), 1.7), (logits / 1.7).softmax(1))
+    torch.testing.assert_close(apply_temperature(logits.softmax(1), 1.7), (logits / 1.7).softmax(1))
     p = torch.tensor([[1.0, 0.0]])
-    assert tempered(p, 1.0) is p
-    assert tempered(p, 2.0).isfinite().all()
+    assert apply_temperature(p, 1.0) is p
+    assert apply_temperature(p, 2.0).isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["taml", "protonet"])
@@ -53,7 +53,7 @@ def test_a_methods_probabilities_are_those_at_its_temperature(name):
     method, task = make_method(name), make_task()
     plain = method.predict(task)
     method.temperature = 3.0
-    torch.testing.assert_close(method.predict(task), tempered(plain, 3.0))
+    torch.testing.assert_close(method.predict(task), apply_temperature(plain, 3.0))
 
 
 def test_a_run_keeps_the_temperature_of_its_best_parameters(tmp_path):

@@ -4,9 +4,9 @@ import pytest
 
 from anyshot.core.errors import AnyshotError
 from anyshot.core.registry import EXPERIMENTS
-from anyshot.experiments import available_data as situate
-from anyshot.experiments.available_data import chosen, on_data, with_ready
-from anyshot.experiments.scale import Data
+from anyshot.experiments import available_data
+from anyshot.experiments.available_data import chosen, with_data, with_ready
+from anyshot.experiments.scale import DataChoice
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def here(monkeypatch):
     """Say which sets are ready."""
 
     def only(*names: str) -> None:
-        monkeypatch.setattr(situate, "ready", lambda images: images in names)
+        monkeypatch.setattr(available_data, "is_available", lambda images: images in names)
 
     return only
 
@@ -62,22 +62,22 @@ def test_only_the_columns_asked_for_are_kept():
 
 
 def test_other_images_take_the_places_of_those_learned_from_and_of_the_others():
-    found = on_data(EXPERIMENTS["any-shot"], Data(("mine",), ("one", "two")))
+    found = with_data(EXPERIMENTS["any-shot"], DataChoice(("mine",), ("one", "two")))
     assert labels(found) == [["mine", "one", "two"]]
     assert found.blocks[0].images == ("mine",)
     assert not any(column.paper for column in found.columns)
 
 
 def test_columns_that_differ_in_shots_alone_stay_apart_on_other_images():
-    found = on_data(EXPERIMENTS["class-imbalance"], Data(("mine",)))
+    found = with_data(EXPERIMENTS["class-imbalance"], DataChoice(("mine",)))
     assert [column.label for column in found.columns] == [
         "mine, fixed:10", "mine, class-imbalance:5-25", "mine, class-imbalance:1-50",
     ]  # fmt: skip
-    sizes = on_data(EXPERIMENTS["task-imbalance"], Data(("mine",)))
+    sizes = with_data(EXPERIMENTS["task-imbalance"], DataChoice(("mine",)))
     assert len(sizes.columns) == 8
 
 
 def test_an_experiment_of_pictures_alone_and_a_block_of_them_are_moved_once():
-    (block,) = on_data(EXPERIMENTS["initialisation"], Data(("mine",), ("other",))).blocks
+    (block,) = with_data(EXPERIMENTS["initialisation"], DataChoice(("mine",), ("other",))).blocks
     assert [column.label for column in block.pictures[0].columns] == ["mine, fixed:50", "other, fixed:50"]
-    assert len(on_data(EXPERIMENTS["ood"], Data(("mine",), ("other",))).blocks) == 1
+    assert len(with_data(EXPERIMENTS["ood"], DataChoice(("mine",), ("other",))).blocks) == 1

@@ -7,7 +7,7 @@ import pytest
 
 from anyshot.core.errors import AnyshotError
 from anyshot.experiments import Picture
-from anyshot.experiments.figures import DRAWN, PROBED, Answer, asks, by_size, draw
+from anyshot.experiments.figures import DRAWN, PROBED, FigureValues, by_size, draw, measurements_for
 from anyshot.experiments.measurement import KINDS
 
 
@@ -16,8 +16,8 @@ def score(index: int, shots: list[int], hits: list[int]) -> dict:
             "failed": False, "more": {}}  # fmt: skip
 
 
-def answer(model: str, *scores: dict) -> Answer:
-    return Answer(model, "svhn", 2, 0, ({"scores": list(scores), "bins": [[1, 1, 1]], "seconds": 1.0},))
+def answer(model: str, *scores: dict) -> FigureValues:
+    return FigureValues(model, "svhn", 2, 0, ({"scores": list(scores), "bins": [[1, 1, 1]], "seconds": 1.0},))
 
 
 def points(figure, label: str, panel: int = 0):
@@ -29,12 +29,15 @@ def test_every_kind_asks_for_something_known_and_can_be_drawn():
     assert PROBED.keys() == DRAWN.keys()
     assert set(PROBED.values()) == KINDS.keys()
     with pytest.raises(AnyshotError, match="did you mean 'gamma'"):
-        asks(Picture("gama", "", ()))
+        measurements_for(Picture("gama", "", ()))
 
 
 def test_numbers_of_samples_become_settings_of_the_method():
-    assert asks(Picture("samples", "", (), values=(1, 5))) == [("test", {"samples": 1}, 1), ("test", {"samples": 5}, 5)]
-    assert asks(Picture("distances", "", (), values=(50,))) == [("distances", {}, 50)]
+    assert measurements_for(Picture("samples", "", (), values=(1, 5))) == [
+        ("test", {"samples": 1}, 1),
+        ("test", {"samples": 5}, 5),
+    ]
+    assert measurements_for(Picture("distances", "", (), values=(50,))) == [("distances", {}, 50)]
 
 
 def test_gains_are_those_of_each_class_by_its_size():
@@ -56,7 +59,10 @@ def test_gamma_has_a_panel_a_layer_and_a_line_a_model():
             {"records": [{"shots": [n, n], "layers": ["conv1", "head"], "gamma_mean": [g, 2 * g]} for n, g in rows]},
         )
 
-    answers = [Answer("a", "svhn", 2, 0, records((5, 0.5), (50, 1.5))), Answer("b", "svhn", 2, 0, records((5, 1.0)))]
+    answers = [
+        FigureValues("a", "svhn", 2, 0, records((5, 0.5), (50, 1.5))),
+        FigureValues("b", "svhn", 2, 0, records((5, 1.0))),
+    ]
     figure = draw(Picture("gamma", "", ()), answers).figure
     assert points(figure, "a", 1) == pytest.approx(np.array([[10, 100], [1.0, 3.0]]))
     assert points(figure, "b", 0) == pytest.approx(np.array([[10], [1.0]]))

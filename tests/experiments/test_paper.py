@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from anyshot.core.registry import EXPERIMENTS
-from anyshot.experiments import available_data as situate
-from anyshot.experiments import plan
-from anyshot.experiments.plan import planned
+from anyshot.experiments import available_data, plan
+from anyshot.experiments.plan import make_plan
 from anyshot.experiments.scale import PAPER, SHORT
 from anyshot.methods import create_method
 
@@ -27,12 +26,12 @@ SUMS = {
 
 @pytest.fixture(autouse=True)
 def _everything_is_ready(monkeypatch):
-    for module in (plan, situate):
-        monkeypatch.setattr(module, "ready", lambda images: True)
+    for module in (plan, available_data):
+        monkeypatch.setattr(module, "is_available", lambda images: True)
 
 
 def units(name: str, scale=PAPER):
-    return planned(EXPERIMENTS[name], scale, Path("out")).units
+    return make_plan(EXPERIMENTS[name], scale, Path("out")).units
 
 
 def test_there_are_nine_each_by_its_own_name():
@@ -42,7 +41,7 @@ def test_there_are_nine_each_by_its_own_name():
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_papers_scale_is_its_protocol(name):
-    grid = planned(EXPERIMENTS[name], PAPER, Path("out"))
+    grid = make_plan(EXPERIMENTS[name], PAPER, Path("out"))
     assert grid.differences == ()
     assert len(grid.units) == 3 * RUNS[name]
     assert {unit.settings.train.seed for unit in grid.units} == {0, 1, 2}
@@ -80,7 +79,7 @@ def test_experiments_share_the_runs_that_they_have_in_common():
 
 
 def test_at_the_short_scale_all_models_of_a_block_start_from_one_warm_body():
-    grid = planned(EXPERIMENTS["class-imbalance"], SHORT, Path("out"))
+    grid = make_plan(EXPERIMENTS["class-imbalance"], SHORT, Path("out"))
     warm, *others = grid.units
     assert warm.settings.warm is not None
     assert {unit.settings.train.body_from for unit in others} == {warm.folder}
@@ -89,7 +88,7 @@ def test_at_the_short_scale_all_models_of_a_block_start_from_one_warm_body():
 
 
 def test_a_test_of_larger_tasks_takes_fewer_of_them_at_the_short_scale():
-    grid = planned(EXPERIMENTS["task-imbalance"], SHORT, Path("out"))
+    grid = make_plan(EXPERIMENTS["task-imbalance"], SHORT, Path("out"))
     tasks = [grid.tests["MAML", place][0].probe.tasks for place in range(8)]
     assert tasks[:5] == [tasks[0]] * 5
     assert tasks[5:] == [tasks[0] // 2, tasks[0] // 4, tasks[0] // 8]

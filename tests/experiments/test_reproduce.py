@@ -12,7 +12,7 @@ import pytest
 from anyshot.core.errors import AnyshotError
 from anyshot.core.registry import EXPERIMENTS
 from anyshot.experiments.reproduce import Request, find_experiment, plan_of, reproduce, scaled
-from anyshot.experiments.scale import PAPER, SHORT, Data
+from anyshot.experiments.scale import PAPER, SHORT, DataChoice
 
 FIGURES = {
     "ood": ["starts"],
@@ -95,21 +95,21 @@ def test_the_recipes_own_experiment_runs(tmp_path):
 def test_a_warm_start_that_is_given_is_used_and_one_that_does_not_fit_refused(experiment, sets, tmp_path):
     import dataclasses
 
-    from anyshot.training.presets import preset, warming
-    from anyshot.training.pretraining import warm_start
+    from anyshot.training.presets import preset, pretraining_settings
+    from anyshot.training.pretraining import pretrain
 
-    settings = dataclasses.replace(warming(preset("cifar-fs")), images=(sets[0],), ood=())
+    settings = dataclasses.replace(pretraining_settings(preset("cifar-fs")), images=(sets[0],), ood=())
     settings = dataclasses.replace(settings, task=dataclasses.replace(settings.task, way=3, query=3))
     small = dataclasses.replace(settings.warm, epochs=1, check_tasks=1)
-    start = str(warm_start(dataclasses.replace(settings, warm=small), tmp_path / "warm").folder)
+    start = str(pretrain(dataclasses.replace(settings, warm=small), tmp_path / "warm").folder)
     plan, _ = plan_of(Request(experiment, "short", tmp_path, start=start))
     assert {unit.settings.train.body_from for unit in plan.units} == {start}
     with pytest.raises(AnyshotError, match="none learns from its images"):
-        plan_of(Request(experiment, "short", tmp_path, Data((sets[1],)), start=start))
+        plan_of(Request(experiment, "short", tmp_path, DataChoice((sets[1],)), start=start))
 
 
 def test_an_experiment_is_put_on_ones_own_images(sets, tmp_path):
-    request = Request(EXPERIMENTS["initialisation"], "smoke", tmp_path, Data(sets[:1], sets[1:]))
+    request = Request(EXPERIMENTS["initialisation"], "smoke", tmp_path, DataChoice(sets[:1], sets[1:]))
     outcome = reproduce(request)
     (distances, _) = outcome.pictures
     assert list(distances.drawn.numbers) == ["tiny", "other"]

@@ -8,9 +8,9 @@ import pytest
 from anyshot.evaluation.metrics import Metrics, Summary, TaskResult
 from anyshot.evaluation.report.paper_table import accuracy_lines, paired_lines
 from anyshot.experiments import results as outcomes
-from anyshot.experiments.plan import planned
-from anyshot.experiments.results import gathered, results
-from anyshot.experiments.run_jobs import run_units
+from anyshot.experiments.plan import make_plan
+from anyshot.experiments.results import collect, results
+from anyshot.experiments.run_jobs import run_jobs
 
 
 def summary(hits: list[int]) -> Summary:
@@ -32,7 +32,7 @@ def test_the_best_is_marked_only_where_it_is_ahead_of_every_other_task_by_task(
     experiment, tiny_scale, monkeypatch, taml, best
 ):
     tests = {"MAML": [6, 7, 6, 8], "TAML, naive": [5, 6, 4, 7], "TAML": taml}
-    plan = planned(experiment, tiny_scale, Path("nowhere"))
+    plan = make_plan(experiment, tiny_scale, Path("nowhere"))
     of = {id(asked): tests[model] for (model, _), asked in plan.tests.items()}
     monkeypatch.setattr(outcomes, "_summary", lambda asked: summary(of[id(asked)]))
     cells = outcomes.table(plan).cells
@@ -44,9 +44,9 @@ def test_the_best_is_marked_only_where_it_is_ahead_of_every_other_task_by_task(
 
 @pytest.fixture(scope="module")
 def outcome(experiment, tiny_scale, tmp_path_factory):
-    plan = planned(experiment, replace(tiny_scale, seeds=2), tmp_path_factory.mktemp("grid"))
-    assert run_units(plan.units) == {}
-    return gathered(plan, {}, ["other is far away."])
+    plan = make_plan(experiment, replace(tiny_scale, seeds=2), tmp_path_factory.mktemp("grid"))
+    assert run_jobs(plan.units) == {}
+    return collect(plan, {}, ["other is far away."])
 
 
 def test_the_seeds_of_a_model_are_one_row(outcome):
@@ -68,7 +68,7 @@ def test_the_caption_says_all_that_differs_from_the_paper(outcome):
 def test_a_failure_is_told_and_leaves_a_gap(outcome):
     plan = outcome.plan
     gone = {("MAML", p): tuple(a._replace(folder="gone") for a in plan.tests["MAML", p]) for p in (0, 1)}
-    found = gathered(replace(plan, tests={**plan.tests, **gone}), {"gone": "The loss is no longer finite."})
+    found = collect(replace(plan, tests={**plan.tests, **gone}), {"gone": "The loss is no longer finite."})
     assert "MAML failed: The loss is no longer finite." in found.caption
     assert accuracy_lines(found.beside)[1][1].text == "–"
     assert paired_lines(found.beside)[1][1].text == "–"
@@ -90,7 +90,7 @@ def test_a_caption_names_weights_that_the_models_start_from(outcome, tmp_path, m
     train = replace(plan.units[0].settings.train, body_from="glyphs")
     units = tuple(replace(unit, settings=replace(unit.settings, train=train)) for unit in plan.units)
     words = "one warm start of the body (that of the weights glyphs)"
-    assert words in gathered(replace(plan, units=units), {}).caption
+    assert words in collect(replace(plan, units=units), {}).caption
     assert words not in outcome.caption
 
 

@@ -9,7 +9,7 @@ from anyshot.core.errors import AnyshotError
 from anyshot.core.settings import TaskSettings
 from anyshot.data.tasks import TaskStream
 from anyshot.experiments.z_shift import distances, starts
-from anyshot.methods.balancing import shifted_start
+from anyshot.methods.balancing import apply_z
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_distances_between_starts_are_those_between_modulated_parameters(stream)
     with torch.no_grad():
         for index in range(3):
             _, phi = means(method, stream.task(index))
-            theta, _ = shifted_start(dict(method.theta), method.norm, phi, method.body)
+            theta, _ = apply_z(dict(method.theta), method.norm, phi, method.body)
             thetas.append(torch.cat([value.flatten() for value in theta.values()]).numpy())
         start = torch.cat([value.flatten() for value in method.theta.values()]).numpy()
     for one, two in ((0, 1), (1, 2)):

@@ -9,13 +9,13 @@ import torch
 from support import make_imageset
 
 from anyshot.core.files import write_json
-from anyshot.core.parallel.ranks import joined, rank
-from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings, WarmSettings
+from anyshot.core.parallel.ranks import process_group, rank
+from anyshot.core.settings import MethodSettings, PretrainSettings, Settings, TaskSettings, TrainSettings
 from anyshot.data.tasks import TaskStream
 from anyshot.evaluation.evaluate_tasks import evaluate
 from anyshot.runs.run import Run
 from anyshot.training.meta_training import train
-from anyshot.training.pretraining import warm_start
+from anyshot.training.pretraining import pretrain
 
 TASK = TaskSettings(way=2, shots="any-shot:1-8", query=3)
 
@@ -27,7 +27,10 @@ def meta_settings(iterations: int, **options) -> Settings:
 
 
 def warm_settings(epochs: int) -> Settings:
-    method, warm = MethodSettings(name="protonet", channels=4), WarmSettings(epochs, batch=30, parts=3, check_tasks=7)
+    method, warm = (
+        MethodSettings(name="protonet", channels=4),
+        PretrainSettings(epochs, batch=30, parts=3, check_tasks=7),
+    )
     return Settings(("tiny",), (), task=TASK, method=method, warm=warm)
 
 
@@ -36,7 +39,7 @@ def work(folder: Path, iterations: int, shared: Path, part: int) -> None:
     images = [make_imageset()]
     whole = train(meta_settings(iterations, calibrate=True), folder / "whole", imagesets=images, ood=[])
     train(meta_settings(part), shared, imagesets=images, ood=[])
-    warm = warm_start(warm_settings(1), folder / "warm", imagesets=images, ood=[])
+    warm = pretrain(warm_settings(1), folder / "warm", imagesets=images, ood=[])
     start = meta_settings(2, body_from=str(warm.folder), meta_batch=1)
     train(start, folder / "from", imagesets=images, ood=[])
     method = Run(whole.folder).load_method()
@@ -46,5 +49,5 @@ def work(folder: Path, iterations: int, shared: Path, part: int) -> None:
 
 
 if __name__ == "__main__":
-    with joined(torch.device("cpu")):
+    with process_group(torch.device("cpu")):
         work(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))

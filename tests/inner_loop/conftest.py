@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anyshot.inner_loop import Inner
+from anyshot.inner_loop import InnerProblem
 from anyshot.models.bodies.conv4 import LAYERS
 from anyshot.models.network import Norm
 
@@ -19,7 +19,7 @@ from anyshot.models.network import Norm
 class Case:
     """An inner problem, its query set and the tensors whose gradients are compared, by name."""
 
-    inner: Inner
+    inner: InnerProblem
     images: Tensor
     labels: Tensor
     leaves: dict[str, Tensor]
@@ -77,7 +77,7 @@ def make_case(
     weights = normal(len(labels)).softmax(0).requires_grad_()
     leaves = {n: t for n, t in theta.items() if t.requires_grad} | {"rate " + n: t for n, t in rates.items()}
     leaves |= {f"shift{i}": t for i, t in enumerate(shift)} | {f"scale{i}": t for i, t in enumerate(scales or ())}
-    inner = Inner(draw(labels), labels, weights, theta, rates, Norm(shift, scales), steps, centre, transductive)
+    inner = InnerProblem(draw(labels), labels, weights, theta, rates, Norm(shift, scales), steps, centre, transductive)
     return Case(inner, draw(query_labels), query_labels, leaves | {"weights": weights})
 
 

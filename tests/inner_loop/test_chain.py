@@ -10,7 +10,7 @@ from torch import nn
 
 from anyshot.inner_loop import query_loss
 from anyshot.models.bodies.conv4 import CONV_BIASES, CONV_WEIGHTS, LAYERS, features
-from anyshot.models.network import HEAD, Norm
+from anyshot.models.network import HEAD_PARAMETERS, Norm
 
 CHANNELS = 32
 
@@ -33,12 +33,14 @@ def balanced(case, site):
             theta[weight] = theta[weight] * (1 + z[0, layer].view(-1, 1, 1, 1))
             theta[bias] = theta[bias] + z[1, layer]
         rates |= {name: alpha[name] * gamma[layer] for name in (weight, bias)}
-    rates |= {name: alpha[name] * gamma[-1] for name in HEAD}
+    rates |= {name: alpha[name] * gamma[-1] for name in HEAD_PARAMETERS}
     if site == "activations":
         scale = [1 + z[0, layer] for layer in range(LAYERS)]
     weights = way * omega[inner.labels] / len(inner.labels)
     made = replace(inner, theta=theta, rates=rates, weights=weights, norm=Norm(inner.norm.shift, scale))
-    leaves = {name: inner.theta[name] for name in CONV_WEIGHTS} | {f"alpha {n}": alpha[n] for n in CONV_WEIGHTS + HEAD}
+    leaves = {name: inner.theta[name] for name in CONV_WEIGHTS} | {
+        f"alpha {n}": alpha[n] for n in CONV_WEIGHTS + HEAD_PARAMETERS
+    }
     return made, leaves | {f"encoder {n}": p for n, p in encoder.named_parameters()}
 
 

@@ -64,7 +64,7 @@ def test_constant_rates_may_be_plain_numbers(make_case, differences):
 
 def test_a_head_of_zeros_that_asks_for_a_gradient_gets_it(make_case, differences):
     case = make_case([2, 1], (16, 16))
-    head = {name: case.inner.theta[name].detach().requires_grad_() for name in network.HEAD}
+    head = {name: case.inner.theta[name].detach().requires_grad_() for name in network.HEAD_PARAMETERS}
     case = replace(case, inner=replace(case.inner, theta=case.inner.theta | head), leaves=case.leaves | head)
     losses = [query_loss(case.inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
     found = differences(*(case.gradients(loss) for loss in losses))

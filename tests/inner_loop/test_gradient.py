@@ -10,7 +10,7 @@ import torch
 
 from anyshot.core.errors import AnyshotError
 from anyshot.inner_loop import cross_entropy, gradient
-from anyshot.inner_loop.engine import autograd_functions as attach
+from anyshot.inner_loop.engine import autograd_functions
 from anyshot.inner_loop.engine import network as engine
 from anyshot.inner_loop.update_rule import update
 from anyshot.models.network import Norm
@@ -57,7 +57,7 @@ def test_values_and_derivatives_are_those_of_autograd(make_case, differences, op
 @pytest.mark.parametrize("options", [{"head": True, "channels": 4}, {"head": True, "channels": 16, "centre": True}])
 def test_first_and_second_derivatives_agree_with_finite_differences(make_case, options):
     case = make_case([1, 2], (16, 16), **options)
-    names, inner = list(attach.NAMES), case.inner
+    names, inner = list(autograd_functions.NAMES), case.inner
 
     def theta_of(values):
         return inner.theta | dict(zip(names, values[: len(names)], strict=True))
@@ -102,7 +102,7 @@ def test_any_rule_in_plain_torch_has_exact_meta_gradients(make_case, differences
 def test_the_cross_entropy_can_be_differentiated_by_autograd_itself(make_case, differences):
     """As one would with any other loss: torch.autograd.grad with create_graph; twice through the same forward pass."""
     case, found = make_case([2, 3], (20, 20), head=True), []
-    theta = {name: case.inner.theta[name] for name in attach.NAMES}
+    theta = {name: case.inner.theta[name] for name in autograd_functions.NAMES}
     for way in ("engine", "autograd"):
         losses, _ = cross_entropy(case.inner.theta, case.images, case.labels, case.inner.norm, engine=way)
         weights = case.inner.weights[: len(losses)].sum() * losses.detach()

@@ -7,8 +7,7 @@ import pytest
 
 pytest.importorskip("numba")
 
-from anyshot.inner_loop.engine.numba_kernels import matmul as products
-from anyshot.inner_loop.engine.numba_kernels import winograd as tiles
+from anyshot.inner_loop.engine.numba_kernels import matmul, winograd
 from anyshot.inner_loop.engine.numba_kernels.compile import made
 
 
@@ -19,13 +18,20 @@ def normal(*shape, dtype=np.float64):
 @pytest.mark.parametrize("out", [2, 3, 4])
 def test_toom_cook_gives_minimal_filters_of_any_length(out):
     points = [0, 1, -1, 2, -2][: out + 1]
-    At, G, Bt = tiles.toom_cook(points, out)
+    At, G, Bt = winograd.toom_cook(points, out)
     d, g = np.arange(1.0, out + 3) ** 2, np.array([2.0, -1.0, 3.0])
     assert np.allclose(At @ ((G @ g) * (Bt @ d)), np.correlate(d, g))
 
 
 MATRICES = {"plain": np.array([[1.0, 0.5, 0.0], [0.0, -2.0, 1.0]])}
-MATRICES |= {"Bᵀ": tiles.BT, "B": tiles.BT.T, "Aᵀ": tiles.AT, "A": tiles.AT.T, "G": tiles.G, "Gᵀ": tiles.G.T}
+MATRICES |= {
+    "Bᵀ": winograd.BT,
+    "B": winograd.BT.T,
+    "Aᵀ": winograd.AT,
+    "A": winograd.AT.T,
+    "G": winograd.G,
+    "Gᵀ": winograd.G.T,
+}
 
 
 @pytest.mark.parametrize("overlap", [0, 2])
@@ -35,7 +41,7 @@ def test_a_tile_map_is_a_product_from_both_sides(m, dtype, overlap):
     outs, ins = m.shape
 
     def apply(pen, to, source):
-        tiles.add(tiles.both_sides(m, tiles.read(source)), to, overlap)
+        winograd.add(winograd.both_sides(m, winograd.read(source)), to, overlap)
 
     source, to = normal(ins, ins, 8, dtype=dtype), np.ones((outs, outs, 8), dtype)
     made(apply, {"to": f"{outs} {outs} 8", "source": f"{ins} {ins} 8"}, keep=False)(to, source)
@@ -45,9 +51,9 @@ def test_a_tile_map_is_a_product_from_both_sides(m, dtype, overlap):
 
 
 def test_mirrored_rows_are_those_of_a_point_and_its_negative():
-    assert tiles.mirrored(tiles.BT)[0] == [(1, 2), (3, 4)]
-    assert tiles.mirrored(tiles.AT.T)[0] == [(1, 2), (3, 4)]
-    assert tiles.mirrored(tiles.AT) == ([], [0, 1, 2, 3])
+    assert winograd.mirrored(winograd.BT)[0] == [(1, 2), (3, 4)]
+    assert winograd.mirrored(winograd.AT.T)[0] == [(1, 2), (3, 4)]
+    assert winograd.mirrored(winograd.AT) == ([], [0, 1, 2, 3])
 
 
 @pytest.mark.parametrize("add", [False, True])
@@ -59,7 +65,7 @@ def test_a_block_product_is_four_rows_and_sixteen_columns_of_a_product(add):
         def right(n, j, k):
             return B.load(j, k, 8 * n)
 
-        products.block_product(pen, lambda m, n: (m, 8 * n), C, add, left, right, 3, 4)
+        matmul.block_product(pen, lambda m, n: (m, 8 * n), C, add, left, right, 3, 4)
 
     A, B, C = normal(4, 3, 4), normal(3, 4, 16), np.ones((4, 16))
     made(product, {"C": "4 16", "A": "4 3 4", "B": "3 4 16"}, keep=False)(C, A, B)

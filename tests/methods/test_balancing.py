@@ -3,9 +3,9 @@ import torch
 from torch.distributions import Normal
 
 from anyshot.data.tasks import torch_rng
-from anyshot.methods.balancing import Posterior, image_weights, scaled_rates, shifted_start
+from anyshot.methods.balancing import Posterior, apply_gamma, apply_z, image_weights
 from anyshot.models.bodies.conv4 import CONV_BIASES, CONV_WEIGHTS, conv4
-from anyshot.models.network import HEAD, Norm
+from anyshot.models.network import HEAD_PARAMETERS, Norm
 
 
 def posterior() -> Posterior:
@@ -79,26 +79,26 @@ def test_omega_weighs_classes():
 
 
 def test_gamma_scales_the_steps_of_its_layer():
-    names = [*CONV_WEIGHTS, *CONV_BIASES, *HEAD]
+    names = [*CONV_WEIGHTS, *CONV_BIASES, *HEAD_PARAMETERS]
     gamma = torch.log(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]))
-    rates = scaled_rates({n: torch.tensor(0.1) for n in names}, {"gamma": gamma}, conv4((16, 16)))
-    for layer, pair in enumerate([*zip(CONV_WEIGHTS, CONV_BIASES, strict=True), HEAD]):
+    rates = apply_gamma({n: torch.tensor(0.1) for n in names}, {"gamma": gamma}, conv4((16, 16)))
+    for layer, pair in enumerate([*zip(CONV_WEIGHTS, CONV_BIASES, strict=True), HEAD_PARAMETERS]):
         for name in pair:
             assert rates[name].item() == pytest.approx(0.1 * (layer + 1))
-    assert scaled_rates(rates, {}, conv4((16, 16))) is rates
+    assert apply_gamma(rates, {}, conv4((16, 16))) is rates
 
 
 def test_z_shifts_weights_and_biases_or_activations():
     theta = {n: torch.ones(2, 3, 3, 3) for n in CONV_WEIGHTS} | {n: torch.ones(2) for n in CONV_BIASES}
     norm, body = Norm([torch.zeros(2)] * 4), conv4((16, 16), 2)
     z = torch.arange(16.0) / 10
-    moved, same = shifted_start(theta, norm, {"z": z}, body)
+    moved, same = apply_z(theta, norm, {"z": z}, body)
     assert same is norm
     assert moved["conv1_weight"][:, 0, 0, 0].tolist() == pytest.approx([1.0, 1.1])
     assert moved["conv1_bias"].tolist() == pytest.approx([1.2, 1.3])
     assert moved["conv4_bias"].tolist() == pytest.approx([1 + 1.4, 1 + 1.5])
-    kept, film = shifted_start(theta, norm, {"z": z}, body, "activation")
+    kept, film = apply_z(theta, norm, {"z": z}, body, "activation")
     assert kept is theta
     assert film.scale[1].tolist() == pytest.approx([1.4, 1.5])
     assert film.shift[1].tolist() == pytest.approx([0.6, 0.7])
-    assert shifted_start(theta, norm, {}, body) == (theta, norm)
+    assert apply_z(theta, norm, {}, body) == (theta, norm)

@@ -8,7 +8,7 @@ from torch.distributions import MultivariateNormal
 from anyshot.core.settings import MethodSettings
 from anyshot.data.tasks import Task, torch_rng
 from anyshot.methods.balancing import image_weights
-from anyshot.methods.prototype_head import MeansHead, prototypes
+from anyshot.methods.prototype_head import PrototypeHead, prototypes
 
 HEADS = ("prototypes", "shrunk-prototypes")
 
@@ -19,7 +19,7 @@ def features(n: int, width: int = 6) -> torch.Tensor:
 
 def test_the_logits_are_those_of_the_nearest_class_mean():
     h, labels, query = features(7), torch.tensor([0, 0, 0, 1, 2, 2, 1]), features(5) + 1
-    head = MeansHead(MethodSettings(head="prototypes", head_scale=0.7)).double()(h, labels, 3)
+    head = PrototypeHead(MethodSettings(head="prototypes", head_scale=0.7)).double()(h, labels, 3)
     found = (query @ head["head_weight"].t() + head["head_bias"]).log_softmax(1)
     means = torch.stack([h[labels == c].mean(0) for c in range(3)])
     expected = (-0.5 * 0.7 * torch.cdist(query, means) ** 2).log_softmax(1)
@@ -40,7 +40,7 @@ def test_shrunk_means_are_those_of_a_gaussian_prior_about_the_mean_of_the_means(
         log = log_prior.log_prob(x) - 0.5 * ((members - x) ** 2).sum()
         assert torch.autograd.grad(log, x)[0].abs().max() < 1e-9  # the mode indeed
     settings = MethodSettings(head="shrunk-prototypes", head_scale=0.7, head_kappa=kappa)
-    head, query = MeansHead(settings).double()(h, labels, 3), features(4) + 1
+    head, query = PrototypeHead(settings).double()(h, labels, 3), features(4) + 1
     found = (query @ head["head_weight"].t() + head["head_bias"]).log_softmax(1)
     by_distance = (-0.35 * torch.cdist(query, torch.stack(expected)) ** 2).log_softmax(1)
     torch.testing.assert_close(found, by_distance)

@@ -96,7 +96,7 @@ def test_the_encoder_counts_each_image_once():
 def test_images_that_do_not_mirror_are_left_alone():
     letters = replace(make_imageset(), kind="characters")
     task = TaskStream(letters, "test", TaskSettings(way=3, shots="fixed:3", query=4)).task(0)
-    assert not task.mirrors
+    assert not task.flip_invariant
     flipping, plain = both("taml")
     torch.testing.assert_close(flipping.predict(task), plain.predict(task))
     assert flipping.settings.flips

@@ -7,11 +7,11 @@ from torch import Tensor
 from anyshot.core.errors import AnyshotError
 from anyshot.core.registry import STATISTICS
 from anyshot.data.tasks import torch_rng
-from anyshot.methods.set_statistics import Sets, set_statistics
+from anyshot.methods.set_statistics import FeatureSets, set_statistics
 
 
 def statistics(features: Tensor, members: Tensor, cardinality: list[float]) -> Tensor:
-    sets = Sets(features, members, torch.tensor(cardinality, dtype=torch.float64))
+    sets = FeatureSets(features, members, torch.tensor(cardinality, dtype=torch.float64))
     return set_statistics(sets, [STATISTICS[name] for name in STATISTICS])
 
 
@@ -38,7 +38,7 @@ def test_statistics_of_one_image_or_a_constant_are_finite_and_so_are_their_gradi
 
 
 def test_a_statistic_of_the_wrong_size_is_refused_with_a_sentence():
-    sets = Sets(torch.ones(4, 2), torch.ones(1, 4), torch.ones(1))
+    sets = FeatureSets(torch.ones(4, 2), torch.ones(1, 4), torch.ones(1))
     with pytest.raises(AnyshotError, match=r"'largest' is \[4\], but should be \[1, 2\]"):
         set_statistics(sets, [lambda_named("largest", lambda s: s.features.amax(1))])
 

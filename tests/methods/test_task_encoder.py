@@ -5,12 +5,12 @@ import torch
 
 from anyshot.core.settings import MethodSettings
 from anyshot.data.tasks import torch_rng
-from anyshot.methods.task_encoder import Encoder
+from anyshot.methods.task_encoder import TaskEncoder
 from anyshot.models.bodies.conv4 import conv4
 
 
-def encoder(**options) -> Encoder:
-    made = Encoder(MethodSettings(**options), conv4((16, 16), 4), torch_rng(0)).double()
+def encoder(**options) -> TaskEncoder:
+    made = TaskEncoder(MethodSettings(**options), conv4((16, 16), 4), torch_rng(0)).double()
     with torch.no_grad():
         for parameter in made.parameters():
             parameter += 0.1 * torch.randn(parameter.shape, generator=torch_rng(1), dtype=torch.float64)
@@ -41,7 +41,7 @@ def test_permuting_images_changes_nothing_and_permuting_classes_permutes_omega()
         torch.testing.assert_close(r.mean[k][renamed] if k == "omega" else r.mean[k], q.mean[k])
 
 
-def cardinalities(e: Encoder, sizes: list[int]) -> tuple[list[float], list[float]]:
+def cardinalities(e: TaskEncoder, sizes: list[int]) -> tuple[list[float], list[float]]:
     """What the class pooling and the task pooling are told of these class sizes."""
     told: list[list[float]] = []
     hooks = [
@@ -146,7 +146,7 @@ def test_the_posterior_is_that_of_the_formulas():
 
 
 def test_layers_have_the_papers_widths():
-    e = Encoder(MethodSettings(), conv4((32, 32)), torch_rng(0))
+    e = TaskEncoder(MethodSettings(), conv4((32, 32)), torch_rng(0))
     assert {name: tuple(p.shape) for name, p in e.named_parameters() if name.endswith("weight")} == {
         "conv1.weight": (10, 3, 3, 3), "conv2.weight": (10, 10, 3, 3), "image_features.weight": (64, 10 * 8 * 8),
         "class_pooling.mix.weight": (4, 3), "class_features.0.weight": (128, 256), "class_features.2.weight": (32, 128),
@@ -158,7 +158,7 @@ def test_layers_have_the_papers_widths():
 
 def test_the_start_comes_from_the_given_generator_alone():
     state = torch.get_rng_state()
-    one, again, other = (Encoder(MethodSettings(), conv4((16, 16), 4), torch_rng(seed)) for seed in (0, 0, 1))
+    one, again, other = (TaskEncoder(MethodSettings(), conv4((16, 16), 4), torch_rng(seed)) for seed in (0, 0, 1))
     for name, parameter in one.named_parameters():
         assert torch.equal(parameter, again.get_parameter(name))
         assert name.endswith("bias") or not torch.equal(parameter, other.get_parameter(name))
@@ -166,7 +166,7 @@ def test_the_start_comes_from_the_given_generator_alone():
 
 
 def test_the_start_is_the_papers():
-    e = Encoder(MethodSettings(), conv4((32, 32)), torch_rng(0))
+    e = TaskEncoder(MethodSettings(), conv4((32, 32)), torch_rng(0))
     assert not any(p.any() for n, p in e.named_parameters() if n.endswith("bias"))
     assert abs(e.image_features.weight.std() - 0.02) < 1e-3
     assert e.conv2.weight.abs().max() <= 0.04

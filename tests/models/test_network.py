@@ -5,12 +5,12 @@ import torch.nn.functional as F
 from anyshot.core.errors import AnyshotError
 from anyshot.data.tasks import torch_rng
 from anyshot.models.bodies.conv4 import conv4
-from anyshot.models.network import EPS, Body, Norm, Unit, embed, logits, normalise, to_float, zero_head
+from anyshot.models.network import EPS, Body, Layer, Norm, embed, logits, normalise, to_float, zero_head
 
 
 def network(size=(16, 16), channels=4, dtype=torch.float64):
     body = conv4(size, channels)
-    theta = {name: value.to(dtype) for name, value in body.start(torch_rng(0), "he").items()}
+    theta = {name: value.to(dtype) for name, value in body.init_parameters(torch_rng(0), "he").items()}
     norm = Norm([0.1 * torch.randn(channels, generator=torch_rng(1), dtype=dtype) for _ in range(4)])
     return body, theta, norm
 
@@ -69,16 +69,16 @@ def test_images_that_are_too_small_for_a_body_are_refused_with_a_sentence():
 
 
 def test_the_paper_start_is_a_truncated_normal():
-    theta = conv4((32, 32)).start(torch_rng(0))
+    theta = conv4((32, 32)).init_parameters(torch_rng(0))
     assert theta["conv2_weight"].abs().max() <= 0.04
     assert abs(theta["conv2_weight"].std() - 0.02 * 0.88) < 0.001  # cut at two sigma, the deviation is 0.88 sigma
     assert not theta["conv2_bias"].any()
 
 
 def test_units_of_one_layer_share_gamma_and_the_head_comes_last():
-    units = (Unit("a", (2, 3), "one", "a_bias"), Unit("b", (2, 2), "two"), Unit("c", (4, 2), "one"))
+    units = (Layer("a", (2, 3), "one", "a_bias"), Layer("b", (2, 2), "two"), Layer("c", (4, 2), "one"))
     body = Body(lambda theta, norm, x: F.relu(norm(0, x.flatten(1) @ theta["a"].t())), units, (1, 1))
-    assert body.layers == {"one": ("a", "a_bias", "c"), "two": ("b",), "head": ("head_weight", "head_bias")}
+    assert body.layer_parameters == {"one": ("a", "a_bias", "c"), "two": ("b",), "head": ("head_weight", "head_bias")}
     assert body.width == 2
     assert [shift.shape for shift in body.norm().shift] == [(2,), (2,), (4,)]
 

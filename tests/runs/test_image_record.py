@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from anyshot.data import ImageSet
-from anyshot.runs.image_record import SetRecord, as_seen_by
+from anyshot.runs.image_record import SetRecord, apply_record
 
 SPLITS = {"train": ["ape", "bee"], "validation": ["cat"], "test": ["dog"]}
 
@@ -40,7 +40,7 @@ def test_a_record_survives_json(record):
 def test_new_classes_are_test_classes_and_old_ones_stay_where_they_were(record):
     mixed = {"train": ["dog", "ant"], "validation": ["ape"], "test": ["bee", "cat"]}
     changed = ImageSet.from_arrays("zoo", {"ant": pixels(9)} | arrays(), mixed)
-    seen, moved = as_seen_by([record], changed)
+    seen, moved = apply_record([record], changed)
     assert names(seen) == SPLITS | {"test": ["dog", "ant"]}
     assert moved == []
 
@@ -48,19 +48,19 @@ def test_new_classes_are_test_classes_and_old_ones_stay_where_they_were(record):
 def test_a_training_class_under_another_name_is_recognised_in_any_set(record):
     for name in ("zoo", "elsewhere"):
         images = ImageSet.from_arrays(name, {"monkey": arrays()["ape"], "new": pixels(9)}, {"test": ["monkey", "new"]})
-        seen, moved = as_seen_by([record], images)
+        seen, moved = apply_record([record], images)
         assert names(seen) == {"test": ["new"], "train": ["monkey"]}
         assert moved == ["monkey"]
 
 
 def test_a_set_that_is_only_validated_on_has_no_training_classes(record):
     images = ImageSet.from_arrays("elsewhere", {"monkey": arrays()["ape"]}, {"test": ["monkey"]})
-    assert as_seen_by([replace(record, learned=False)], images)[1] == []
+    assert apply_record([replace(record, learned=False)], images)[1] == []
 
 
 def test_classes_that_looked_alike_from_the_first_stay_where_they_were():
     images = zoo({"dog": arrays()["ape"]})
-    seen, moved = as_seen_by([SetRecord.of(images, "zoo", None)], images)
+    seen, moved = apply_record([SetRecord.of(images, "zoo", None)], images)
     assert names(seen) == SPLITS
     assert moved == []
 

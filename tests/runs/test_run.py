@@ -17,11 +17,11 @@ from anyshot.core.version import VERSION
 from anyshot.methods import create_method
 from anyshot.runs.checkpoint import Checkpoint
 from anyshot.runs.image_record import SetRecord
-from anyshot.runs.run import Run, training_in
+from anyshot.runs.run import Run, exclusive_training
 
 
 def make(folder) -> Run:
-    return Run.create(folder, Settings(), (32, 32), "anyshot train")
+    return Run.open_or_create(folder, Settings(), (32, 32), "anyshot train")
 
 
 def test_a_run_says_what_it_is(tmp_path):
@@ -35,7 +35,7 @@ def test_a_run_records_all_that_it_depends_on_and_keeps_it_when_it_is_made_longe
     record = SetRecord.of(make_imageset(), "tiny", None)
     body, code = {"source": "runs/warm", "sha256": "0" * 64}, "statistics:median"
     settings = Settings(images=("tiny",), method=MethodSettings(statistics=("mean", code)))
-    made = Run.create(tmp_path, settings, (16, 20), "anyshot train x", [record], body)
+    made = Run.open_or_create(tmp_path, settings, (16, 20), "anyshot train x", [record], body)
     assert made.info == {
         "settings": json.loads(json.dumps(settings.as_dict())), "image_size": [16, 20], "version": VERSION,
         "command": "anyshot train x", "threads": torch.get_num_threads(), "code": {code: fingerprint(code)},
@@ -44,25 +44,25 @@ def test_a_run_records_all_that_it_depends_on_and_keeps_it_when_it_is_made_longe
     assert made.image_size == (16, 20)
     assert made.sets == (record,)
     made.log({"kind": "iteration"})
-    again = Run.create(tmp_path, longer(settings, 60_000), (16, 20), "anyshot train x --iterations 60000")
+    again = Run.open_or_create(tmp_path, longer(settings, 60_000), (16, 20), "anyshot train x --iterations 60000")
     assert again.info["command"].endswith("60000")
     assert {**again.info, "settings": 0, "command": 0} == {**made.info, "settings": 0, "command": 0}
 
 
 def test_a_run_has_begun_with_its_first_checkpoint_or_line(tmp_path):
-    assert Run.find(tmp_path) is None
+    assert Run.find_started(tmp_path) is None
     made = make(tmp_path)
-    assert Run.find(tmp_path) is None
+    assert Run.find_started(tmp_path) is None
     assert (made.log_lines(), list(made.records())) == (0, [])
     made.save_checkpoint("meta-0000000", Checkpoint({}, {}))
-    assert Run.find(tmp_path).folder == tmp_path
+    assert Run.find_started(tmp_path).folder == tmp_path
 
 
 def test_a_loaded_method_is_where_it_should_be_and_no_longer_learns(tmp_path):
     made = make(tmp_path)
     start, other = made.new_method(), replace(made.settings, train=TrainSettings(seed=1))
     assert_equal(start.state_dict(), create_method(MethodSettings(), (32, 32), seed=0).state_dict())
-    first = Run.create(tmp_path / "other", other, (32, 32)).new_method().theta["conv1_weight"]
+    first = Run.open_or_create(tmp_path / "other", other, (32, 32)).new_method().theta["conv1_weight"]
     assert torch.equal(first, create_method(MethodSettings(), (32, 32), seed=1).theta["conv1_weight"])
     made.save_best(Checkpoint({"temperature": 1.5}, {k: v + 1 for k, v in start.state_dict().items()}))
     loaded = made.load_method()
@@ -111,7 +111,7 @@ def test_a_half_line_in_the_log_is_passed_over(tmp_path):
     with open(made.log_path, "a") as file:
         file.write('{"kind": "itera')
     assert list(made.records()) == [{"kind": "iteration", "loss": None}]
-    made.rewind_log(1)
+    made.truncate_log(1)
     assert made.log_lines() == 1
 
 
@@ -138,7 +138,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
 def test_a_run_that_never_began_gives_way_and_one_that_did_says_what_differs(tmp_path):
     make(tmp_path)
     other = Settings(task=TaskSettings(way=7))
-    made = Run.create(tmp_path, other, (32, 32))
+    made = Run.open_or_create(tmp_path, other, (32, 32))
     assert made.settings == other
     made.log({"kind": "iteration"})
     with pytest.raises(AnyshotError, match=r"other settings \(way 7, not 5\); choose another folder or delete it\.$"):
@@ -151,16 +151,16 @@ def longer(settings: Settings, iterations: int) -> Settings:
 
 def test_a_run_may_be_made_longer_unless_its_rate_decays(tmp_path):
     base = Settings()
-    made = Run.create(tmp_path / "a", base, (32, 32))
+    made = Run.open_or_create(tmp_path / "a", base, (32, 32))
     made.log({"kind": "iteration"})
-    assert Run.create(tmp_path / "a", longer(base, 60_000), (32, 32)).settings.train.iterations == 60_000
+    assert Run.open_or_create(tmp_path / "a", longer(base, 60_000), (32, 32)).settings.train.iterations == 60_000
     assert Run(tmp_path / "a").settings.train.iterations == 60_000
     with pytest.raises(AnyshotError, match="iterations 60000, not 100"):
-        Run.create(tmp_path / "a", longer(base, 100), (32, 32))
+        Run.open_or_create(tmp_path / "a", longer(base, 100), (32, 32))
     decays = replace(base, train=TrainSettings(decay="cosine"))
-    Run.create(tmp_path / "b", decays, (32, 32)).log({"kind": "iteration"})
+    Run.open_or_create(tmp_path / "b", decays, (32, 32)).log({"kind": "iteration"})
     with pytest.raises(AnyshotError, match=r"delete it\. A run whose rate decays cannot be extended\.$"):
-        Run.create(tmp_path / "b", longer(decays, 60_000), (32, 32))
+        Run.open_or_create(tmp_path / "b", longer(decays, 60_000), (32, 32))
 
 
 WRONG = [
@@ -185,12 +185,12 @@ def test_json_that_is_no_run_is_refused_with_a_sentence(tmp_path, wrong):
 
 def test_two_trainings_of_one_folder_do_not_meet(tmp_path):
     with (
-        training_in(tmp_path / "run"),
+        exclusive_training(tmp_path / "run"),
         pytest.raises(AnyshotError, match="is being trained by another process"),
-        training_in(tmp_path / "run"),
+        exclusive_training(tmp_path / "run"),
     ):
         pass
-    with training_in(tmp_path / "run"):
+    with exclusive_training(tmp_path / "run"):
         pass  # the lock is gone with its holder
 
 
@@ -205,11 +205,11 @@ with training_in({str(tmp_path)!r}):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code], **pipes) as child:
         assert child.stdout.readline() == b"held\n"
-        with pytest.raises(AnyshotError, match="another process"), training_in(tmp_path):
+        with pytest.raises(AnyshotError, match="another process"), exclusive_training(tmp_path):
             pass
         child.kill()
         child.wait()
-    with training_in(tmp_path):
+    with exclusive_training(tmp_path):
         pass
 
 
@@ -218,15 +218,15 @@ def test_a_run_that_never_began_leaves_the_folder_as_it_was(tmp_path, error):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").touch()
     for name in ("new/deep/run", "full"):
-        with pytest.raises(error), training_in(tmp_path / name):
-            Run.create(tmp_path / name, Settings(), (32, 32))
+        with pytest.raises(error), exclusive_training(tmp_path / name):
+            Run.open_or_create(tmp_path / name, Settings(), (32, 32))
             raise error
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["full", "mine.txt"]
 
 
 def test_a_file_of_somebody_else_is_not_overwritten(tmp_path):
     (tmp_path / "run.json").write_text('{"marathon": 42}')
-    with pytest.raises(AnyshotError, match="does not describe a run"), training_in(tmp_path):
+    with pytest.raises(AnyshotError, match="does not describe a run"), exclusive_training(tmp_path):
         make(tmp_path)
     assert (tmp_path / "run.json").read_text() == '{"marathon": 42}'
 
@@ -238,7 +238,7 @@ def test_what_a_killed_training_left_half_written_is_cleared(tmp_path):
     (tmp_path / ".best.safetensors.0123456789ab.tmp").write_bytes(b"half")
     (tmp_path / "checkpoints" / ".meta-0000002.safetensors.0123456789ab.tmp").write_bytes(b"half")
     (tmp_path / ".old.0123456789ab.tmp").mkdir()
-    with training_in(tmp_path):
+    with exclusive_training(tmp_path):
         pass
     assert sorted(p.name for p in tmp_path.rglob("*")) == kept
 
@@ -252,7 +252,7 @@ def test_lines_of_the_log_that_are_no_records_are_passed_over(tmp_path):
 def test_what_the_system_refuses_is_said_with_its_place(tmp_path, monkeypatch):
     made = make(tmp_path)
     made.log_path.mkdir()
-    asks = {"read": (lambda: list(made.records()), made.log_lines), "write": (lambda: made.rewind_log(1),)}
+    asks = {"read": (lambda: list(made.records()), made.log_lines), "write": (lambda: made.truncate_log(1),)}
     for verb, calls in asks.items():
         for call in calls:
             with pytest.raises(AnyshotError, match=f"^Cannot {verb} '{re.escape(str(made.log_path))}': Is a directory"):

@@ -12,15 +12,15 @@ from anyshot.core.settings import MethodSettings
 from anyshot.methods import METHODS, create_method
 from anyshot.runs.image_record import SetRecord
 from anyshot.runs.run import Run
-from anyshot.runs.start import Origin, open_origin
+from anyshot.runs.start import InitialBody, open_initial_body
 from anyshot.training.meta_training import train
-from anyshot.training.pretraining import warm_start
+from anyshot.training.pretraining import pretrain
 
 
 @pytest.fixture(scope="module")
 def warmed(tmp_path_factory) -> Run:
     folder = tmp_path_factory.mktemp("warm")
-    return warm_start(tiny_warm(epochs=1), folder, imagesets=[make_imageset(name="before")], ood=[])
+    return pretrain(tiny_warm(epochs=1), folder, imagesets=[make_imageset(name="before")], ood=[])
 
 
 def body(tensors) -> dict[str, torch.Tensor]:
@@ -38,14 +38,14 @@ def test_every_method_starts_from_the_body_of_a_run_or_a_file(name, warmed, tmp_
     for source in (warmed.folder, tmp_path / "body.safetensors"):
         method = create_method(MethodSettings(name=name), (16, 16))
         others = {key: value.clone() for key, value in method.state_dict().items() if key not in expected}
-        open_origin(str(source)).put_into(method)
+        open_initial_body(str(source)).load_into(method)
         state = method.state_dict()
         assert same(body(state), expected)
         assert same({key: state[key] for key in others}, others)
 
 
 def test_weights_that_come_with_anyshot_are_a_start_by_their_name():
-    origin = open_origin("glyphs")
+    origin = open_initial_body("glyphs")
     assert same(origin.tensors, body(Run("glyphs").best().tensors))
     assert [record.name for record in origin.sets] == ["glyphs"]
 
@@ -54,7 +54,7 @@ def test_a_run_starts_from_a_body_and_records_which(warmed, tmp_path):
     settings = tiny(rate=0.0, iterations=1, average=0.5, body_from=str(warmed.folder))
     made = train(settings, tmp_path, imagesets=[make_imageset()], ood=[])
     assert same(body(made.best().tensors), body(warmed.best().tensors))
-    assert made.info["body"] == open_origin(str(warmed.folder)).record()
+    assert made.info["body"] == open_initial_body(str(warmed.folder)).record()
     assert [record.name for record in made.sets] == ["tiny", "before"]  # which tests must know of
     train(settings, tmp_path, imagesets=[make_imageset()], ood=[])  # goes on, though there is nothing left to do
 
@@ -68,19 +68,19 @@ def test_classes_that_the_body_has_learned_from_are_not_validated_on(warmed, tmp
 @pytest.mark.parametrize("split", ["validation", "test"])
 def test_what_a_body_has_learned_from_is_trained_on_alone_and_remembered(split):
     learned = SetRecord.of(make_imageset(name="before"), "before", None)
-    origin = Origin("runs/warm", {}, "0" * 64, (learned, replace(learned, learned=False, name="checked")))
+    origin = InitialBody("runs/warm", {}, "0" * 64, (learned, replace(learned, learned=False, name="checked")))
     assert origin.record() == {"source": "runs/warm", "sha256": "0" * 64}
     own = SetRecord.of(make_imageset(), "tiny", None)
-    assert origin.seen_too([own]) == (own, learned)  # not what was only validated on
-    assert origin.seen_too([replace(own, name="before")]) == (replace(own, name="before"),)
+    assert origin.check_leakage([own]) == (own, learned)  # not what was only validated on
+    assert origin.check_leakage([replace(own, name="before")]) == (replace(own, name="before"),)
     turned = replace(make_imageset(), splits={"train": (4, 5, 6, 7), split: (0, 1, 2, 3)})
     with pytest.raises(AnyshotError, match=r"learned from 4 classes of tiny .* both runs need the same split\.$"):
-        origin.seen_too([SetRecord.of(turned, "tiny", None)])
+        origin.check_leakage([SetRecord.of(turned, "tiny", None)])
 
 
 def test_a_body_of_another_shape_is_refused(warmed):
     with pytest.raises(AnyshotError, match=r"differ in shift\.0, shift\.1"):
-        open_origin(str(warmed.folder)).put_into(make_method("maml"))  # 4 channels
+        open_initial_body(str(warmed.folder)).load_into(make_method("maml"))  # 4 channels
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not tensors"])
@@ -89,10 +89,10 @@ def test_what_is_no_body_is_said_to_be_none(content, tmp_path):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(AnyshotError, match="no body in"):
-        open_origin(str(path))
+        open_initial_body(str(path))
 
 
 def test_a_warm_start_that_has_not_ended_is_no_origin(tmp_path):
-    Run.create(tmp_path, tiny_warm(), (16, 16))
+    Run.open_or_create(tmp_path, tiny_warm(), (16, 16))
     with pytest.raises(AnyshotError, match="no chosen parameters yet"):
-        open_origin(str(tmp_path))
+        open_initial_body(str(tmp_path))

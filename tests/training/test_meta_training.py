@@ -13,7 +13,7 @@ from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainS
 from anyshot.data.tasks import TaskStream
 from anyshot.methods import METHODS
 from anyshot.runs.run import Run
-from anyshot.training import meta_training as training
+from anyshot.training import meta_training
 from anyshot.training.meta_training import MetaTraining, train
 
 
@@ -38,7 +38,7 @@ def parameters(folder) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains_and_its_run_can_be_loaded(method, tmp_path):
     made = run(tiny(method), tmp_path)
-    start = MetaTraining(Run.create(tmp_path / "new", made.settings, (16, 16)), [make_imageset()], [], 1).method
+    start = MetaTraining(Run.open_or_create(tmp_path / "new", made.settings, (16, 16)), [make_imageset()], [], 1).method
     trained = made.load_method()
     assert trained.name == method
     assert any(not torch.equal(a, b) for a, b in zip(start.parameters(), trained.parameters(), strict=True))
@@ -58,7 +58,7 @@ def test_a_run_in_two_parts_equals_one_in_one_whatever_the_workers(tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     run(tiny(iterations=5), whole)
     settings = tiny(iterations=5)
-    made = Run.create(parts, settings, (16, 16))
+    made = Run.open_or_create(parts, settings, (16, 16))
     first = MetaTraining(made, [make_imageset()], [], 1)
     for _ in range(3):
         first.step()
@@ -104,7 +104,7 @@ def test_a_finished_run_is_left_alone(tmp_path):
 
 
 def test_a_loss_that_is_not_finite_is_skipped_and_counted(tmp_path, monkeypatch):
-    honest, calls = training.task_gradients, []
+    honest, calls = meta_training.task_gradients, []
 
     def sometimes_nan(method, task):
         gradients, info = honest(method, task)
@@ -113,14 +113,14 @@ def test_a_loss_that_is_not_finite_is_skipped_and_counted(tmp_path, monkeypatch)
             gradients[1] = gradients[1] * float("nan")
         return gradients, info
 
-    monkeypatch.setattr(training, "task_gradients", sometimes_nan)
+    monkeypatch.setattr(meta_training, "task_gradients", sometimes_nan)
     made = run(tiny("maml", iterations=3), tmp_path)
     assert [r["skipped"] for r in made.records("iteration")] == [0, 1, 1]
     assert all(t.isfinite().all() for t in parameters(tmp_path).values())
 
 
 def test_a_hundred_in_a_row_end_the_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "task_gradients", lambda m, t: (
+    monkeypatch.setattr(meta_training, "task_gradients", lambda m, t: (
         [torch.zeros_like(p) for p in m.parameters()],
         {"loss": float("inf"), "penalty": 0.0, "kl": 0.0, "accuracy": 0.0},
     ))  # fmt: skip
@@ -134,7 +134,7 @@ def test_the_best_parameters_are_kept_and_patience_ends_the_run(tmp_path, monkey
     def fake(method, stream, tasks, **_):
         return SimpleNamespace(accuracy=next(accuracies))
 
-    monkeypatch.setattr(training, "evaluate", fake)
+    monkeypatch.setattr(meta_training, "evaluate", fake)
     made = run(tiny("maml", iterations=5, validate_every=1, patience=2, checkpoint_every=1), tmp_path)
     assert made.best().state == {"iteration": 2, "selection": 0.9, "by": "id+ood"}
     assert made.latest_checkpoint().state["iteration"] == 4
@@ -152,28 +152,28 @@ def test_selection_adds_out_of_distribution_accuracy_unless_told_not_to(tmp_path
 
 
 def test_gradients_are_first_order_until_they_are_not(tmp_path, monkeypatch):
-    honest, orders = training.task_gradients, []
+    honest, orders = meta_training.task_gradients, []
     monkeypatch.setattr(
-        training, "task_gradients", lambda m, t: (orders.append(m.settings.order), honest(m, t))[1]
+        meta_training, "task_gradients", lambda m, t: (orders.append(m.settings.order), honest(m, t))[1]
     )  # fmt: skip
     run(tiny("maml", iterations=3, meta_batch=1, first_order_until=2), tmp_path)
     assert orders == [1, 1, 2]
 
 
 def test_training_tasks_are_augmented_and_validation_tasks_are_not(tmp_path):
-    made = MetaTraining(Run.create(tmp_path, tiny(augment=("auto",)), (16, 16)), [make_imageset()], [], 1)
+    made = MetaTraining(Run.open_or_create(tmp_path, tiny(augment=("auto",)), (16, 16)), [make_imageset()], [], 1)
     assert made.stream.augment == ("auto",)
     assert not any(stream.augment for stream in made.validation.values())
 
 
 def test_validation_predicts_as_it_is_told(tmp_path, monkeypatch):
-    honest, predictions = training.evaluate, []
+    honest, predictions = meta_training.evaluate, []
 
     def told(*arguments, prediction, **options):
         predictions.append(prediction)
         return honest(*arguments, prediction=prediction, **options)
 
-    monkeypatch.setattr(training, "evaluate", told)
+    monkeypatch.setattr(meta_training, "evaluate", told)
     run(tiny(iterations=1, validate_by="mc"), tmp_path / "mc")
     run(tiny(iterations=1), tmp_path / "naive")
     assert predictions == ["mc", "naive"]
@@ -181,7 +181,7 @@ def test_validation_predicts_as_it_is_told(tmp_path, monkeypatch):
 
 def test_the_average_is_validated_and_kept_and_is_that_of_the_iterations(tmp_path):
     settings = tiny("maml", iterations=3, average=0.6, rate=0.01, validate_every=0)
-    made = MetaTraining(Run.create(tmp_path, settings, (16, 16)), [make_imageset()], [], 1)
+    made = MetaTraining(Run.open_or_create(tmp_path, settings, (16, 16)), [make_imageset()], [], 1)
     name = "conv2_weight"
     expected = made.method.theta[name].detach().clone()
     for i in range(3):
@@ -240,7 +240,7 @@ def test_a_run_killed_before_its_first_iteration_goes_on_with_its_own_settings(t
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(MetaTraining, "step", kill)
         run(tiny("maml"), tmp_path / "run")
-    assert Run.find(tmp_path / "run").latest_checkpoint().state["iteration"] == 0
+    assert Run.find_started(tmp_path / "run").latest_checkpoint().state["iteration"] == 0
     run(tiny("maml"), tmp_path / "run")
     run(tiny("maml"), tmp_path / "whole")
     assert_equal(parameters(tmp_path / "run"), parameters(tmp_path / "whole"))

@@ -3,7 +3,7 @@ import torch
 from support import make_method
 
 from anyshot.core.settings import TrainSettings
-from anyshot.training.optimizer import Optimiser, rate_at
+from anyshot.training.optimizer import Optimizer, learning_rate_factor
 
 
 def ones(method) -> list[torch.Tensor]:
@@ -12,10 +12,10 @@ def ones(method) -> list[torch.Tensor]:
 
 def test_the_rate_rises_then_falls_and_each_parameter_has_its_own_factor():
     method = make_method("meta-sgd", alpha=0.05, alpha_head=1.0)
-    made, rates = Optimiser(method, TrainSettings(iterations=6, decay="cosine", rising=2, rate=0.1, body_rate=0.2)), []
+    made, rates = Optimizer(method, TrainSettings(iterations=6, decay="cosine", rising=2, rate=0.1, body_rate=0.2)), []
     names = [name for name, _ in method.named_parameters()]
     for i in range(6):
-        made.apply(ones(method), i)
+        made.step(ones(method), i)
         rates.append(dict(zip(names, (g["lr"] for g in made.adam.param_groups), strict=True)))
     shape = [0.5, 1, 1, 0.5 + 2**0.5 / 4, 0.5, 0.5 - 2**0.5 / 4]
     for name, factor in {
@@ -28,24 +28,24 @@ def test_the_rate_rises_then_falls_and_each_parameter_has_its_own_factor():
 
 
 def test_without_a_decay_the_rate_stays():
-    assert [rate_at(TrainSettings(iterations=3), i) for i in range(3)] == [1, 1, 1]
+    assert [learning_rate_factor(TrainSettings(iterations=3), i) for i in range(3)] == [1, 1, 1]
 
 
 def test_gradients_are_clipped_element_by_element():
     method = make_method("maml")
-    Optimiser(method, TrainSettings(clip=0.001)).apply(ones(method), 0)
+    Optimizer(method, TrainSettings(clip=0.001)).step(ones(method), 0)
     assert all((p.grad == 0.001).all() for p in method.parameters())
 
 
 def test_what_is_saved_is_all_that_the_next_step_depends_on():
     settings, start = TrainSettings(average=0.5, rate=0.1), make_method("meta-sgd")
-    whole = Optimiser(start, settings)
-    whole.apply(ones(start), 0)
-    again = Optimiser(make_method("meta-sgd", seed=1), settings)
-    again.load({name: value.clone() for name, value in whole.tensors().items()})
+    whole = Optimizer(start, settings)
+    whole.step(ones(start), 0)
+    again = Optimizer(make_method("meta-sgd", seed=1), settings)
+    again.load({name: value.clone() for name, value in whole.state_tensors().items()})
     for one in (whole, again):
-        one.apply([p.detach().sin() for p in one.method.parameters()], 1)
-    found, expected = again.tensors(), whole.tensors()
+        one.step([p.detach().sin() for p in one.method.parameters()], 1)
+    found, expected = again.state_tensors(), whole.state_tensors()
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name]) for name in found)
     assert {name.split(".")[0] for name in found} == {"method", "adam", "average"}

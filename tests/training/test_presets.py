@@ -104,7 +104,7 @@ def test_the_protocol_of_published_tables_has_presets(images, shots, meta_batch)
     assert (found.task.way, found.task.shots, found.task.query) == (5, f"fixed:{shots}", 15)
     assert (found.train.iterations, found.train.meta_batch, found.train.rate) == (60_000, meta_batch, 1e-3)
     method = create_method(found.method, (CATALOGUE[images].side,) * 2)
-    assert [unit.channels for unit in method.body.units] == [64] * 4
+    assert [unit.channels for unit in method.body.layers] == [64] * 4
     assert preset(f"{images}-{shots}shot", "proto-maml").method.alpha_head == 0.01
 
 

@@ -7,15 +7,15 @@ import torch.nn.functional as F
 from support import assert_equal, assert_kills_change_nothing, make_imageset, make_task
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings, WarmSettings
+from anyshot.core.settings import MethodSettings, PretrainSettings, Settings, TaskSettings, TrainSettings
 from anyshot.data import ImageSet
 from anyshot.data.tasks import numpy_rng
 from anyshot.methods import create_method
 from anyshot.models.network import embed
 from anyshot.runs.run import Run
 from anyshot.training.meta_training import train
-from anyshot.training.pretraining import Warming, mean_accuracies, rate_at, warm_start
-from anyshot.training.pretraining_images import Labelled
+from anyshot.training.pretraining import Pretraining, learning_rate, mean_accuracies, pretrain
+from anyshot.training.pretraining_images import PretrainingImages
 
 
 def tiny(**options) -> Settings:
@@ -23,16 +23,16 @@ def tiny(**options) -> Settings:
         images=("tiny",),
         task=TaskSettings(way=2, shots="any-shot:1-4", query=3),
         method=MethodSettings(name="protonet"),
-        warm=WarmSettings(**{"epochs": 3, "batch": 20, "check_every": 2, "check_tasks": 4, **options}),
+        warm=PretrainSettings(**{"epochs": 3, "batch": 20, "check_every": 2, "check_tasks": 4, **options}),
     )
 
 
 def run(settings: Settings, folder, sets=None, **options) -> Run:
-    return warm_start(settings, folder, imagesets=sets or [make_imageset()], ood=[], **options)
+    return pretrain(settings, folder, imagesets=sets or [make_imageset()], ood=[], **options)
 
 
-def warming(settings: Settings, folder, workers=1) -> Warming:
-    return Warming(Run.create(folder, settings, (16, 16)), [make_imageset()], [], workers)
+def warming(settings: Settings, folder, workers=1) -> Pretraining:
+    return Pretraining(Run.open_or_create(folder, settings, (16, 16)), [make_imageset()], [], workers)
 
 
 def tensors(folder) -> dict[str, torch.Tensor]:
@@ -83,7 +83,7 @@ def test_a_step_is_nesterovs_on_the_mean_loss_of_two_halves_with_their_own_stati
             scores = F.linear(x.flatten(1), *start[-2:])
             total = total + F.cross_entropy(scores, torch.from_numpy(half // 30), label_smoothing=0.1) / 2
         assert loss == pytest.approx(total.item(), rel=1e-4)
-        optimiser.param_groups[0]["lr"] = 0.05 * rate_at("cosine", step / 18)
+        optimiser.param_groups[0]["lr"] = 0.05 * learning_rate("cosine", step / 18)
         optimiser.zero_grad()
         total.backward()
         optimiser.step()
@@ -101,7 +101,7 @@ def test_the_average_is_what_is_checked_and_kept(tmp_path):
 
 def test_every_schedule_ends_at_nothing_and_one_cycle_rises_first():
     for schedule, top in (("one-cycle", 30), ("cosine", 0)):
-        rates = [rate_at(schedule, p) for p in np.linspace(0, 1, 101)]
+        rates = [learning_rate(schedule, p) for p in np.linspace(0, 1, 101)]
         assert np.argmax(rates) == top
         assert max(rates) == pytest.approx(1)
         assert rates[-1] == pytest.approx(0, abs=1e-9)
@@ -110,7 +110,7 @@ def test_every_schedule_ends_at_nothing_and_one_cycle_rises_first():
 # ---------------------------------------------------------------------------------------------------- images
 def test_images_of_several_sets_have_labels_of_their_own():
     sets = [make_imageset(), make_imageset(classes=24, name="other")]
-    pool = Labelled(sets, WarmSettings(augment=()))
+    pool = PretrainingImages(sets, PretrainSettings(augment=()))
     assert len(pool) == 4 * 30 + 8 * 30
     assert pool.outputs == pool.classes == 12
     images, labels, turns = pool.get(np.array([0, 119, 120, 359]), numpy_rng(0))
@@ -123,7 +123,7 @@ def test_images_of_several_sets_have_labels_of_their_own():
 def test_turned_images_are_classes_of_their_own_or_a_task_beside():
     rows = np.arange(40)
     for rotations, classes, outputs in (("classes", 16, 16), ("task", 4, 8)):
-        pool = Labelled([make_imageset()], WarmSettings(augment=(), rotations=rotations))
+        pool = PretrainingImages([make_imageset()], PretrainSettings(augment=(), rotations=rotations))
         assert (pool.classes, pool.outputs) == (classes, outputs)
         images, labels, turns = pool.get(rows, numpy_rng(1))
         assert set(turns) == {0, 1, 2, 3}
@@ -138,7 +138,7 @@ def test_what_a_set_allows_is_done_to_its_images_alone():
     ramp = dict.fromkeys(letters.classes, pixels)
     for kind, mirrored in (("photographs", True), ("characters", False)):
         images = ImageSet.from_arrays("ramp", ramp, {"train": list(ramp)}, kind=kind)
-        found, _, _ = Labelled([images], WarmSettings(augment=("auto",))).get(np.arange(60), numpy_rng(0))
+        found, _, _ = PretrainingImages([images], PretrainSettings(augment=("auto",))).get(np.arange(60), numpy_rng(0))
         falling = found[:, 0, 0, 0] > found[:, 0, -1, 0]
         assert falling.any() == mirrored
 
@@ -146,7 +146,7 @@ def test_what_a_set_allows_is_done_to_its_images_alone():
 def test_images_that_are_not_square_are_not_turned():
     wide = ImageSet.from_arrays("wide", {"a": np.zeros((2, 16, 20, 3), np.uint8)}, {"train": ["a"]})
     with pytest.raises(AnyshotError, match="cannot be turned"):
-        Labelled([wide], WarmSettings(rotations="task"))
+        PretrainingImages([wide], PretrainSettings(rotations="task"))
 
 
 def test_fewer_images_than_a_batch_are_one_batch(tmp_path):
@@ -158,7 +158,7 @@ def test_fewer_images_than_a_batch_are_one_batch(tmp_path):
 # ---------------------------------------------------------------------------------------------------- checks
 def test_a_check_counts_the_nearest_class_means():
     method, task = create_method(MethodSettings(name="protonet"), (16, 16)), make_task()
-    support, labels, query, query_labels = method.tensors(task)
+    support, labels, query, query_labels = method.task_tensors(task)
     with torch.no_grad():
         h, g = (embed(method.body.features, dict(method.theta), method.norm, x) for x in (support, query))
     for found, cosine in zip(mean_accuracies(method, task), (False, True), strict=True):

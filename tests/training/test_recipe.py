@@ -9,11 +9,11 @@ from support import assert_equal, make_imageset
 from support import run_command as run
 
 from anyshot.core.registry import METHODS
-from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings, WarmSettings
+from anyshot.core.settings import MethodSettings, PretrainSettings, Settings, TaskSettings, TrainSettings
 from anyshot.runs.run import Run
 from anyshot.training.meta_training import train
 from anyshot.training.presets import preset
-from anyshot.training.pretraining import warm_start
+from anyshot.training.pretraining import pretrain
 from anyshot.training.recipe import PAPERS, recipe, train_by_recipe
 
 
@@ -53,7 +53,7 @@ def test_the_command_takes_the_recipe_and_leaves_the_paper_to_who_asks(capsys):
 def tiny(monkeypatch) -> Settings:
     from anyshot.training import presets
 
-    monkeypatch.setattr(presets, "WarmSettings", lambda: WarmSettings(epochs=1, batch=20, check_tasks=2))
+    monkeypatch.setattr(presets, "PretrainSettings", lambda: PretrainSettings(epochs=1, batch=20, check_tasks=2))
     return Settings(
         images=("tiny",),
         task=TaskSettings(way=2, shots="any-shot:1-3", query=2),
@@ -91,10 +91,10 @@ def test_a_stage_that_was_interrupted_goes_on_and_one_that_is_done_stays(tiny, t
 
 
 def test_a_body_that_is_named_needs_no_other(tiny, tmp_path):
-    from anyshot.training.presets import warming
+    from anyshot.training.presets import pretraining_settings
 
     images = [make_imageset()]
-    warm_start(warming(tiny), tmp_path / "body", imagesets=images)
+    pretrain(pretraining_settings(tiny), tmp_path / "body", imagesets=images)
     settings = replace(tiny, train=replace(tiny.train, body_from=str(tmp_path / "body")))
     train_by_recipe(settings, tmp_path / "run", imagesets=images)
     assert not (tmp_path / "run" / "warm").exists()

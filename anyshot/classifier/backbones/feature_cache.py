@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyshot.classifier.backbones.backbone import Backbone
-from anyshot.classifier.backbones.image_input import Picture, as_pixels, content
+from anyshot.classifier.backbones.image_input import Picture, content, to_pixels
 from anyshot.core.errors import AnyshotError
 from anyshot.core.files import cache_folder
 from anyshot.core.progress import progress
@@ -38,7 +38,7 @@ def features_of(pictures: Sequence[Picture], backbone: Backbone) -> Features:
         with _bar(backbone, len(missing)) as advance:
             for begin in range(0, len(missing), BATCH):
                 batch = missing[begin : begin + BATCH]
-                computed = backbone(np.stack([as_pixels(pictures[i], backbone.side) for i in batch]))
+                computed = backbone(np.stack([to_pixels(pictures[i], backbone.side) for i in batch]))
                 new = {keys[i]: row for i, row in zip(batch, computed, strict=True)}
                 write(new)
                 found.update(new)

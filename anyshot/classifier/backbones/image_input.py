@@ -15,7 +15,7 @@ from anyshot.data.decode import Unreadable, decode, square
 Picture = NDArray | Image.Image | str | os.PathLike[str]
 
 
-def as_pixels(picture: Picture, side: int) -> NDArray[np.uint8]:
+def to_pixels(picture: Picture, side: int) -> NDArray[np.uint8]:
     """uint8 [side, side, 3]: short side resized, centre cut out, in colour.
 
     >>> as_pixels(np.zeros((4, 6), np.uint8), 8).shape

@@ -16,11 +16,11 @@ def open_body(source: str | Path, device: str = "cpu") -> Backbone:
     method = run.load_method(device)
 
     def bind(reference: Pixels) -> Backbone:
-        lent = method.images(reference)
+        lent = method.to_input(reference)
 
         def compute(pixels: Pixels) -> Features:
             with torch.inference_mode():
-                return method.embed(method.images(pixels), reference=lent).cpu().numpy()
+                return method.embed(method.to_input(pixels), reference=lent).cpu().numpy()
 
         return Backbone(run.folder.name, run.image_size[0], "", compute)
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from anyshot.classifier.heads.learner import Adapted
+from anyshot.classifier.heads.learner import AdaptedLearner
 
 SEEN, USUAL = 3, 4  # of task_evidence, the first are what images left out say, the others what the guess is made of
 LEVEL, DEVIATIONS = 0.9, 1.645  # of the interval
@@ -58,7 +58,7 @@ class Accuracy(nn.Module):
         w = (worth > 0) * doubt / (doubt + off)
         return w * shown + (1 - w) * guess, (1 - w) * doubt + 1 / (4 * asked + 2)
 
-    def interval(self, adapted: Adapted) -> tuple[float, float, float]:
+    def interval(self, adapted: AdaptedLearner) -> tuple[float, float, float]:
         """Accuracy to expect of a test of TEST images a class, and where it lies 90 % of the time."""
         x = task_evidence(adapted).to(self.margin)[None]
         asked = x.new_tensor([TEST * adapted.support.way])
@@ -85,7 +85,7 @@ def angle_of(hits: Tensor, asked: Tensor) -> Tensor:
     return angle((hits + 0.375) / (asked + 0.75))
 
 
-def task_evidence(adapted: Adapted) -> Tensor:
+def task_evidence(adapted: AdaptedLearner) -> Tensor:
     """What is known of a task's accuracy, [7]: φ(r), n, few; alone, φ(confidence), φ(chance), nothing was left out."""
     support, p = adapted.support, adapted.held_out.to(adapted.support.z).exp()
     several = support.n > 1
@@ -101,7 +101,7 @@ def task_evidence(adapted: Adapted) -> Tensor:
     return torch.stack([angle_of(hits * worth, worth), worth, few, alone, angle(sure), chance, p.new_zeros(())])
 
 
-def by_class(adapted: Adapted, values: Tensor) -> Tensor:
+def by_class(adapted: AdaptedLearner, values: Tensor) -> Tensor:
     """Means [C] of what was found for each support image [N]."""
     support = adapted.support
     return values.new_zeros(support.way).index_add(0, support.labels, values) / support.n

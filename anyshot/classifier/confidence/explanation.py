@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from anyshot.classifier.confidence.model import Outlook
-from anyshot.classifier.heads.learner import HEADS, Adapted
+from anyshot.classifier.confidence.model import ConfidenceModel
+from anyshot.classifier.heads.learner import HEADS, AdaptedLearner
 
 HELP = 5  # more images, in the question which class would gain most from them
 RATE = 0.5  # errors fall about as n^−½
@@ -61,7 +61,7 @@ class Explanation:
         ])  # fmt: skip
 
 
-def explain(adapted: Adapted, outlook: Outlook, names: Sequence[str]) -> Explanation:
+def explain(adapted: AdaptedLearner, outlook: ConfidenceModel, names: Sequence[str]) -> Explanation:
     """Of a learned task and the names of its classes."""
     expected = outlook.expected(adapted)
     n, weights = adapted.support.n, adapted.weights

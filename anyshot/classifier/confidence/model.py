@@ -15,15 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from anyshot.classifier.confidence.expected_accuracy import Accuracy, by_class
-from anyshot.classifier.confidence.unknown_images import CLUES, nearest, novelty
-from anyshot.classifier.heads.learner import Adapted
+from anyshot.classifier.confidence.unknown_images import CLUES, nearest, unknown_features
+from anyshot.classifier.heads.learner import AdaptedLearner
 
 PRIOR = 2.0  # images that what is known of a class is blended with
 OWN, SHAPE = 3, 6  # numbers of class_evidence and shape
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedAccuracy:
     """Accuracy to expect on a test of 15 images a class: of each [C]; of all, their mean, with its 90 % interval."""
 
     classes: Tensor
@@ -32,7 +32,7 @@ class Expected:
     high: float
 
 
-class Outlook(nn.Module):
+class ConfidenceModel(nn.Module):
     """Meta-learned: a task's accuracy, linear models for its classes and for unknown images, and usual shapes."""
 
     threshold: Tensor
@@ -49,22 +49,22 @@ class Outlook(nn.Module):
         self.register_buffer("usual", torch.zeros(SHAPE))  # mean shape of the tasks learned from
         self.register_buffer("spread", torch.eye(SHAPE))  # (shape − usual) @ spread is within 1 for most of them
 
-    def expected(self, adapted: Adapted) -> Expected:
+    def expected(self, adapted: AdaptedLearner) -> ExpectedAccuracy:
         """Accuracy to expect, with an interval of 90 %."""
         overall, low, high = self.accuracy.interval(adapted)
         own = self.own(class_evidence(adapted).to(self.own.weight))[:, 0]
-        return Expected(with_mean(own, overall), overall, low, high)
+        return ExpectedAccuracy(with_mean(own, overall), overall, low, high)
 
-    def unknown_score(self, adapted: Adapted, features: Tensor) -> Tensor:
+    def unknown_score(self, adapted: AdaptedLearner, features: Tensor) -> Tensor:
         """Probability [m] that an image belongs to none of the classes, were half of all images such."""
-        return self.unknown(novelty(adapted, features).to(self.unknown.weight))[:, 0].sigmoid()
+        return self.unknown(unknown_features(adapted, features).to(self.unknown.weight))[:, 0].sigmoid()
 
-    def unlike(self, adapted: Adapted) -> float:
+    def unlike(self, adapted: AdaptedLearner) -> float:
         """How unlike the task is to those learned from; of tasks of sets never met, one in twenty is above 1."""
-        return float(((shape(adapted).to(self.usual) - self.usual) @ self.spread).norm())
+        return float(((task_descriptor(adapted).to(self.usual) - self.usual) @ self.spread).norm())
 
 
-def class_evidence(adapted: Adapted) -> Tensor:
+def class_evidence(adapted: AdaptedLearner) -> Tensor:
     """What is known of each class beyond its task, [C, 3]: logit of the probability of the truth, size, if alone.
 
     That probability is the mean over the class's unseen images, blended with the task's mean.
@@ -91,7 +91,7 @@ def with_mean(logits: Tensor, mean: float) -> Tensor:
     return (logits + middle).sigmoid()
 
 
-def shape(adapted: Adapted) -> Tensor:
+def task_descriptor(adapted: AdaptedLearner) -> Tensor:
     """What a task's images look like as a cloud, whatever their classes are, [6].
 
     Logarithms of how far they lie apart, how many directions they fill, how close neighbours are, how evenly the

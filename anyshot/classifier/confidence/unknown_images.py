@@ -12,20 +12,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anyshot.classifier.heads.discriminant import Fitted
-from anyshot.classifier.heads.learner import HEADS, Adapted
+from anyshot.classifier.heads.discriminant import GaussianPosterior
+from anyshot.classifier.heads.learner import HEADS, AdaptedLearner
 from anyshot.classifier.heads.logistic import Logistic
-from anyshot.classifier.heads.support_set import Points, Support, squares
+from anyshot.classifier.heads.support_set import ProjectedFeatures, SupportSet, squares
 
 CLUES = 9
 MOST = 1000  # images that are compared with each other
 
 
-def novelty(adapted: Adapted, features: Tensor) -> Tensor:
+def unknown_features(adapted: AdaptedLearner, features: Tensor) -> Tensor:
     """Clues [m, CLUES] to whether images are unknown: distances, doubt, and the task's size."""
     support, points = adapted.support, adapted.frame(features.double())
     discriminant, logistic = (adapted.heads[HEADS.index(name)] for name in ("discriminant", "logistic"))
-    assert isinstance(discriminant, Fitted)
+    assert isinstance(discriminant, GaussianPosterior)
     assert isinstance(logistic, Logistic)
     several = support.n > 1
     away = discriminant.squares(points).min(1).values
@@ -52,7 +52,7 @@ def nearest(z: Tensor) -> Tensor:
     return torch.cdist(some, some).fill_diagonal_(float("inf")).min(1).values
 
 
-def _left_out(support: Support, discriminant: Fitted) -> tuple[Tensor, Tensor]:
+def _left_out(support: SupportSet, discriminant: GaussianPosterior) -> tuple[Tensor, Tensor]:
     """Squared distances of images, left out, to their classes, and weights by which every class counts the same.
 
     If all are alone in their classes, the distances to the nearest other class stand in.
@@ -66,7 +66,7 @@ def _left_out(support: Support, discriminant: Fitted) -> tuple[Tensor, Tensor]:
     return own, weights / weights.sum()
 
 
-def _cosine(support: Support, points: Points) -> Tensor:
+def _cosine(support: SupportSet, points: ProjectedFeatures) -> Tensor:
     """With the nearest class mean, as seen from the task's origin."""
     length = (points.z.square().sum(1) + points.rest).sqrt().clamp_min(1e-6)
     return (points.z @ F.normalize(support.means(), dim=1).t()).max(1).values / length

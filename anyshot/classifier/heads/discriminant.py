@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from anyshot.classifier.heads.support_set import Points, Support, squares
+from anyshot.classifier.heads.support_set import ProjectedFeatures, SupportSet, squares
 
 START = {
     "log_kappa": 1.8, "log_nu": 4.4, "log_nu_zero": 2.0, "log_tau": 0.4, "log_rho": -0.3, "lam": -0.2,
@@ -26,7 +26,7 @@ START = {
 
 
 @dataclass(frozen=True)
-class Fitted:
+class GaussianPosterior:
     """A task's posterior, in coordinates where Σ = I."""
 
     whiten: Tensor  # [r, r]: z ↦ z @ whiten
@@ -37,11 +37,11 @@ class Fitted:
     temperature: Tensor
     own: Tensor  # [N], squared distance of each support image, left out, to its class
 
-    def __call__(self, points: Points) -> Tensor:
+    def __call__(self, points: ProjectedFeatures) -> Tensor:
         """Log-probabilities [m, C]."""
         return log_probabilities(self.squares(points), self.spread, self.lam, self.temperature)
 
-    def squares(self, points: Points) -> Tensor:
+    def squares(self, points: ProjectedFeatures) -> Tensor:
         """Squared distances [m, C] to the classes, in units of their variance."""
         inside = squares(points.z @ self.whiten, self.means)
         return (inside + (self.outside * points.rest)[:, None]) / self.spread
@@ -61,7 +61,7 @@ class Discriminant(nn.Module):
         """A positive number, kept as its logarithm."""
         return getattr(self, f"log_{name}").exp()
 
-    def forward(self, support: Support) -> tuple[Fitted, Tensor]:
+    def forward(self, support: SupportSet) -> tuple[GaussianPosterior, Tensor]:
         """The posterior, and log-probabilities [N, C] of the support images, each left out."""
         kappa, nu, nu_zero, rho = (self.value(name) for name in ("kappa", "nu", "nu_zero", "rho"))
         z, labels, n, free = support.z, support.labels, support.n, len(support.z) - support.way
@@ -79,7 +79,7 @@ class Discriminant(nn.Module):
         spreads = spread.expand(len(z), support.way).scatter(1, labels[:, None], alone)
         away = _left_out(z @ whiten, means @ whiten, rest @ whiten, labels, n, kappa, weight) / spreads
         own = away.gather(1, labels[:, None])[:, 0]
-        fitted = Fitted(whiten, weight / prior, means @ whiten, spread, self.lam, temperature, own)
+        fitted = GaussianPosterior(whiten, weight / prior, means @ whiten, spread, self.lam, temperature, own)
         return fitted, log_probabilities(away, spreads, self.lam, temperature)
 
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from anyshot.classifier.heads.support_set import Points, Support, squares
+from anyshot.classifier.heads.support_set import ProjectedFeatures, SupportSet, squares
 
 MOST = 2000  # images that it learns from, as many of each class; the others count as unseen
 
 
 @dataclass(frozen=True)
-class Smooth:
+class KernelPredictor:
     """Images [n, r] that were learned from, with coefficients [n, C]."""
 
     images: Tensor
@@ -27,13 +27,13 @@ class Smooth:
     width: Tensor
     temperature: Tensor
 
-    def __call__(self, points: Points) -> Tensor:
+    def __call__(self, points: ProjectedFeatures) -> Tensor:
         """Log-probabilities [m, C]."""
         away = squares(points.z, self.images) + points.rest[:, None]
         return (self.temperature * (-away / (2 * self.width)).exp() @ self.coefficients).log_softmax(1)
 
 
-class Kernel(nn.Module):
+class KernelRidge(nn.Module):
     """The meta-learned numbers: width s, ridge λ, temperature T."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Kernel(nn.Module):
             nn.Parameter(torch.tensor(value)) for value in (0.7, -2.3, 1.8)
         )
 
-    def forward(self, support: Support) -> tuple[Smooth, Tensor]:
+    def forward(self, support: SupportSet) -> tuple[KernelPredictor, Tensor]:
         """The head, and log-probabilities [N, C] of the support images, each left out."""
         target = nn.functional.one_hot(support.labels, support.way).to(support.z)
         rank = (target.cumsum(0) * target).sum(1)
@@ -52,6 +52,6 @@ class Kernel(nn.Module):
         ridge = torch.diag(self.log_ridge.exp() / support.balanced()[kept])
         inverse = torch.linalg.inv((-squares(z, z) / (2 * width)).exp() + ridge)
         coefficients = inverse @ y
-        head = Smooth(z, coefficients, width, temperature)
+        head = KernelPredictor(z, coefficients, width, temperature)
         unseen = (temperature * (y - coefficients / inverse.diagonal()[:, None])).log_softmax(1)
         return head, unseen if len(kept) == len(target) else head(support.points).index_copy(0, kept, unseen)

@@ -11,24 +11,30 @@ import torch
 from torch import Tensor, nn
 
 from anyshot.classifier.heads.discriminant import Discriminant
-from anyshot.classifier.heads.kernel_ridge import Kernel
+from anyshot.classifier.heads.kernel_ridge import KernelRidge
 from anyshot.classifier.heads.logistic import fit_logistic
 from anyshot.classifier.heads.mixture import Mixture, Weights, evidence
-from anyshot.classifier.heads.support_set import Damping, Frame, Points, Support, support_of
-from anyshot.classifier.heads.taml import Gradient
+from anyshot.classifier.heads.support_set import (
+    ProjectedFeatures,
+    SupportSet,
+    TaskCoordinates,
+    WithinClassDamping,
+    make_support_set,
+)
+from anyshot.classifier.heads.taml import TamlHead
 
-Head = Callable[[Points], Tensor]  # images to log-probabilities [m, C]
-FIXED: dict[str, Callable[[Support], tuple[Head, Tensor]]] = {"logistic": fit_logistic}  #: no meta-learned numbers
+Head = Callable[[ProjectedFeatures], Tensor]  # images to log-probabilities [m, C]
+FIXED: dict[str, Callable[[SupportSet], tuple[Head, Tensor]]] = {"logistic": fit_logistic}  #: no meta-learned numbers
 LEARNED = ("discriminant", "shrunk discriminant", "TAML", "kernel")  #: discriminants differ by where they start
 HEADS = (*FIXED, *LEARNED)
 
 
 @dataclass(frozen=True)
-class Adapted:
+class AdaptedLearner:
     """A task that was learned; ready for any number of images, one at a time or together."""
 
-    frame: Frame
-    support: Support
+    frame: TaskCoordinates
+    support: SupportSet
     heads: tuple[Head, ...]
     weights: Weights
     held_out: Tensor  # [N, C], log-probabilities of the support images by heads that had not seen them
@@ -51,34 +57,36 @@ class Learner(nn.Module):
     directions: Tensor
     share: Tensor
 
-    def __init__(self, damping: Damping | None = None) -> None:
+    def __init__(self, damping: WithinClassDamping | None = None) -> None:
         super().__init__()
-        damping = damping or Damping(torch.zeros(0, 0), torch.zeros(0))
+        damping = damping or WithinClassDamping(torch.zeros(0, 0), torch.zeros(0))
         self.register_buffer("directions", damping.directions.half())
         self.register_buffer("share", damping.share.half())
-        self.learned = nn.ModuleList([Discriminant(), Discriminant(log_nu=6.0), Gradient(), Kernel()])
+        self.learned = nn.ModuleList([Discriminant(), Discriminant(log_nu=6.0), TamlHead(), KernelRidge()])
         self.mixture = Mixture(len(HEADS))
 
-    def fit_heads(self, support: Support, fixed: list[tuple[Head, Tensor]] | None = None) -> tuple[list[Head], Tensor]:
+    def fit_heads(
+        self, support: SupportSet, fixed: list[tuple[Head, Tensor]] | None = None
+    ) -> tuple[list[Head], Tensor]:
         """Heads, and their log-probabilities of unseen support images [K, N, C]."""
         fitted = [*(fixed or fit_fixed(support)), *(head(support) for head in self.learned)]
         return [head for head, _ in fitted], torch.stack([seen for _, seen in fitted])
 
     @property
-    def damping(self) -> Damping | None:
+    def damping(self) -> WithinClassDamping | None:
         """Of the features of the backbone that it was made on, if it was learned."""
-        return Damping(self.directions, self.share) if len(self.share) else None
+        return WithinClassDamping(self.directions, self.share) if len(self.share) else None
 
     @torch.no_grad()
-    def adapt(self, features: Tensor, labels: Tensor, native: bool = True) -> Adapted:
+    def adapt(self, features: Tensor, labels: Tensor, native: bool = True) -> AdaptedLearner:
         """Learn a task: features [N, d], labels [N] in 0..C−1, no class empty.
 
         `native`: the features are by the backbone that the learner was made on, so that its damping is theirs.
         """
-        frame, support = support_of(features, labels, self.damping if native else None)
+        frame, support = make_support_set(features, labels, self.damping if native else None)
         heads, held_out = self.fit_heads(support)
         weights = self.mixture(evidence(support, held_out))
-        return Adapted(
+        return AdaptedLearner(
             _double(frame), _double(support), tuple(_double(h) for h in heads), _double(weights), weights(held_out)
         )
 
@@ -89,6 +97,6 @@ def _double(part: Any) -> Any:
     return dataclasses.replace(part, **floats)
 
 
-def fit_fixed(support: Support) -> list[tuple[Head, Tensor]]:
+def fit_fixed(support: SupportSet) -> list[tuple[Head, Tensor]]:
     """The heads that meta-training does not touch, each with its log-probabilities of unseen support images."""
     return [fit(support) for fit in FIXED.values()]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from anyshot.classifier.heads.support_set import Points, Support
+from anyshot.classifier.heads.support_set import ProjectedFeatures, SupportSet
 
 STRENGTH = 10.0  # found on data sets left out, where images have mean length 1
 STEPS = 50
@@ -29,16 +29,16 @@ class Logistic:
 
     coefficients: Tensor
 
-    def __call__(self, points: Points) -> Tensor:
+    def __call__(self, points: ProjectedFeatures) -> Tensor:
         """Log-probabilities [..., m, C]."""
         return self.logits(points).log_softmax(-1)
 
-    def logits(self, points: Points) -> Tensor:
+    def logits(self, points: ProjectedFeatures) -> Tensor:
         """Their differences tell classes apart, their size how much an image looks like any, [..., m, C]."""
         return points.z @ self.coefficients[..., :-1, :] + self.coefficients[..., -1:, :]
 
 
-def fit_logistic(support: Support, strength: float = STRENGTH) -> tuple[Logistic, Tensor]:
+def fit_logistic(support: SupportSet, strength: float = STRENGTH) -> tuple[Logistic, Tensor]:
     """The head, and log-probabilities [N, C] of the support images by heads that were fitted without their fold."""
     both = minimise(support.z, support.labels, support.balanced() * support.kept(), support.way, strength)
     return Logistic(both.coefficients[0]), support.unseen(both(support.points))

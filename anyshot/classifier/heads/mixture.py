@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from anyshot.classifier.heads.support_set import Support
+from anyshot.classifier.heads.support_set import SupportSet
 
 HIDDEN = 24
 SHRINK = 3.0  # images that a class's evidence is blended with, at the task's mean
@@ -54,7 +54,7 @@ class Mixture(nn.Module):
         return Weights(trust.softmax(1).t(), sharpness.t().exp(), omega[:, 0].softmax(0) * len(seen))
 
 
-def evidence(support: Support, held_out: Tensor) -> Tensor:
+def evidence(support: SupportSet, held_out: Tensor) -> Tensor:
     """What the net sees, [C, 7 + 3 K]: sizes, spreads, how each head does in the task, the class, in false alarms."""
     n, labels, way = support.n, support.labels, support.way
     several = n > 1
@@ -80,7 +80,7 @@ def evidence(support: Support, held_out: Tensor) -> Tensor:
     return torch.cat([sizes, _spreads(support), *scores], 1)
 
 
-def _spreads(support: Support) -> Tensor:
+def _spreads(support: SupportSet) -> Tensor:
     """How far each class spreads, blended with one image of the task's, and how far the nearest other lies, [C, 2]."""
     means, n = support.means(), support.n
     spread = torch.zeros_like(n).index_add(0, support.labels, (support.z - means[support.labels]).square().sum(1))

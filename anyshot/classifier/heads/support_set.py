@@ -15,7 +15,7 @@ FOLDS = 5
 
 
 @dataclass(frozen=True)
-class Damping:
+class WithinClassDamping:
     """Directions [d, k] in which a backbone's features vary within classes of any kind; the share [k] of it that goes.
 
     (I − V diag(share) Vᵀ) x is cheap, and needs k of d directions.
@@ -30,7 +30,7 @@ class Damping:
         return x - (x @ directions * self.share.to(x)) @ directions.t()
 
 
-def root(features: Tensor, damping: Damping | None = None) -> Tensor:
+def signed_sqrt_normalize(features: Tensor, damping: WithinClassDamping | None = None) -> Tensor:
     """Square root (with the sign), damped, then unit length: pooled ReLU features become nearly Gaussian.
 
     >>> root(torch.tensor([[4.0, 0.0, -9.0]])) * 13**0.5
@@ -47,7 +47,7 @@ def squares(a: Tensor, b: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Points:
+class ProjectedFeatures:
     """Images in a task's coordinates: z [m, r], and the squared length of what lies outside them, rest [m]."""
 
     z: Tensor
@@ -55,29 +55,29 @@ class Points:
 
 
 @dataclass(frozen=True)
-class Frame:
+class TaskCoordinates:
     """A task's coordinates: the origin is the mean of the class means, the unit the mean distance from it."""
 
     origin: Tensor  # [d]
     basis: Tensor | None  # [d, r], orthonormal; None: all d
     unit: Tensor
-    damping: Damping | None
+    damping: WithinClassDamping | None
 
     def centred(self, features: Tensor) -> Tensor:
         """Features [m, d] as seen from the origin."""
-        return (root(features, self.damping) - self.origin) / self.unit
+        return (signed_sqrt_normalize(features, self.damping) - self.origin) / self.unit
 
-    def __call__(self, features: Tensor) -> Points:
+    def __call__(self, features: Tensor) -> ProjectedFeatures:
         """Features [m, d] in these coordinates."""
         x = self.centred(features)
         if self.basis is None:
-            return Points(x, x.new_zeros(len(x)))
+            return ProjectedFeatures(x, x.new_zeros(len(x)))
         z = x @ self.basis
-        return Points(z, (x.square().sum(1) - z.square().sum(1)).clamp_min(0))
+        return ProjectedFeatures(z, (x.square().sum(1) - z.square().sum(1)).clamp_min(0))
 
 
 @dataclass(frozen=True)
-class Support:
+class SupportSet:
     """Labelled images of a task: z [N, r], labels [N] in 0..C−1 and, for cross-validation, the fold of each image."""
 
     z: Tensor
@@ -92,9 +92,9 @@ class Support:
         return len(self.n)
 
     @property
-    def points(self) -> Points:
+    def points(self) -> ProjectedFeatures:
         """The images as a query."""
-        return Points(self.z, self.z.new_zeros(len(self.z)))
+        return ProjectedFeatures(self.z, self.z.new_zeros(len(self.z)))
 
     def kept(self) -> Tensor:
         """Ones and zeros [1 + folds, N]: which images are seen by the head of all, and by those without a fold."""
@@ -115,18 +115,20 @@ class Support:
         return z.new_zeros(self.way, z.shape[1]).index_add(0, self.labels, z) / self.n[:, None]
 
 
-def support_of(features: Tensor, labels: Tensor, damping: Damping | None = None) -> tuple[Frame, Support]:
+def make_support_set(
+    features: Tensor, labels: Tensor, damping: WithinClassDamping | None = None
+) -> tuple[TaskCoordinates, SupportSet]:
     """A task's coordinates and its images in them, of features [N, d] and labels [N]; no class may be empty."""
-    x = root(features, damping)
+    x = signed_sqrt_normalize(features, damping)
     n = torch.bincount(labels).to(x)
     means = x.new_zeros(len(n), x.shape[1]).index_add(0, labels, x) / n[:, None]
     origin = means.mean(0)
     x = x - origin
     unit = x.norm(dim=1).mean().clamp_min(1e-6)
     basis = torch.linalg.qr(x.t()).Q if len(x) < x.shape[1] else None
-    frame = Frame(origin, basis, unit, damping)
+    frame = TaskCoordinates(origin, basis, unit, damping)
     z = frame(features).z
-    return frame, Support(z, labels, n, _folds(z, labels, n), x.shape[1])
+    return frame, SupportSet(z, labels, n, _folds(z, labels, n), x.shape[1])
 
 
 def _folds(z: Tensor, labels: Tensor, n: Tensor) -> Tensor:

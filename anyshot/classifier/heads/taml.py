@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from anyshot.classifier.heads.support_set import Points, Support
+from anyshot.classifier.heads.support_set import ProjectedFeatures, SupportSet
 
 STEPS = 5
 HIDDEN = 16
@@ -30,12 +30,12 @@ class Linear:
     weight: Tensor
     bias: Tensor
 
-    def __call__(self, points: Points) -> Tensor:
+    def __call__(self, points: ProjectedFeatures) -> Tensor:
         """Log-probabilities [..., m, C]."""
         return (points.z @ self.weight + self.bias).log_softmax(-1)
 
 
-class Gradient(nn.Module):
+class TamlHead(nn.Module):
     """Meta-learned: where the head starts, step size, and the nets that infer ω, z and γ."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Gradient(nn.Module):
         self.log_beta, self.log_alpha = nn.Parameter(torch.tensor(1.0)), nn.Parameter(torch.tensor(1.5))
         self.of_class, self.of_task = _net(STATISTICS, 2), _net(2 * STATISTICS + 1, 1)
 
-    def balance(self, support: Support) -> tuple[Tensor, Tensor, Tensor]:
+    def balance(self, support: SupportSet) -> tuple[Tensor, Tensor, Tensor]:
         """ω̃ [C], z [C] and γ, from statistics of the support images."""
         own = support.means()
         spread = support.z.new_zeros(support.way).index_add(
@@ -57,7 +57,7 @@ class Gradient(nn.Module):
         omega, z = self.of_class(statistics.to(own_type)).to(statistics).unbind(1)
         return omega, z, self.of_task(pooled.to(own_type)).to(statistics)[0]
 
-    def forward(self, support: Support) -> tuple[Linear, Tensor]:
+    def forward(self, support: SupportSet) -> tuple[Linear, Tensor]:
         """The adapted head, and log-probabilities [N, C] of the support images by heads adapted without their fold."""
         omega, z, gamma = self.balance(support)
         seen = support.kept()  # [F, N]

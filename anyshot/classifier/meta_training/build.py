@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from anyshot.classifier.confidence.model import Outlook
+from anyshot.classifier.confidence.model import ConfidenceModel
 from anyshot.classifier.heads.learner import Learner
-from anyshot.classifier.heads.support_set import Damping
-from anyshot.classifier.meta_training.calibrate import learn_outlook
-from anyshot.classifier.meta_training.episodes import Episode, FeatureSet, Prepared, prepare, wide
+from anyshot.classifier.heads.support_set import WithinClassDamping
+from anyshot.classifier.meta_training.calibrate import train_confidence_model
+from anyshot.classifier.meta_training.episodes import Episode, FeatureSet, PreparedEpisode, prepare, sample_wide_task
 from anyshot.classifier.meta_training.feature_sets import PARTS, feature_sets
 from anyshot.classifier.meta_training.train import HEAD_STEPS, MIXTURE_STEPS, meta_train
 from anyshot.core.progress import progress
@@ -24,7 +24,7 @@ class SetTasks:
     """Tasks of a set for meta-training, and others for how sure to be, which are drawn when they are asked for."""
 
     data: FeatureSet
-    learned: list[Prepared]
+    learned: list[PreparedEpisode]
     seed: int
 
     @property
@@ -34,7 +34,7 @@ class SetTasks:
 
     def judged(self) -> Iterator[Episode]:
         """Tasks that were not learned from."""
-        return (wide(self.data, self.seed, TASKS + i) for i in range(JUDGED))
+        return (sample_wide_task(self.data, self.seed, TASKS + i) for i in range(JUDGED))
 
 
 def all_sets(backbone: str) -> list[FeatureSet]:
@@ -42,14 +42,14 @@ def all_sets(backbone: str) -> list[FeatureSet]:
     return [data for side in PARTS for data in feature_sets(backbone, side)]
 
 
-def wide_tasks(data: FeatureSet, damping: Damping, seed: int = 0) -> SetTasks:
+def wide_tasks(data: FeatureSet, damping: WithinClassDamping, seed: int = 0) -> SetTasks:
     """Tasks of a set to learn from; one in PLAIN is not damped, as tasks by other backbones are not."""
-    learned = [prepare(wide(data, seed, i), damping if i % PLAIN else None) for i in range(TASKS)]
+    learned = [prepare(sample_wide_task(data, seed, i), damping if i % PLAIN else None) for i in range(TASKS)]
     return SetTasks(data, learned, seed)
 
 
-def make(tasks: Sequence[SetTasks], damping: Damping) -> tuple[Learner, Outlook]:
+def make(tasks: Sequence[SetTasks], damping: WithinClassDamping) -> tuple[Learner, ConfidenceModel]:
     """A learner and how sure to be of it, from the tasks of some sets."""
     with progress("Meta-training", HEAD_STEPS + MIXTURE_STEPS) as advance:
         learner = meta_train([t.learned for t in tasks], damping, advance=advance)
-    return learner, learn_outlook(learner, ((t.name, episode) for t in tasks for episode in t.judged()))
+    return learner, train_confidence_model(learner, ((t.name, episode) for t in tasks for episode in t.judged()))

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyshot.classifier.confidence.expected_accuracy import DEVIATIONS, LEVEL, SEEN, angle_of, task_evidence
-from anyshot.classifier.confidence.model import Outlook, class_evidence, shape
-from anyshot.classifier.confidence.unknown_images import novelty
+from anyshot.classifier.confidence.model import ConfidenceModel, class_evidence, task_descriptor
+from anyshot.classifier.confidence.unknown_images import unknown_features
 from anyshot.classifier.heads.learner import Learner
 from anyshot.classifier.meta_training.episodes import Episode
 
@@ -27,7 +27,7 @@ RIDGE = 1e-2  # of the guess of a task's accuracy
 
 
 @dataclass(frozen=True)
-class Judged:
+class TaskRecord:
     """What a task of a set said of itself when it was learned, and how it went."""
 
     set: str
@@ -41,28 +41,28 @@ class Judged:
     outside: Tensor
 
 
-def learn_outlook(learner: Learner, episodes: Iterable[tuple[str, Episode]]) -> Outlook:
+def train_confidence_model(learner: Learner, episodes: Iterable[tuple[str, Episode]]) -> ConfidenceModel:
     """How sure to be, from episodes with the names of their sets."""
-    outlook, judged = Outlook(), [_judge(learner, name, episode) for name, episode in episodes]
+    outlook, judged = ConfidenceModel(), [_judge(learner, name, episode) for name, episode in episodes]
     _learn_accuracy(outlook, judged)
     _learn_unknown(outlook, judged)
     _learn_usual(outlook, judged)
     return outlook.requires_grad_(False)
 
 
-def _judge(learner: Learner, name: str, e: Episode) -> Judged:
+def _judge(learner: Learner, name: str, e: Episode) -> TaskRecord:
     adapted = learner.adapt(e.support, e.labels)
     hits = (adapted(e.query).argmax(1) == e.query_labels).double()
     asked = hits.new_tensor(len(hits))
     shares = torch.stack([hits[e.query_labels == c].mean() for c in range(adapted.support.way)])
     some = torch.arange(len(hits))[:: max(1, len(hits) // ASKED)]
-    return Judged(
-        name, task_evidence(adapted), class_evidence(adapted), shape(adapted), angle_of(hits.sum(), asked), asked,
-        shares, novelty(adapted, e.query[some]), novelty(adapted, e.others),
+    return TaskRecord(
+        name, task_evidence(adapted), class_evidence(adapted), task_descriptor(adapted), angle_of(hits.sum(), asked), asked,
+        shares, unknown_features(adapted, e.query[some]), unknown_features(adapted, e.others),
     )  # fmt: skip
 
 
-def _learn_accuracy(outlook: Outlook, judged: Sequence[Judged]) -> None:
+def _learn_accuracy(outlook: ConfidenceModel, judged: Sequence[TaskRecord]) -> None:
     """The guess, by least squares; how it and the images left out weigh, by likelihood where its set was left out.
 
     −log p = ½ log v + (y − mean)² / 2v, for the angle y of the accuracy. The margin holds LEVEL of the tasks then.
@@ -88,7 +88,7 @@ def _learn_accuracy(outlook: Outlook, judged: Sequence[Judged]) -> None:
     _learn_classes(outlook.own, judged, mean, weight)
 
 
-def _learn_classes(module: nn.Linear, judged: Sequence[Judged], mean: Tensor, weight: Tensor) -> None:
+def _learn_classes(module: nn.Linear, judged: Sequence[TaskRecord], mean: Tensor, weight: Tensor) -> None:
     """How the logit of a class differs from that of its task; within a task all classes count the same."""
     ways = torch.tensor([len(j.shares) for j in judged])
     level = mean.clamp(0, torch.pi / 2).sin().square().logit(0.01).repeat_interleave(ways)
@@ -102,7 +102,7 @@ def _learn_classes(module: nn.Linear, judged: Sequence[Judged], mean: Tensor, we
     _minimise(module.parameters(), loss)
 
 
-def _learn_unknown(outlook: Outlook, judged: Sequence[Judged]) -> None:
+def _learn_unknown(outlook: ConfidenceModel, judged: Sequence[TaskRecord]) -> None:
     """The odds; the threshold keeps KEPT of the images that belong, in sets left out."""
     scores = []
     for own, others in _left_out(judged):
@@ -113,7 +113,7 @@ def _learn_unknown(outlook: Outlook, judged: Sequence[Judged]) -> None:
     outlook.threshold.fill_(torch.stack([s.sigmoid().quantile(KEPT) for s in scores]).mean())
 
 
-def _learn_odds(module: nn.Linear, judged: Sequence[Judged]) -> None:
+def _learn_odds(module: nn.Linear, judged: Sequence[TaskRecord]) -> None:
     """Inside and outside, and within both every task, count the same."""
     both = [[getattr(j, side).float() for j in judged if len(j.outside)] for side in ("inside", "outside")]
     x = torch.cat([rows for side in both for rows in side])
@@ -124,7 +124,7 @@ def _learn_odds(module: nn.Linear, judged: Sequence[Judged]) -> None:
     )
 
 
-def _learn_usual(outlook: Outlook, judged: Sequence[Judged]) -> None:
+def _learn_usual(outlook: ConfidenceModel, judged: Sequence[TaskRecord]) -> None:
     """Mean and spread of the tasks' shapes, scaled so that KEPT of the tasks of sets left out are within 1."""
     x = torch.stack([j.shape for j in judged])
     away = torch.zeros(len(x)).to(x)
@@ -141,7 +141,7 @@ def _whitener(x: Tensor) -> tuple[Tensor, Tensor]:
     return x.mean(0), torch.linalg.inv(lower).t()
 
 
-def _left_out(judged: Sequence[Judged]) -> Iterator[tuple[list[int], list[int]]]:
+def _left_out(judged: Sequence[TaskRecord]) -> Iterator[tuple[list[int], list[int]]]:
     """For each set, the numbers of its tasks and of those of the others; of one set alone, all twice."""
     names = sorted({j.set for j in judged})
     for name in names:
@@ -149,7 +149,7 @@ def _left_out(judged: Sequence[Judged]) -> Iterator[tuple[list[int], list[int]]]
         yield own, [i for i, j in enumerate(judged) if j.set != name] or own
 
 
-def _even(judged: Sequence[Judged]) -> Tensor:
+def _even(judged: Sequence[TaskRecord]) -> Tensor:
     """Weights of tasks by which every set counts the same; their sum is 1."""
     tasks = Counter(j.set for j in judged)
     return torch.tensor([1 / tasks[j.set] / len(tasks) for j in judged])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anyshot.classifier.heads.learner import Head, fit_fixed
-from anyshot.classifier.heads.support_set import Damping, Points, Support, support_of
+from anyshot.classifier.heads.support_set import ProjectedFeatures, SupportSet, WithinClassDamping, make_support_set
 from anyshot.data.tasks import numpy_rng
 
 Features = NDArray[np.float32]
@@ -41,16 +41,16 @@ class Episode:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedEpisode:
     """An episode in its own coordinates, with the heads that meta-training does not touch already fitted."""
 
-    support: Support
-    query: Points
+    support: SupportSet
+    query: ProjectedFeatures
     query_labels: Tensor
     fixed: list[tuple[Head, Tensor]]
 
 
-def draw(data: FeatureSet, shots: Sequence[int] | NDArray[np.int64], rng: np.random.Generator) -> Episode:
+def sample_task(data: FeatureSet, shots: Sequence[int] | NDArray[np.int64], rng: np.random.Generator) -> Episode:
     """A task of len(shots) classes; a class with too few images keeps QUERY of them, or half, for the query."""
     support, query = [], []
     classes = rng.permutation(len(data.classes))
@@ -68,7 +68,7 @@ def draw(data: FeatureSet, shots: Sequence[int] | NDArray[np.int64], rng: np.ran
     )  # fmt: skip
 
 
-def wide(data: FeatureSet, seed: int, index: int) -> Episode:
+def sample_wide_task(data: FeatureSet, seed: int, index: int) -> Episode:
     """A task for meta-training: 2 to 50 classes of 1 to 300 images, equal or not, in all shapes."""
     rng = numpy_rng(seed, data.name, index)
     way = min(int(2 * 25 ** rng.random()), len(data.classes))
@@ -80,14 +80,14 @@ def wide(data: FeatureSet, seed: int, index: int) -> Episode:
         shots = rng.integers(1, ceiling, size=way, endpoint=True)
     else:  # most classes small, a few large
         shots = np.exp(rng.random(way) * np.log(ceiling)).round().astype(np.int64)
-    return draw(data, shots, rng)
+    return sample_task(data, shots, rng)
 
 
-def prepare(episode: Episode, damping: Damping | None = None) -> Prepared:
+def prepare(episode: Episode, damping: WithinClassDamping | None = None) -> PreparedEpisode:
     """Coordinates and fixed heads, which do not change while meta-training goes on."""
     with torch.no_grad():
-        frame, support = support_of(episode.support, episode.labels, damping)
-        return Prepared(support, frame(episode.query), episode.query_labels, fit_fixed(support))
+        frame, support = make_support_set(episode.support, episode.labels, damping)
+        return PreparedEpisode(support, frame(episode.query), episode.query_labels, fit_fixed(support))
 
 
 def _gathered(rows: list[Features]) -> tuple[Tensor, Tensor]:

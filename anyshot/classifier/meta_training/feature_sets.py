@@ -62,7 +62,7 @@ def chosen(part: Part) -> list[list[Picture]]:
     wanted = {c for split in part.splits or images.splits for c in images.splits[split]}
     found: list[list[Picture]] = []
     for c in range(len(images.classes)):
-        pixels = images.of(c)
+        pixels = images.images_of(c)
         order = rng.permutation(len(pixels))[: part.images]
         if c % part.every == 0 and c in wanted:
             found.append(list(pixels[order]))

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from anyshot.classifier.heads.learner import Learner
 from anyshot.classifier.heads.mixture import Mixture, evidence
-from anyshot.classifier.heads.support_set import Damping
-from anyshot.classifier.meta_training.episodes import Prepared
+from anyshot.classifier.heads.support_set import WithinClassDamping
+from anyshot.classifier.meta_training.episodes import PreparedEpisode
 from anyshot.data.tasks import torch_rng
 
 HEAD_STEPS, MIXTURE_STEPS = 60, 400
@@ -31,7 +31,7 @@ Advance = Callable[..., None]
 
 
 @dataclass(frozen=True)
-class Answered:
+class HeadOutputs:
     """A task as the mixture's net sees it: evidence [C, F]; of M query images the heads' answers [K, M, C] and labels.
 
     The weights [M] sum to 1.
@@ -44,8 +44,8 @@ class Answered:
 
 
 def meta_train(
-    sets: Sequence[Sequence[Prepared]],
-    damping: Damping | None = None,
+    sets: Sequence[Sequence[PreparedEpisode]],
+    damping: WithinClassDamping | None = None,
     head_steps: int = HEAD_STEPS,
     mixture_steps: int = MIXTURE_STEPS,
     seed: int = 0,
@@ -57,30 +57,30 @@ def meta_train(
         learner = Learner(damping)
     rng = torch_rng(seed, "heads")
     _descend(learner.learned, lambda task: heads_loss(learner, task), sets, head_steps, rng, advance)
-    answered = [[answer(learner, task) for task in tasks] for tasks in sets]
+    answered = [[compute_head_outputs(learner, task) for task in tasks] for tasks in sets]
     mixture = learner.mixture
     _descend(mixture, lambda task: mixture_loss(mixture, task), answered, mixture_steps, rng, advance)
     return learner
 
 
-def heads_loss(learner: Learner, task: Prepared) -> Tensor:
+def heads_loss(learner: Learner, task: PreparedEpisode) -> Tensor:
     """Mean −log p(true class) of the query images, over the heads that learn."""
     answers = torch.stack([head(task.support)[0](task.query) for head in learner.learned])
     return _surprise(answers, task.query_labels).mean()
 
 
-def mixture_loss(mixture: Mixture, task: Answered) -> Tensor:
+def mixture_loss(mixture: Mixture, task: HeadOutputs) -> Tensor:
     """Weighted mean of −log p(true class) of the query images by the mixture."""
     return (task.weights * _surprise(mixture(task.evidence)(task.answers), task.labels)).sum()
 
 
 @torch.no_grad()
-def answer(learner: Learner, task: Prepared) -> Answered:
+def compute_head_outputs(learner: Learner, task: PreparedEpisode) -> HeadOutputs:
     """The heads' answers, and the evidence that the mixture has on them."""
     heads, held_out = learner.fit_heads(task.support, task.fixed)
     answers = torch.stack([head(task.query) for head in heads])
     weights = task.support.n[task.query_labels] ** TILT
-    return Answered(evidence(task.support, held_out), answers, task.query_labels, weights / weights.sum())
+    return HeadOutputs(evidence(task.support, held_out), answers, task.query_labels, weights / weights.sum())
 
 
 def _surprise(answers: Tensor, labels: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from anyshot.classifier.heads.support_set import Damping, root
+from anyshot.classifier.heads.support_set import WithinClassDamping, signed_sqrt_normalize
 from anyshot.classifier.meta_training.episodes import Features, FeatureSet
 
 SOURCE = "miniimagenet"
@@ -20,18 +20,18 @@ KEPT = 128  # directions
 TRUST = 0.3  # a; 0.5 was a little worse on sets left out
 
 
-def damping_of(sets: Sequence[FeatureSet]) -> Damping:
+def damping_of(sets: Sequence[FeatureSet]) -> WithinClassDamping:
     """The damping that the sets named SOURCE ask for."""
     spreads = [_within(data.classes) for data in sets if data.name == SOURCE]
     total = torch.stack([spread / spread.trace() for spread in spreads]).sum(0)
     values, vectors = torch.linalg.eigh(total / total.trace())
     grown = 1 - TRUST + TRUST * len(values) * values.clamp_min(0)
     kept = min(KEPT, len(values) - 1)
-    return Damping(vectors[:, -kept:], 1 - (grown[:-kept].mean() / grown[-kept:]).sqrt())
+    return WithinClassDamping(vectors[:, -kept:], 1 - (grown[:-kept].mean() / grown[-kept:]).sqrt())
 
 
 def _within(classes: Sequence[Features]) -> Tensor:
     """The sum of the classes' covariances, [d, d]."""
-    rooted = [root(torch.from_numpy(c)).double() for c in classes]
+    rooted = [signed_sqrt_normalize(torch.from_numpy(c)).double() for c in classes]
     rest = torch.cat([(x - x.mean(0)) / (len(x) - 1) ** 0.5 for x in rooted])
     return rest.t() @ rest

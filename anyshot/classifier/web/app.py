@@ -18,8 +18,8 @@ from starlette.staticfiles import StaticFiles
 
 from anyshot.classifier.web.limits import Limits, Refused
 from anyshot.classifier.web.request_guard import Guard
-from anyshot.classifier.web.sessions import Visitors
-from anyshot.classifier.web.uploads import Darkroom
+from anyshot.classifier.web.sessions import Sessions
+from anyshot.classifier.web.uploads import UploadReader
 from anyshot.classifier.web.workspace import Workspace
 from anyshot.core.errors import AnyshotError
 
@@ -39,7 +39,7 @@ CHANGES: dict[tuple[str, str], Change] = {
 }
 
 
-def make_app(darkroom: Darkroom, limits: Limits | None = None, names: frozenset[str] = frozenset()) -> Starlette:
+def make_app(darkroom: UploadReader, limits: Limits | None = None, names: frozenset[str] = frozenset()) -> Starlette:
     """The page over a darkroom; `names` are what this computer is called besides localhost."""
     page = Page(darkroom, limits or Limits())
     return Starlette(
@@ -60,8 +60,8 @@ def make_app(darkroom: Darkroom, limits: Limits | None = None, names: frozenset[
 class Page:
     """The endpoints. All that takes time, or waits for it, is on threads: visitors do not wait for each other."""
 
-    def __init__(self, darkroom: Darkroom, limits: Limits) -> None:
-        self.visitors, self.limits = Visitors(darkroom, limits), limits
+    def __init__(self, darkroom: UploadReader, limits: Limits) -> None:
+        self.visitors, self.limits = Sessions(darkroom, limits), limits
         self.about = {"backbone": darkroom.backbone.name, "limits": asdict(limits) | {"bytes": limits.bytes}}
 
     async def state(self, request: Request) -> Response:

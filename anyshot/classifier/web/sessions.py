@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from anyshot.classifier.web.limits import Limits, Refused
-from anyshot.classifier.web.uploads import Darkroom
+from anyshot.classifier.web.uploads import UploadReader
 from anyshot.classifier.web.workspace import Workspace
 
 
@@ -19,10 +19,10 @@ class _Visitor:
     seen: float
 
 
-class Visitors:
+class Sessions:
     """Workspaces by secret."""
 
-    def __init__(self, darkroom: Darkroom, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, darkroom: UploadReader, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self.darkroom, self.limits, self.clock = darkroom, limits, clock
         self.lock = threading.Lock()
         self.known: dict[str, _Visitor] = {}

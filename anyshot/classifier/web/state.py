@@ -16,7 +16,7 @@ SUGGESTED = 6  # pictures to label next
 
 
 @dataclass(eq=False)
-class Group:
+class ClassGroup:
     """A class: its pictures, of which the first `used` are learned from (None: all)."""
 
     name: str
@@ -29,7 +29,9 @@ class Group:
         return list(self.photos.values())[: self.used]
 
 
-def learned(groups: Mapping[str, Group], pool: Sequence[Photo], classifier: AnyShotClassifier) -> dict[str, Any]:
+def workspace_state(
+    groups: Mapping[str, ClassGroup], pool: Sequence[Photo], classifier: AnyShotClassifier
+) -> dict[str, Any]:
     """The state of a workspace; a new classifier learns it, if two classes have pictures."""
     classes = {key: {"id": key, "name": g.name, "used": len(g.learned), "pictures": _named(g.photos.values())}
                for key, g in groups.items()}  # fmt: skip

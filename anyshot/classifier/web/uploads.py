@@ -33,7 +33,7 @@ class Photo:
     content: NDArray[Any]  # what the classifier takes: features, or pixels where features depend on the task
 
 
-class OfFeatures(AnyShotClassifier):
+class FeatureClassifier(AnyShotClassifier):
     """A classifier that is given features of its backbone, made once a picture, in the place of pictures."""
 
     def _open(self, X: Any) -> None:
@@ -43,7 +43,7 @@ class OfFeatures(AnyShotClassifier):
         return X
 
 
-class Darkroom:
+class UploadReader:
     """Reads uploads through a frozen backbone, one at a time, and makes classifiers for what comes out."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Darkroom:
     ) -> None:
         self.backbone = open_backbone(backbone, side=side, device=device)
         # where features change with the images learned from, they are made anew at each fit
-        self.kind = OfFeatures if self.backbone.bind is None else AnyShotClassifier
+        self.kind = FeatureClassifier if self.backbone.bind is None else AnyShotClassifier
         self.given: dict[str, Any] = {"backbone": backbone, "weights": weights, "side": side, "device": device}
         self.lock = threading.Lock()
         open_weights(weights)  # an unknown name is said now, not at the first picture
@@ -68,7 +68,7 @@ class Darkroom:
             raise Refused(
                 f"{name} cannot be used: {error}. Pictures may be JPEG, PNG, WebP, GIF, BMP or TIFF."
             ) from None
-        content = self._features(pixels) if self.kind is OfFeatures else pixels
+        content = self._features(pixels) if self.kind is FeatureClassifier else pixels
         file = io.BytesIO()
         Image.fromarray(shown).save(file, "JPEG", quality=85)
         return Photo(secrets.token_urlsafe(12), name, file.getvalue(), content)

@@ -7,8 +7,8 @@ import threading
 from typing import Any
 
 from anyshot.classifier.web.limits import Limits, Refused
-from anyshot.classifier.web.state import Group, learned
-from anyshot.classifier.web.uploads import Darkroom, Photo
+from anyshot.classifier.web.state import ClassGroup, workspace_state
+from anyshot.classifier.web.uploads import Photo, UploadReader
 
 POOL = "pool"  # the place of pictures that have no class yet
 
@@ -16,10 +16,10 @@ POOL = "pool"  # the place of pictures that have no class yet
 class Workspace:
     """Every change is made at once or refused with a sentence; `state` is what the page shows, as JSON."""
 
-    def __init__(self, darkroom: Darkroom, limits: Limits) -> None:
+    def __init__(self, darkroom: UploadReader, limits: Limits) -> None:
         self.darkroom, self.limits = darkroom, limits
         self.lock = threading.RLock()
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, ClassGroup] = {}
         self.pool: dict[str, Photo] = {}
         self._state: dict[str, Any] | None = None
 
@@ -30,7 +30,7 @@ class Workspace:
             name = self._name(name)
             if len(self.groups) >= self.limits.classes:
                 raise Refused(f"There are {len(self.groups)} classes already, the most for one page; remove one first.")
-            self.groups[secrets.token_urlsafe(6)] = Group(name)
+            self.groups[secrets.token_urlsafe(6)] = ClassGroup(name)
             self._state = None
 
     def rename_class(self, key: str, name: str) -> None:
@@ -89,7 +89,7 @@ class Workspace:
         with self.lock:
             return self._home(key)[key]
 
-    def _name(self, name: str, but: Group | None = None) -> str:
+    def _name(self, name: str, but: ClassGroup | None = None) -> str:
         name = " ".join(name.split())
         if not name or len(name) > self.limits.name:
             raise Refused(f"The name of a class has 1 to {self.limits.name} characters; this one has {len(name)}.")
@@ -97,7 +97,7 @@ class Workspace:
             raise Refused(f"There is a class {name} already; choose another name.")
         return name
 
-    def _group(self, key: str) -> Group:
+    def _group(self, key: str) -> ClassGroup:
         if key not in self.groups:
             raise Refused("That class is not here any more; reload the page.", 404)
         return self.groups[key]
@@ -128,5 +128,5 @@ class Workspace:
         """Classes with their evidence, pictures with their probabilities, what to label next, accuracy to expect."""
         with self.lock:
             if self._state is None:
-                self._state = learned(self.groups, list(self.pool.values()), self.darkroom.classifier())
+                self._state = workspace_state(self.groups, list(self.pool.values()), self.darkroom.classifier())
             return self._state

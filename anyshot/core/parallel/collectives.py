@@ -18,8 +18,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.parallel.ranks import LOST, Group, count, current, is_first
-from anyshot.core.parallel.scheduling import deal
+from anyshot.core.parallel.ranks import LOST, ProcessGroup, current_group, is_rank_zero, world_size
+from anyshot.core.parallel.scheduling import assign_longest_first
 from anyshot.core.parallel.threads import map_tasks
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ R = TypeVar("R")
 Part = tuple[Sequence[Tensor], R]  #: an item's gradients and whatever else it has to tell
 
 
-def map_sum(
+def map_and_sum_gradients(
     function: Callable[[T], Part[R]],
     items: Sequence[T],
     like: Sequence[Tensor],
@@ -39,12 +39,12 @@ def map_sum(
     Items are dealt to the ranks by what items of their ``size`` have cost so far. Gradients are added in the order of
     the items, whoever computed them.
     """
-    group = current()
+    group = current_group()
     if group is None:
         alone = map_tasks(function, items, workers, size=size)
         return [reduce(add, parts) for parts in zip(*(g for g, _ in alone), strict=True)], [r for _, r in alone]
     sizes = [size(item) if size else 1.0 for item in items]
-    dealt = deal(group.cost.of(sizes), group.size)
+    dealt = assign_longest_first(group.cost.predict(sizes), group.size)
 
     def timed(i: int) -> tuple[Part[R], float]:
         began = time.perf_counter()
@@ -53,16 +53,16 @@ def map_sum(
     began = time.perf_counter()
     results = map_tasks(timed, dealt[group.rank], workers, size=lambda i: sizes[i])
     busy = time.perf_counter() - began
-    told = _all_told([(rest, seconds) for (_, rest), seconds in results], busy)
+    told = all_gather([(rest, seconds) for (_, rest), seconds in results], busy)
     group.worked([busy for _, busy in told])
     each = {i: one for tasks, (ones, _) in zip(dealt, told, strict=True) for i, one in zip(tasks, ones, strict=True)}
     for i, item_size in enumerate(sizes):
-        group.cost.learn(item_size, each[i][1])
-    return summed(group, [g for (g, _), _ in results], dealt, like), [each[i][0] for i in range(len(items))]
+        group.cost.update(item_size, each[i][1])
+    return ordered_all_reduce(group, [g for (g, _), _ in results], dealt, like), [each[i][0] for i in range(len(items))]
 
 
-def summed(
-    group: Group, own: Sequence[Sequence[Tensor]], dealt: Sequence[Sequence[int]], like: Sequence[Tensor]
+def ordered_all_reduce(
+    group: ProcessGroup, own: Sequence[Sequence[Tensor]], dealt: Sequence[Sequence[int]], like: Sequence[Tensor]
 ) -> list[Tensor]:
     """The ranks' gradients added in the order of the tasks: every rank adds up its part of the numbers for all tasks,
     and then gives its sums to all. For k tasks a rank that moves (k + 1) / 2 times the bytes of an all-reduce."""
@@ -83,31 +83,31 @@ def summed(
     return [piece.view(value.shape) for piece, value in zip(pieces, like, strict=True)]
 
 
-def _all_told(*mine: Any) -> list[Any]:
+def all_gather(*mine: Any) -> list[Any]:
     """What every rank has to tell, rank by rank; to all of them."""
-    told: list[Any] = [None] * count()
+    told: list[Any] = [None] * world_size()
     with _together():
         dist.all_gather_object(told, mine)
     return told
 
 
-def own(items: int) -> range:
+def my_indices(items: int) -> range:
     """The items of this rank, where many are dealt in turn."""
-    return range(group.rank, items, group.size) if (group := current()) else range(items)
+    return range(group.rank, items, group.size) if (group := current_group()) else range(items)
 
 
-def step(item: int, items: int) -> int:
+def progress_increment(item: int, items: int) -> int:
     """How many items are done, on all ranks, when one of the first rank's is."""
-    return min(count(), items - item)
+    return min(world_size(), items - item)
 
 
-def others(value: T) -> list[T]:
+def gather_from_others(value: T) -> list[T]:
     """What the other ranks give for this value."""
-    group = current()
-    return [one for number, (one,) in enumerate(_all_told(value)) if number != group.rank] if group else []
+    group = current_group()
+    return [one for number, (one,) in enumerate(all_gather(value)) if number != group.rank] if group else []
 
 
-def map_all(
+def map_and_gather(
     function: Callable[[T], R],
     items: Sequence[T],
     workers: int | None = None,
@@ -117,28 +117,28 @@ def map_all(
 
     def one(item: int) -> R:
         result = function(items[item])
-        advance(step(item, len(items)))
+        advance(progress_increment(item, len(items)))
         return result
 
-    found = dict(zip(mine := own(len(items)), map_tasks(one, mine, workers), strict=True))
-    for other in others(found):
+    found = dict(zip(mine := my_indices(len(items)), map_tasks(one, mine, workers), strict=True))
+    for other in gather_from_others(found):
         found |= other
     return [found[i] for i in range(len(items))]
 
 
-def from_first(make: Callable[[], T]) -> T:
+def broadcast_from_rank_zero(make: Callable[[], T]) -> T:
     """What ``make`` returns on the first rank, on all of them."""
-    if current() is None:
+    if current_group() is None:
         return make()
-    box: list[Any] = [make() if is_first() else None]
+    box: list[Any] = [make() if is_rank_zero() else None]
     with _together():
         dist.broadcast_object_list(box)
     return box[0]
 
 
-def align(tensors: Iterable[Tensor]) -> None:
+def broadcast_tensors(tensors: Iterable[Tensor]) -> None:
     """Give all ranks the first one's numbers: processors of different kinds may round differently."""
-    group = current()
+    group = current_group()
     if group is None:
         return
     with _together():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.parallel.ranks import local
+from anyshot.core.parallel.ranks import local_rank
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -19,7 +19,7 @@ def choose_device(name: str = "auto") -> torch.device:
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    number, ranks = local()
+    number, ranks = local_rank()
     if name == "cuda" and ranks > 1:
         there = torch.cuda.device_count()
         if 0 < there < ranks:

@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from anyshot.core.parallel.scheduling import Cost
-from anyshot.core.parallel.threads import share_cores
+from anyshot.core.parallel.scheduling import CostModel
+from anyshot.core.parallel.threads import limit_cores
 
 if TYPE_CHECKING:
     import torch
@@ -42,13 +42,13 @@ LOST = (
 
 
 @dataclass
-class Group:
+class ProcessGroup:
     """The ranks, seen from one of them."""
 
     rank: int
     size: int
     device: torch.device  #: where tensors are exchanged
-    cost: Cost = field(default_factory=Cost)
+    cost: CostModel = field(default_factory=CostModel)
     steps: int = 0  #: since the last report
     busy: float = 0.0  #: seconds, of all ranks
     longest: float = 0.0  #: seconds, of the slowest rank of each step
@@ -59,57 +59,57 @@ class Group:
         self.steps, self.busy, self.longest = self.steps + 1, self.busy + sum(busy), self.longest + max(busy)
 
 
-_group: Group | None = None
+_group: ProcessGroup | None = None
 _store: Any = None  # torch's, which all ranks can reach; who speaks of a failure is settled there after the group
 
 
-def started() -> bool:
+def launched_by_torchrun() -> bool:
     """Whether torchrun started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ and "RANK" in os.environ
 
 
 def rank() -> int:
     """Our number among the ranks that torchrun started; 0 without it."""
-    return int(os.environ["RANK"]) if started() else 0
+    return int(os.environ["RANK"]) if launched_by_torchrun() else 0
 
 
-def local() -> tuple[int, int]:
+def local_rank() -> tuple[int, int]:
     """Our number among the ranks of this machine, and how many they are."""
-    return (int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])) if started() else (0, 1)
+    return (int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])) if launched_by_torchrun() else (0, 1)
 
 
-def count() -> int:
+def world_size() -> int:
     """How many ranks work together now."""
     return _group.size if _group else 1
 
 
-def current() -> Group | None:
+def current_group() -> ProcessGroup | None:
     """The ranks that work together now, where there are several."""
     return _group
 
 
-def is_first() -> bool:
+def is_rank_zero() -> bool:
     """Whether this rank writes files and speaks; the only one does."""
     return _group is None or _group.rank == 0
 
 
-def if_first(context: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
+def on_rank_zero(context: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
     """The context, on the first rank; nothing on others."""
-    return context if is_first() else nullcontext()
+    return context if is_rank_zero() else nullcontext()
 
 
-def first_only(method: Callable[P, None]) -> Callable[P, None]:
+def rank_zero_only(method: Callable[P, None]) -> Callable[P, None]:
     """A function that writes: other ranks do nothing."""
 
     @wraps(method)
     def wrapped(*positional: P.args, **named: P.kwargs) -> None:
-        if is_first():
+        if is_rank_zero():
             method(*positional, **named)
 
     return wrapped
 
 
-def report() -> dict[str, float]:
+def utilisation() -> dict[str, float]:
     """Since the last report: how many ranks there are, the share of their time that they waited for the slowest, and
     the bytes that this one sent in a step. Nothing where there is one rank, or were no steps."""
     if _group is None or not _group.steps:
@@ -120,7 +120,7 @@ def report() -> dict[str, float]:
     return found
 
 
-def speaks() -> bool:
+def claims_error_message() -> bool:
     """Whether this rank is to say why it ends: the first that comes to it does, for all."""
     if _store is None:
         time.sleep(GRACE if rank() else 0.0)  # it says the same, and torchrun ends us
@@ -134,7 +134,7 @@ def speaks() -> bool:
 
 
 @contextmanager
-def one_voice() -> Iterator[None]:
+def only_rank_zero_prints() -> Iterator[None]:
     """What ranks other than the first print goes nowhere."""
     if not rank():
         yield
@@ -144,13 +144,13 @@ def one_voice() -> Iterator[None]:
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[None]:
+def process_group(device: torch.device) -> Iterator[None]:
     """Until the block ends the ranks that torchrun started work together; without torchrun nothing happens.
 
     Ranks that compute with CUDA talk by NCCL, others by gloo. The ranks of a machine share its cores.
     """
     global _group, _store
-    if not started() or _group is not None:
+    if not launched_by_torchrun() or _group is not None:
         yield
         return
     import torch
@@ -160,11 +160,11 @@ def joined(device: torch.device) -> Iterator[None]:
     cuda = device.type == "cuda"
     if cuda:
         torch.cuda.set_device(device)
-    share_cores(local()[1])
+    limit_cores(local_rank()[1])
     store, number, size = next(rendezvous("env://"))
-    _store = dist.PrefixStore(_meeting(store, number, size), store)
+    _store = dist.PrefixStore(_agree_on_session(store, number, size), store)
     dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", store=_store, rank=number, world_size=size)
-    _group = Group(number, size, device if cuda else torch.device("cpu"))
+    _group = ProcessGroup(number, size, device if cuda else torch.device("cpu"))
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _ended)
     try:
@@ -174,7 +174,7 @@ def joined(device: torch.device) -> Iterator[None]:
         _group = None
 
 
-def _meeting(store: Any, number: int, size: int) -> str:
+def _agree_on_session(store: Any, number: int, size: int) -> str:
     """A name that all ranks of this start have, and those of no earlier one: torchrun keeps its store when it starts
     the ranks again, and with it the addresses of those that have died.
 
@@ -197,7 +197,7 @@ def _meeting(store: Any, number: int, size: int) -> str:
 
 
 @contextmanager
-def apart() -> Iterator[None]:
+def local_only() -> Iterator[None]:
     """Until the block ends this rank works by itself."""
     global _group
     kept, _group = _group, None
@@ -209,7 +209,7 @@ def apart() -> Iterator[None]:
 
 def _ended(*_: object) -> None:
     """What torchrun tells the ranks that are left when one has died. What is on disk bears that at any moment."""
-    if speaks():
+    if claims_error_message():
         with suppress(OSError):
             os.write(2, f"anyshot: {LOST.format('')}\n".encode())
     os._exit(1)

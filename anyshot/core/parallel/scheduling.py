@@ -10,7 +10,7 @@ from statistics import fmean
 MEMORY = 64  #: tasks whose times are remembered
 
 
-def deal(costs: Sequence[float], ranks: int) -> list[list[int]]:
+def assign_longest_first(costs: Sequence[float], ranks: int) -> list[list[int]]:
     """The tasks of each rank: the most expensive first, always to the rank that has the least to do so far.
 
     >>> deal([1, 5, 3, 2], ranks=2)
@@ -24,7 +24,7 @@ def deal(costs: Sequence[float], ranks: int) -> list[list[int]]:
     return [sorted(tasks) for tasks in dealt]
 
 
-def deal_in_turn(tasks: int, ranks: int) -> list[list[int]]:
+def assign_round_robin(tasks: int, ranks: int) -> list[list[int]]:
     """Without a look at the costs; even over many tasks.
 
     >>> deal_in_turn(5, ranks=2)
@@ -33,7 +33,7 @@ def deal_in_turn(tasks: int, ranks: int) -> list[list[int]]:
     return [list(range(rank, tasks, ranks)) for rank in range(ranks)]
 
 
-def idle(loads: Sequence[float]) -> float:
+def idle_share(loads: Sequence[float]) -> float:
     """The share of the ranks' time that they wait for the slowest.
 
     >>> idle([4, 3, 2])
@@ -43,16 +43,16 @@ def idle(loads: Sequence[float]) -> float:
 
 
 @dataclass
-class Cost:
+class CostModel:
     """Seconds of a task as a + b · (its size): the line through the last measurements, by least squares."""
 
     recent: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=MEMORY))  #: sizes and seconds
 
-    def learn(self, size: float, seconds: float) -> None:
+    def update(self, size: float, seconds: float) -> None:
         """One measurement more."""
         self.recent.append((size, seconds))
 
-    def line(self) -> tuple[float, float]:
+    def coefficients(self) -> tuple[float, float]:
         """a and b; as long as nothing is known the cost is the size."""
         if len({size for size, _ in self.recent}) < 2:
             return 0.0, 1.0
@@ -60,7 +60,7 @@ class Cost:
         slope = sum((a - x) * (b - y) for a, b in self.recent) / sum((a - x) ** 2 for a, _ in self.recent)
         return (y - slope * x, slope) if slope > 0 else (0.0, 1.0)
 
-    def of(self, sizes: Sequence[float]) -> list[float]:
+    def predict(self, sizes: Sequence[float]) -> list[float]:
         """What tasks of these sizes will cost, at least as much as one image more."""
-        start, slope = self.line()
+        start, slope = self.coefficients()
         return [max(start + slope * size, slope) for size in sizes]

@@ -34,7 +34,7 @@ def cores() -> int:
     return max(1, there // _sharing)
 
 
-def share_cores(processes: int) -> None:
+def limit_cores(processes: int) -> None:
     """From now on this process is one of several that share the cores, and has no more threads than its share."""
     global _sharing
     _sharing = processes
@@ -61,10 +61,10 @@ def map_tasks(
     if not tasks:
         return []
     todo = sorted(range(len(tasks)), key=lambda i: -size(tasks[i])) if size else range(len(tasks))
-    work = _Work(lambda i: function(tasks[i]), todo)
+    work = _Queue(lambda i: function(tasks[i]), todo)
     inside, hands = _crew(), workers or cores()
     busy = min(hands, len(tasks))
-    crew = inside or _Crew(hands, busy)
+    crew = inside or _Workers(hands, busy)
 
     def drain() -> None:
         with _working(crew):
@@ -91,7 +91,7 @@ def map_parts(function: Callable[[T], R], parts: Sequence[T]) -> list[R]:
     hands = crew.borrow(len(parts) - 1) if crew is not None else 0
     if crew is None or not hands:
         return [function(part) for part in parts]
-    work = _Work(lambda i: function(parts[i]), range(len(parts)))
+    work = _Queue(lambda i: function(parts[i]), range(len(parts)))
     # this thread comes from the front and a helper from the back: each keeps to its images, which its cache may have
     helpers = [_submit(work.drain, crew.size, True) for _ in range(hands)]
     try:
@@ -105,7 +105,7 @@ def map_parts(function: Callable[[T], R], parts: Sequence[T]) -> list[R]:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def single_task_threads() -> Iterator[None]:
     """A task that nobody maps: one torch thread for it, and for its parts as many as torch had here.
 
     Inside :func:`map_tasks` nothing changes.
@@ -115,11 +115,11 @@ def alone() -> Iterator[None]:
     if _crew() is not None:
         yield
         return
-    with _restored_threads(), _working(_Crew(torch.get_num_threads(), busy=1)):
+    with _restored_threads(), _working(_Workers(torch.get_num_threads(), busy=1)):
         yield
 
 
-class _Work(Generic[R]):
+class _Queue(Generic[R]):
     """``function(i)`` of each index, done by as many threads as call :meth:`drain`."""
 
     def __init__(self, function: Callable[[int], R], order: Iterable[int]) -> None:
@@ -146,7 +146,7 @@ class _Work(Generic[R]):
         return [self.found[i] for i in sorted(self.found)]
 
 
-class _Crew:
+class _Workers:
     """The threads of one map of tasks."""
 
     def __init__(self, size: int, busy: int) -> None:
@@ -160,11 +160,11 @@ class _Crew:
         return found
 
 
-def _crew() -> _Crew | None:
+def _crew() -> _Workers | None:
     return getattr(_here, "crew", None)
 
 
-def _run_together(drain: Callable[[], None], workers: int, work: _Work[Any]) -> None:
+def _run_together(drain: Callable[[], None], workers: int, work: _Queue[Any]) -> None:
     import torch
 
     grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
@@ -183,7 +183,7 @@ def _run_together(drain: Callable[[], None], workers: int, work: _Work[Any]) -> 
 
 
 @contextmanager
-def _working(crew: _Crew) -> Iterator[None]:
+def _working(crew: _Workers) -> Iterator[None]:
     """This thread works on a task, with one torch thread. torch's count is OpenMP's, one for each calling thread; MKL's
     is the process's, which is why it is set at each task and not once when the pool starts."""
     import torch

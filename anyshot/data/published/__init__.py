@@ -16,18 +16,28 @@ from anyshot.data.published import (
     svhn,
     vgg_flower,
 )
-from anyshot.data.published.dataset import Entry, Remote
+from anyshot.data.published.dataset import PublishedDataset, Remote
 from anyshot.data.published.prepare import check, is_ready, open_prepared, place_of, prepare
 
-__all__ = ["CATALOGUE", "Entry", "Remote", "check", "entry_of", "is_ready", "open_prepared", "place_of", "prepare"]
+__all__ = [
+    "CATALOGUE",
+    "PublishedDataset",
+    "Remote",
+    "check",
+    "find_dataset",
+    "is_ready",
+    "open_prepared",
+    "place_of",
+    "prepare",
+]
 
-CATALOGUE: dict[str, Entry] = {
+CATALOGUE: dict[str, PublishedDataset] = {
     module.ENTRY.name: module.ENTRY
     for module in (cifar_fs, svhn, miniimagenet, cub, aircraft, quickdraw, vgg_flower, gtsrb, fashion_mnist)
 }
 
 
-def entry_of(name: str) -> Entry:
+def find_dataset(name: str) -> PublishedDataset:
     """The entry called `name`, or a sentence with the nearest name."""
     if name not in CATALOGUE:
         near = difflib.get_close_matches(name, CATALOGUE, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anyshot.data.published.archives import Tree
-from anyshot.data.published.dataset import ClassImages, Entry, Remote, Splits
+from anyshot.data.published.dataset import ClassImages, PublishedDataset, Remote, Splits
 from anyshot.data.published.image_files import PICTURES, all_names, by_folder, decoded
 from anyshot.data.published.readers import broken
 
@@ -34,7 +34,7 @@ def _listed(tree: Tree, lists: list[Path], names: list[str]) -> dict[str, list[P
     return groups
 
 
-ENTRY = Entry(
+ENTRY = PublishedDataset(
     name="aircraft",
     title="FGVC-Aircraft 2013b",
     images=10_000,

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.files import explained
+from anyshot.core.files import os_errors_as_messages
 
 MOST_BYTES = 12 * 2**30  # unpacked; the largest of the nine takes 3 GB
 MOST_FILES = 500_000
@@ -81,7 +81,7 @@ def unpack(archive: Path, wanted: tuple[str, ...], into: Path, advance: Callable
     taken: list[Path] = []
     for name, data in _members(archive, wanted):
         target = into / _inside(archive, name)
-        with explained("write", target), data:
+        with os_errors_as_messages("write", target), data:
             target.parent.mkdir(parents=True, exist_ok=True)
             with open(target, "wb") as file:
                 for block in _blocks(archive, data, left):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from anyshot.data.published.archives import Tree
-from anyshot.data.published.dataset import ClassImages, Entry, Remote, Splits
+from anyshot.data.published.dataset import ClassImages, PublishedDataset, Remote, Splits
 from anyshot.data.published.image_files import all_names
 from anyshot.data.published.readers import broken, read_pickle, texts, whole_numbers
 
@@ -41,7 +41,7 @@ def _classes(meta: Path, parts: list[Path], splits: Splits) -> ClassImages:
         yield name, np.ascontiguousarray(pixels.transpose(0, 2, 3, 1))
 
 
-ENTRY = Entry(
+ENTRY = PublishedDataset(
     name="cifar-fs",
     title="CIFAR-FS (CIFAR-100)",
     images=60_000,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anyshot.data.published.archives import Tree
-from anyshot.data.published.dataset import ClassImages, Entry, Remote, Splits
+from anyshot.data.published.dataset import ClassImages, PublishedDataset, Remote, Splits
 from anyshot.data.published.image_files import all_names, by_folder, decoded
 
 SIDE = 84
@@ -15,7 +15,7 @@ def read(tree: Tree, splits: Splits) -> ClassImages | None:
     return decoded(folders, SIDE) if folders else None
 
 
-ENTRY = Entry(
+ENTRY = PublishedDataset(
     name="cub",
     title="Caltech-UCSD Birds 200-2011",
     images=11_788,

@@ -36,7 +36,7 @@ class Remote:
 
 
 @dataclass(frozen=True)
-class Entry:
+class PublishedDataset:
     """A published data set: what it is, where its files are, and how they become images grouped by class."""
 
     name: str

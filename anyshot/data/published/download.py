@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.files import explained
+from anyshot.core.files import os_errors_as_messages
 from anyshot.core.progress import progress
 from anyshot.data.published.dataset import Remote
 
@@ -23,7 +23,7 @@ def fetch(remote: Remote, folder: Path) -> Path:
     target = folder / remote.file
     if target.is_file():
         return target
-    with explained("create", folder):
+    with os_errors_as_messages("create", folder):
         folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{remote.file}.part"
     try:
@@ -71,7 +71,7 @@ def _store(response: http.client.HTTPResponse, part: Path, done: int, remote: Re
         file.seek(done)
         advance(_kilo(done) or 0)
         while done < most and (block := response.read(min(BLOCK, most - done))):
-            with explained("write", part):
+            with os_errors_as_messages("write", part):
                 file.write(block)
             done += len(block)
             advance(len(block) // 1000)

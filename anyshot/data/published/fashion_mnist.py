@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anyshot.data.published.archives import Tree
-from anyshot.data.published.dataset import ClassImages, Entry, Remote, Splits
+from anyshot.data.published.dataset import ClassImages, PublishedDataset, Remote, Splits
 from anyshot.data.published.image_files import enlarged
 from anyshot.data.published.readers import broken, read_idx, whole_numbers
 
@@ -31,7 +31,7 @@ def _classes(images_file: Path, labels_file: Path, splits: Splits) -> ClassImage
         yield name, enlarged(chosen, SIDE)
 
 
-ENTRY = Entry(
+ENTRY = PublishedDataset(
     name="fashion-mnist",
     title="Fashion-MNIST",
     images=10_000,

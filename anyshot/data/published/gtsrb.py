@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from anyshot.data.published.archives import Tree
-from anyshot.data.published.dataset import ClassImages, Entry, Remote, Splits
+from anyshot.data.published.dataset import ClassImages, PublishedDataset, Remote, Splits
 from anyshot.data.published.image_files import PICTURES, all_names, by_folder, decoded
 
 SIDE = 32
@@ -23,7 +23,7 @@ def _number(folder: str) -> str:
     return number[0] if number else ""
 
 
-ENTRY = Entry(
+ENTRY = PublishedDataset(
     name="gtsrb",
     title="German Traffic Signs (GTSRB)",
     images=39_209,

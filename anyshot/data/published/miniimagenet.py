@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from anyshot.data.published.archives import Tree
-from anyshot.data.published.dataset import ClassImages, Entry, Splits
+from anyshot.data.published.dataset import ClassImages, PublishedDataset, Splits
 from anyshot.data.published.image_files import PICTURES, all_names, by_folder, decoded
 from anyshot.data.published.readers import broken, read_pickle, texts, whole_numbers
 
@@ -64,7 +64,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
         raise broken(path, error) from error
 
 
-ENTRY = Entry(
+ENTRY = PublishedDataset(
     name="miniimagenet",
     title="miniImageNet",
     images=60_000,

@@ -6,35 +6,35 @@ import logging
 import os
 from pathlib import Path
 
-from anyshot.core.atomic_folders import scratch_folder
+from anyshot.core.atomic_folders import temporary_folder
 from anyshot.core.errors import AnyshotError, NotPreparedError
 from anyshot.core.files import cache_folder
 from anyshot.core.progress import progress
 from anyshot.data.image_set import ImageSet
 from anyshot.data.published.archives import Tree, survey, unpack
-from anyshot.data.published.dataset import ClassImages, Entry
+from anyshot.data.published.dataset import ClassImages, PublishedDataset
 from anyshot.data.published.download import fetch, md5_of
 from anyshot.data.storage import create
 
 log = logging.getLogger("anyshot")
 
 
-def place_of(entry: Entry) -> Path:
+def place_of(entry: PublishedDataset) -> Path:
     """The folder of the prepared set, whether or not it is there."""
     return cache_folder() / "datasets" / entry.name
 
 
-def downloads_of(entry: Entry) -> Path:
+def downloads_of(entry: PublishedDataset) -> Path:
     """The folder for the official files of a set."""
     return cache_folder() / "downloads" / entry.name
 
 
-def is_ready(entry: Entry) -> bool:
+def is_ready(entry: PublishedDataset) -> bool:
     """Whether the set was prepared on this machine."""
     return (place_of(entry) / "set.json").is_file()
 
 
-def prepare(entry: Entry, source: str | Path | None = None, *, again: bool = False) -> ImageSet:
+def prepare(entry: PublishedDataset, source: str | Path | None = None, *, again: bool = False) -> ImageSet:
     """Prepare a set from `source` (archive, folder of archives, or unpacked folder), or from the official address.
 
     A set that is ready is left as it is, unless `again` is true; the old one stays until the new one is whole.
@@ -42,20 +42,20 @@ def prepare(entry: Entry, source: str | Path | None = None, *, again: bool = Fal
     if is_ready(entry) and not again:
         return ImageSet.open(place_of(entry))
     origin = Path(os.path.expanduser(source)) if source is not None else _fetched(entry)
-    with scratch_folder(cache_folder() / "unpacking") as folder:
+    with temporary_folder(cache_folder() / "unpacking") as folder:
         classes, used = _find(entry, origin, folder)
         _store(entry, origin, classes, _compared(entry, used))
     return ImageSet.open(place_of(entry))
 
 
-def open_prepared(entry: Entry) -> ImageSet:
+def open_prepared(entry: PublishedDataset) -> ImageSet:
     """The set, if it was prepared on this machine."""
     if not is_ready(entry):
         raise NotPreparedError(f"{entry.title} is not prepared on this machine; run: anyshot data prepare {entry.name}")
     return ImageSet.open(place_of(entry))
 
 
-def check(entry: Entry) -> ImageSet:
+def check(entry: PublishedDataset) -> ImageSet:
     """The prepared set, after every pixel, its classes and its splits were verified."""
     images = open_prepared(entry)
     images.check()
@@ -66,7 +66,7 @@ def check(entry: Entry) -> ImageSet:
     return images
 
 
-def _fetched(entry: Entry) -> Path:
+def _fetched(entry: PublishedDataset) -> Path:
     """The folder of official files, downloaded where they are missing."""
     folder = downloads_of(entry)
     if not entry.remotes and not (folder.is_dir() and any(folder.iterdir())):
@@ -79,7 +79,7 @@ def _fetched(entry: Entry) -> Path:
     return folder
 
 
-def _find(entry: Entry, source: Path, folder: Path) -> tuple[ClassImages, list[Path]]:
+def _find(entry: PublishedDataset, source: Path, folder: Path) -> tuple[ClassImages, list[Path]]:
     """The set's images, from files that lie open, or else from the archives, official names first; and these files."""
     tree, archives = survey(source, entry.wanted)
     official = {remote.file for remote in entry.remotes}
@@ -104,7 +104,7 @@ def _find(entry: Entry, source: Path, folder: Path) -> tuple[ClassImages, list[P
     raise AnyshotError(f"{source} does not hold {entry.title}; expected {entry.files}, or the folder unpacked from it.")
 
 
-def _compared(entry: Entry, used: list[Path]) -> dict[str, str]:
+def _compared(entry: PublishedDataset, used: list[Path]) -> dict[str, str]:
     """{file: its MD5 sum beside the published one, where there is one}; a difference is no refusal, but is said."""
     published = {remote.file: remote.md5 for remote in entry.remotes if remote.md5}
     compared = {}
@@ -119,7 +119,7 @@ def _compared(entry: Entry, used: list[Path]) -> dict[str, str]:
     return compared
 
 
-def _store(entry: Entry, source: Path, classes: ClassImages, files: dict[str, str]) -> None:
+def _store(entry: PublishedDataset, source: Path, classes: ClassImages, files: dict[str, str]) -> None:
     splits = entry.splits()
     names = [name for members in splits.values() for name in members]
     about = {"title": entry.title, "source": str(source), "terms": entry.terms, "split": entry.split_source()}

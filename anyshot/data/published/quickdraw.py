@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from anyshot.core.errors import AnyshotError
 from anyshot.data.published.archives import Tree
-from anyshot.data.published.dataset import ClassImages, Entry, Remote, Splits
+from anyshot.data.published.dataset import ClassImages, PublishedDataset, Remote, Splits
 from anyshot.data.published.image_files import all_names, enlarged
 from anyshot.data.published.readers import read_rows
 
@@ -49,7 +49,7 @@ def _remotes() -> tuple[Remote, ...]:
     return tuple(Remote(f"{ADDRESS}{quote(name)}.npy", first=128 + DRAWINGS * 784) for name in names)
 
 
-ENTRY = Entry(
+ENTRY = PublishedDataset(
     name="quickdraw",
     title="Quick, Draw!",
     images=345 * DRAWINGS,

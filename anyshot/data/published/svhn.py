@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyshot.data.published.archives import Tree
-from anyshot.data.published.dataset import ClassImages, Entry, Remote, Splits
+from anyshot.data.published.dataset import ClassImages, PublishedDataset, Remote, Splits
 from anyshot.data.published.readers import broken, read_mat, whole_numbers
 
 ADDRESS = "http://ufldl.stanford.edu/housenumbers/"
@@ -45,7 +45,7 @@ def _digits(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return images, whole_numbers(path, "its labels 'y'", labels.ravel(), 0, 10) % 10
 
 
-ENTRY = Entry(
+ENTRY = PublishedDataset(
     name="svhn",
     title="Street View House Numbers",
     images=26_032 + 10 * VALIDATION,

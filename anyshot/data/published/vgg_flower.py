@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anyshot.data.published.archives import Tree
-from anyshot.data.published.dataset import ClassImages, Entry, Remote, Splits
+from anyshot.data.published.dataset import ClassImages, PublishedDataset, Remote, Splits
 from anyshot.data.published.image_files import PICTURES, all_names, by_folder, decoded
 from anyshot.data.published.readers import broken, read_mat, whole_numbers
 
@@ -36,7 +36,7 @@ def _labelled(tree: Tree, path: Path, names: list[str]) -> dict[str, list[Path]]
     return groups
 
 
-ENTRY = Entry(
+ENTRY = PublishedDataset(
     name="vgg-flower",
     title="Oxford 102 Flowers",
     images=8_189,

@@ -12,11 +12,11 @@
 
 from __future__ import annotations
 
-from anyshot.evaluation.metrics.paired import Paired, average, paired, pool, same_tasks
-from anyshot.evaluation.metrics.summary import SHOTS, Metrics, Summary, summarised
+from anyshot.evaluation.metrics.paired import PairedDifference, average, paired_difference, pool_seeds, same_tasks
+from anyshot.evaluation.metrics.summary import SHOTS, Metrics, Summary, summarise
 from anyshot.evaluation.metrics.task_score import TaskResult, TaskScore
 
 __all__ = [
-    "SHOTS", "Metrics", "Paired", "Summary", "TaskResult", "TaskScore", "average", "paired", "pool",
-    "same_tasks", "summarised",
+    "SHOTS", "Metrics", "PairedDifference", "Summary", "TaskResult", "TaskScore", "average", "paired_difference", "pool_seeds",
+    "same_tasks", "summarise",
 ]  # fmt: skip

@@ -24,7 +24,7 @@ def brier(p: NDArray[np.float64], labels: NDArray[np.int64], shots: NDArray[np.i
     return float(((p - np.eye(p.shape[1])[labels]) ** 2).sum(axis=1).mean())
 
 
-def measured(metrics: Mapping[str, Metric], *answers: Any) -> dict[str, float]:
+def compute_extra_metrics(metrics: Mapping[str, Metric], *answers: Any) -> dict[str, float]:
     """Each metric of one task by name."""
     found = {}
     for name, metric in metrics.items():

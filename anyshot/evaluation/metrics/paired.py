@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from anyshot.core.errors import AnyshotError
-from anyshot.evaluation.metrics.summary import SHOTS, Summary, half_width, mean
+from anyshot.evaluation.metrics.summary import SHOTS, Summary, confidence_half_width, mean
 from anyshot.evaluation.metrics.task_score import TaskScore
 
 
 @dataclass(frozen=True)
-class Paired:
+class PairedDifference:
     """The second summary minus the first, over the same tasks, with the half-widths of the 95 % intervals."""
 
     tasks: int
@@ -34,7 +34,7 @@ class Paired:
     nll_interval: float | None
 
 
-def paired(first: Summary, second: Summary) -> Paired:
+def paired_difference(first: Summary, second: Summary) -> PairedDifference:
     """Task by task, `second` − `first`: what both find hard cancels, so small differences show.
 
     The interval is 1.96 · √(std² / tasks) of the tasks' differences, each the mean over the pooled runs. Where runs
@@ -46,11 +46,11 @@ def paired(first: Summary, second: Summary) -> Paired:
     for one, two in ((first.accuracies, second.accuracies), (first.nlls, second.nlls)):
         difference = (two.mean(axis=0) - one.mean(axis=0)).tolist()
         runs = [values.mean(axis=1).tolist() for values in (one, two) if len(values) > 1]
-        numbers += [mean(difference), half_width(difference, *runs)]
-    return Paired(first.tasks, *numbers)  # type: ignore[arg-type]
+        numbers += [mean(difference), confidence_half_width(difference, *runs)]
+    return PairedDifference(first.tasks, *numbers)  # type: ignore[arg-type]
 
 
-def pool(summaries: Sequence[Summary]) -> Summary:
+def pool_seeds(summaries: Sequence[Summary]) -> Summary:
     """Several runs on the same tasks (one method's seeds) as one summary: means over runs.
 
     The interval is q · √(std² / tasks + std² / runs), of the tasks' means over runs and of the runs' means over tasks:
@@ -64,10 +64,10 @@ def pool(summaries: Sequence[Summary]) -> Summary:
     together = replace(_means(summaries), runs=runs, scores=tuple(score for s in summaries for score in s.scores))
     return replace(
         together,
-        interval=half_width(together.accuracies.mean(axis=0).tolist(), [s.accuracy for s in summaries]),
-        nll_interval=half_width(together.nlls.mean(axis=0).tolist(), [s.nll for s in summaries]),
+        interval=confidence_half_width(together.accuracies.mean(axis=0).tolist(), [s.accuracy for s in summaries]),
+        nll_interval=confidence_half_width(together.nlls.mean(axis=0).tolist(), [s.nll for s in summaries]),
         more_intervals={
-            name: half_width(together.others(name).mean(axis=0).tolist(), [s.more[name] for s in summaries])
+            name: confidence_half_width(together.others(name).mean(axis=0).tolist(), [s.more[name] for s in summaries])
             for name in together.more
         },
         run_deviation=statistics.stdev(s.accuracy for s in summaries),

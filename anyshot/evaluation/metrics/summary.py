@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from anyshot.core.errors import AnyshotError
 from anyshot.evaluation.metrics.extra import Metric
-from anyshot.evaluation.metrics.task_score import BINS, TaskResult, TaskScore, measure
+from anyshot.evaluation.metrics.task_score import BINS, TaskResult, TaskScore, score_task
 
 SHOTS = ("1", "2-5", "6-15", "16-50", ">50")  # ranges of support images a class
 _SHOT_ENDS = np.array([1, 5, 15, 50])
@@ -90,7 +90,7 @@ class Metrics:
 
     def update(self, result: TaskResult) -> None:
         """Take in one task."""
-        self._add(result.index, *measure(result, self._more))
+        self._add(result.index, *score_task(result, self._more))
 
     def merge(self, other: Metrics) -> None:
         """Take in all tasks of another worker."""
@@ -104,7 +104,7 @@ class Metrics:
         scores = [self._rows[index][0] for index in sorted(self._rows)]
         cells = zip(*(self._rows[score.index][1].ravel().tolist() for score in scores), strict=True)
         bins = np.array([math.fsum(cell) for cell in cells]).reshape(BINS, 3)
-        return summarised(scores, bins.tolist(), seconds, tuple(self._more))
+        return summarise(scores, bins.tolist(), seconds, tuple(self._more))
 
     def _add(self, index: int, score: TaskScore, bins: NDArray[np.float64]) -> None:
         if index in self._rows:
@@ -112,7 +112,7 @@ class Metrics:
         self._rows[index] = score, bins
 
 
-def summarised(
+def summarise(
     scores: Sequence[TaskScore],
     bins: Sequence[Sequence[float]],
     seconds: float | None = None,
@@ -127,9 +127,9 @@ def summarised(
         tasks=len(scores),
         queries=sum(images),
         accuracy=mean(s.accuracy for s in scores),
-        interval=half_width([s.accuracy for s in scores]),
+        interval=confidence_half_width([s.accuracy for s in scores]),
         nll=mean(s.nll for s in scores),
-        nll_interval=half_width([s.nll for s in scores]),
+        nll_interval=confidence_half_width([s.nll for s in scores]),
         ece=calibration_error(bins),
         worst_class=mean(s.worst_class for s in scores),
         by_shots={name: r / n if n else None for name, r, n in zip(SHOTS, right, images, strict=True)},
@@ -142,7 +142,7 @@ def summarised(
         failed=sum(s.failed for s in scores),
         tasks_per_second=len(scores) / seconds if seconds else None,
         more={name: mean(s.more[name] for s in scores) for name in more},
-        more_intervals={name: half_width([s.more[name] for s in scores]) for name in more},
+        more_intervals={name: confidence_half_width([s.more[name] for s in scores]) for name in more},
         bins=tuple((images, hits, confidence) for images, hits, confidence in bins),
         scores=tuple(scores),
     )
@@ -154,7 +154,7 @@ def mean(values: Iterable[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def half_width(*samples: Sequence[float]) -> float | None:
+def confidence_half_width(*samples: Sequence[float]) -> float | None:
     """Half the 95 % interval of a sum of independent means: q · √Σ std² / n, std with ddof = 1; None where a sample has
     but one value.
 

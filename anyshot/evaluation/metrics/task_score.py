@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anyshot.core.errors import AnyshotError
-from anyshot.evaluation.metrics.extra import Metric, measured
+from anyshot.evaluation.metrics.extra import Metric, compute_extra_metrics
 
 BINS = 15  # equal-width bins of the expected calibration error
 _SMALLEST = float(np.finfo(np.float32).tiny)  # a softmax that underflowed to 0 costs 87 nats, not infinitely many
@@ -79,7 +79,7 @@ class TaskScore:
         }
 
 
-def measure(result: TaskResult, more: Mapping[str, Metric]) -> tuple[TaskScore, NDArray[np.float64]]:
+def score_task(result: TaskResult, more: Mapping[str, Metric]) -> tuple[TaskScore, NDArray[np.float64]]:
     """The task's score, with ``more`` metrics, and images, hits and summed confidence in each bin of confidence,
     [BINS, 3]."""
     p, labels, shots = _checked(result)
@@ -97,7 +97,7 @@ def measure(result: TaskResult, more: Mapping[str, Metric]) -> tuple[TaskScore, 
         hits=tuple(np.bincount(labels[hit], minlength=len(shots)).tolist()),
         nll=float(-np.log(np.maximum(p[np.arange(len(p)), labels], _SMALLEST)).mean()),
         failed=not finite.all(),
-        more=measured(more, p, labels, shots),
+        more=compute_extra_metrics(more, p, labels, shots),
     )
     return score, np.stack([np.bincount(bins, w, BINS) for w in (None, hit, confidence)], axis=1)
 

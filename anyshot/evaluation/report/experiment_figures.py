@@ -22,12 +22,12 @@ from anyshot.evaluation.report.figures import (
     ratios,
     styled,
 )
-from anyshot.evaluation.report.paper_table import Beside, Text
-from anyshot.evaluation.report.paper_table import Lines as Texts
+from anyshot.evaluation.report.paper_table import PaperComparison, TableCell
+from anyshot.evaluation.report.paper_table import TableRows as Texts
 from anyshot.evaluation.report.tables import dashed
 
 if TYPE_CHECKING:
-    from anyshot.evaluation.compare_runs import Row
+    from anyshot.evaluation.compare_runs import ResultRow
 
 
 class Point(NamedTuple):
@@ -74,7 +74,7 @@ def _line(axes: Axes, points: Sequence[Point], place: int, name: str) -> None:
 
 
 @styled
-def comparison_figure(beside: Beside) -> Figure:
+def comparison_figure(beside: PaperComparison) -> Figure:
     """A panel a column: each model's accuracy with its interval, and the paper's."""
     models = [*reversed(beside.models)]  # the first on top
     figure = Figure(figsize=(2.0 + 2.3 * len(beside.columns), 1.3 + 0.36 * len(models)))
@@ -140,7 +140,7 @@ def bars_figure(groups: Mapping[str, Lines], ylabel: str) -> Figure:
 
 
 @styled
-def shots_figure(rows: Sequence[Row]) -> Figure:
+def shots_figure(rows: Sequence[ResultRow]) -> Figure:
     """A panel an image set: accuracy by the number of images that a class is learned from, a line a run."""
     sets = list(dict.fromkeys(row.images for row in rows))
     ranges = [name for name in SHOTS if any(row.summary.by_shots[name] is not None for row in rows)]
@@ -161,7 +161,7 @@ def shots_figure(rows: Sequence[Row]) -> Figure:
 
 
 @styled
-def calibration_figure(rows: Sequence[Row]) -> Figure:
+def calibration_figure(rows: Sequence[ResultRow]) -> Figure:
     """A panel an image set: how often answers are right against how sure they are, a line a run; dots as large as their
     share of the answers."""
     sets = list(dict.fromkeys(row.images for row in rows))
@@ -193,9 +193,11 @@ def calibration_figure(rows: Sequence[Row]) -> Figure:
 def number_lines(panels: Mapping[str, Lines]) -> Texts:
     """The numbers of a figure, a line each."""
     points = [(panel, name, p) for panel, lines in panels.items() for name, own in lines.items() for p in own]
-    lines = [[Text(word) for word in ("", "at", "value", "± 95 %")]]
+    lines = [[TableCell(word) for word in ("", "at", "value", "± 95 %")]]
     for panel, name, p in points:
         interval = "–" if p.interval is None else f"{p.interval:.3g}"
         what = ", ".join(word for word in (panel, name) if word).replace("$", "").replace("\\", "")
-        lines.append([Text(what), Text(f"{p.x:.4g}" if p.x else "–"), Text(f"{p.y:.4g}"), Text(interval)])
+        lines.append(
+            [TableCell(what), TableCell(f"{p.x:.4g}" if p.x else "–"), TableCell(f"{p.y:.4g}"), TableCell(interval)]
+        )
     return lines

@@ -8,7 +8,7 @@ from html import escape
 
 from matplotlib.figure import Figure
 
-from anyshot.evaluation.compare_runs import MEAN, Row, Trial, compared
+from anyshot.evaluation.compare_runs import MEAN, ResultRow, RunOnSet, add_differences
 from anyshot.evaluation.inspection import BalanceRecord, inspect_stream
 from anyshot.evaluation.report.experiment_figures import calibration_figure, shots_figure
 from anyshot.evaluation.report.figures import balance_figures, png, training_figure
@@ -20,16 +20,18 @@ from anyshot.methods import TAML
 from anyshot.runs.run import Run
 
 
-def report_page(runs: Sequence[Run], trials: Sequence[Trial], rows: Sequence[Row], tasks: int, title: str) -> str:
+def report_page(
+    runs: Sequence[Run], trials: Sequence[RunOnSet], rows: Sequence[ResultRow], tasks: int, title: str
+) -> str:
     """A self-contained page on runs, as they were tested in ``rows``; ω, γ and z by ``tasks`` tasks of each."""
-    body = [STYLE, f"<p>{escape(title)}</p>", results_table(compared(rows))]
+    body = [STYLE, f"<p>{escape(title)}</p>", results_table(add_differences(rows))]
     training = training_figure({run.folder.name: run.records() for run in runs})
     body += [_plot(name, figure) for name, figure in {
         "Accuracy by the number of images of a class": shots_figure(rows),
         "Calibration": calibration_figure(rows),
         "Learning curves": training,
     }.items()]  # fmt: skip
-    for name, records in looked_at(trials, tasks).items():
+    for name, records in inspection_section(trials, tasks).items():
         titles = {"omega": "ω by class size", "gamma": "γ by task size", "z": "‖z‖ by image set"}
         body += [_plot(f"{name}: {titles[kind]}", figure) for kind, figure in balance_figures(records).items()]
     body += [f"<h2>A task of {escape(name)}</h2>{text}" for name, text in sample_tasks(trials).items()]
@@ -40,7 +42,7 @@ def report_page(runs: Sequence[Run], trials: Sequence[Trial], rows: Sequence[Row
     return page("Runs: " + shlex.join(run.folder.name for run in runs), "\n".join(body))
 
 
-def results_table(rows: Sequence[Row]) -> str:
+def results_table(rows: Sequence[ResultRow]) -> str:
     """A row a run and image set; differences to the first run, task by task."""
     ranges = [name for name in rows[0].summary.by_shots if any(r.summary.by_shots[name] is not None for r in rows)]
     shots = [f"{dashed(name)} shot{'s' if name != '1' else ''}" for name in ranges]
@@ -57,7 +59,7 @@ def results_table(rows: Sequence[Row]) -> str:
     return html_table(head, lines)
 
 
-def looked_at(trials: Sequence[Trial], tasks: int) -> dict[str, list[BalanceRecord]]:
+def inspection_section(trials: Sequence[RunOnSet], tasks: int) -> dict[str, list[BalanceRecord]]:
     """ω, γ and z of the runs that have them."""
     found: dict[str, list[BalanceRecord]] = {}
     for trial in trials:
@@ -66,7 +68,7 @@ def looked_at(trials: Sequence[Trial], tasks: int) -> dict[str, list[BalanceReco
     return found
 
 
-def sample_tasks(trials: Sequence[Trial]) -> dict[str, str]:
+def sample_tasks(trials: Sequence[RunOnSet]) -> dict[str, str]:
     """The first task of each image set, with the answers of all runs that have it."""
     found = {}
     for images in dict.fromkeys(trial.images for trial in trials):

@@ -20,13 +20,13 @@ from rich.console import Console
 from rich.table import Table
 
 from anyshot.core.files import PathLike, write_bytes, write_json
-from anyshot.evaluation.metrics import SHOTS, Paired, Summary
+from anyshot.evaluation.metrics import SHOTS, PairedDifference, Summary
 
 if TYPE_CHECKING:
-    from anyshot.evaluation.compare_runs import Row
+    from anyshot.evaluation.compare_runs import ResultRow
 
 
-def summary_table(rows: Sequence[Row], title: str | None = None) -> Table:
+def summary_table(rows: Sequence[ResultRow], title: str | None = None) -> Table:
     """One line for each row; per cent, except NLL and speed. Ranges of shots that never occur are left out."""
     ranges = [name for name in SHOTS if any(row.summary.by_shots[name] is not None for row in rows)]
     table = _table(rows, title, _caption(rows))
@@ -52,7 +52,7 @@ def summary_table(rows: Sequence[Row], title: str | None = None) -> Table:
     return table
 
 
-def _behind(rows: Sequence[Row], row: Row, ranges: Sequence[str]) -> tuple[str, ...]:
+def _behind(rows: Sequence[ResultRow], row: ResultRow, ranges: Sequence[str]) -> tuple[str, ...]:
     """The line that tells how many query images stand behind each column of shots."""
     names = [name if label == "images" else "" for label, name in zip(_columns(rows), _names(rows, row), strict=True)]
     counts = (row.summary.queries_by_shots[name] for name in ranges)
@@ -60,7 +60,7 @@ def _behind(rows: Sequence[Row], row: Row, ranges: Sequence[str]) -> tuple[str, 
     return (*names, *empty, "n =", *(str(n) if n < 100_000 else f"{n / 1000:.0f}k" for n in counts))
 
 
-def paired_table(rows: Sequence[Row]) -> Table | None:
+def paired_table(rows: Sequence[ResultRow]) -> Table | None:
     """The difference of each row to the first run on the same tasks, if there is any."""
     others = [row for row in rows if row.paired]
     if not others:
@@ -78,24 +78,24 @@ def paired_table(rows: Sequence[Row]) -> Table | None:
     return table
 
 
-def _table(rows: Sequence[Row], title: str | None, caption: str) -> Table:
+def _table(rows: Sequence[ResultRow], title: str | None, caption: str) -> Table:
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=0, show_edge=False, caption=caption)
     for name in _columns(rows):
         table.add_column(name, no_wrap=True)
     return table
 
 
-def _columns(rows: Sequence[Row]) -> list[str]:
+def _columns(rows: Sequence[ResultRow]) -> list[str]:
     """A run that is called like its method needs no column."""
     same = all(row.labels["run"] == row.labels["method"] for row in rows)
     return ["method", "images"] if same else ["run", "method", "images"]
 
 
-def _names(rows: Sequence[Row], row: Row) -> list[str]:
+def _names(rows: Sequence[ResultRow], row: ResultRow) -> list[str]:
     return [row.labels[name] for name in _columns(rows)]
 
 
-def _caption(rows: Sequence[Row]) -> str:
+def _caption(rows: Sequence[ResultRow]) -> str:
     """What was drawn, which may be less than what was asked for, and what the columns mean."""
     single = [row for row in rows if row.summary.scores]
     counts = sorted({row.summary.tasks for row in single})
@@ -131,7 +131,7 @@ def print_tables(*tables: Table) -> None:
         console.print(*([""] if place else []), table)
 
 
-def write_csv(path: PathLike, rows: Sequence[Row]) -> None:
+def write_csv(path: PathLike, rows: Sequence[ResultRow]) -> None:
     """One line for each row, fractions at full precision; empty where there was nothing to measure."""
     flat = []
     for row in rows:
@@ -151,7 +151,7 @@ def write_csv(path: PathLike, rows: Sequence[Row]) -> None:
     write_lines(path, flat)
 
 
-def write_per_task(path: PathLike, rows: Sequence[Row]) -> None:
+def write_per_task(path: PathLike, rows: Sequence[ResultRow]) -> None:
     """One line for each task of each row, in the order of the tasks."""
     write_lines(path, [{**row.labels, **score.as_dict()} for row in rows for score in row.summary.scores])
 
@@ -170,7 +170,7 @@ def write_results(path: PathLike, results: Any, **facts: Any) -> None:
     write_json(path, {"results": results, "origin": origin(**facts)})
 
 
-def payload(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def payload(rows: Sequence[ResultRow]) -> list[dict[str, Any]]:
     """The rows of :func:`summary_table` as plain values for JSON."""
     return [{**row.labels, **row.summary.as_dict(), "paired_to": row.paired_to, "paired": row.paired} for row in rows]
 
@@ -188,7 +188,7 @@ def origin(**facts: Any) -> dict[str, Any]:
     }
 
 
-_PAIRED = tuple(field.name for field in dataclasses.fields(Paired))
+_PAIRED = tuple(field.name for field in dataclasses.fields(PairedDifference))
 
 
 def with_interval(text: str, interval: float | None, scale: float, digits: int) -> str:

@@ -12,10 +12,10 @@ from torch import Tensor
 from anyshot.core.settings import MethodSettings
 from anyshot.data import tasks
 from anyshot.data.tasks import any_shot, numpy_rng, torch_rng
-from anyshot.inner_loop import Inner
+from anyshot.inner_loop import InnerProblem
 from anyshot.methods import Method, create_method
 from anyshot.models.bodies.conv4 import conv4
-from anyshot.models.network import HEAD, zero_head
+from anyshot.models.network import HEAD_PARAMETERS, zero_head
 
 WAY, QUERY, STEPS, RATE = 5, 75, 5, 0.01
 
@@ -66,7 +66,7 @@ def standard_cases(quick: bool = False) -> list[Case]:
 class Task:
     """An inner problem, its query set and the tensors whose gradients are wanted."""
 
-    inner: Inner
+    inner: InnerProblem
     images: Tensor
     labels: Tensor
     leaves: list[Tensor]
@@ -104,17 +104,17 @@ def tasks_of(case: Case, seed: int = 0) -> list[Task] | list[MethodTask]:
 def inner_tasks(case: Case, seed: int = 0) -> list[Task]:
     """One network, one rate for each parameter element."""
     rng, body = torch_rng(seed, "bench", case.size), conv4((case.size, case.size), case.channels)
-    theta, norm = body.start(rng, "he") | zero_head(WAY, body.width, torch.zeros(())), body.norm()
+    theta, norm = body.init_parameters(rng, "he") | zero_head(WAY, body.width, torch.zeros(())), body.norm()
     rates = {name: torch.full_like(value, RATE) for name, value in theta.items()}
-    rates |= {name: rates[name][:1].clone() for name in HEAD}  # shared by the classes
-    leaves = [t for name, t in theta.items() if name.endswith("weight") and name not in HEAD]
-    leaves += [t for name, t in rates.items() if "bias" not in name or name in HEAD] + list(norm.shift)
+    rates |= {name: rates[name][:1].clone() for name in HEAD_PARAMETERS}  # shared by the classes
+    leaves = [t for name, t in theta.items() if name.endswith("weight") and name not in HEAD_PARAMETERS]
+    leaves += [t for name, t in rates.items() if "bias" not in name or name in HEAD_PARAMETERS] + list(norm.shift)
     for leaf in leaves:
         leaf.requires_grad_(not case.adaptation)
     made = []
     for images, labels, queries, query_labels in _sets(case, rng):
         weights = torch.full((len(labels),), 1 / len(labels))
-        inner = Inner(images, labels, weights, theta, rates, norm, case.steps)
+        inner = InnerProblem(images, labels, weights, theta, rates, norm, case.steps)
         made.append(Task(inner, queries, query_labels, leaves))
     return made
 

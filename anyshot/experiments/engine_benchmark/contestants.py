@@ -24,10 +24,10 @@ from anyshot.experiments.engine_benchmark.cases import RATE, MethodTask, Task
 from anyshot.inner_loop import adapt, logits_many, query_loss
 from anyshot.models import network
 from anyshot.models.bodies.conv4 import CONV_WEIGHTS
-from anyshot.models.network import HEAD
+from anyshot.models.network import HEAD_PARAMETERS
 from anyshot.training.meta_training import task_gradients
 
-NAMES = CONV_WEIGHTS + HEAD
+NAMES = CONV_WEIGHTS + HEAD_PARAMETERS
 
 Result = tuple[Tensor, list[Tensor]]
 AnyTask = Task | MethodTask

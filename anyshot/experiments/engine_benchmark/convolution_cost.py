@@ -47,7 +47,7 @@ def required(case: Case, repeats: int = 5) -> dict[str, float]:
     queries = QUERY * len(case.supports)
     seconds, flops = 0.0, 0.0
     kinds: dict[str, Callable[..., Any]] = {"forward": _forward, "weights": conv_dW, "input": conv_dx}
-    for layer, unit in enumerate(conv4((case.size, case.size)).units):
+    for layer, unit in enumerate(conv4((case.size, case.size)).layers):
         side = case.size >> layer
         x = torch.rand(n, unit.size[1], side, side).contiguous(memory_format=CL)
         W = torch.rand(unit.size).contiguous(memory_format=CL)

@@ -12,11 +12,11 @@ from contextlib import closing
 from typing import TypeVar
 
 from anyshot.core.errors import AnyshotError
-from anyshot.experiments.launch.job import Ended, Outcome
-from anyshot.experiments.launch.local import in_processes
-from anyshot.experiments.launch.progress import watched
+from anyshot.experiments.launch.job import Ended, JobResult
+from anyshot.experiments.launch.local import run_locally
+from anyshot.experiments.launch.progress import show_progress
 
-__all__ = ["Outcome", "run_grid", "watched"]
+__all__ = ["JobResult", "run_grid", "show_progress"]
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def run_grid(
     on: str = "local",
     jobs: int | None = None,
     address: str | None = None,
-) -> dict[str, Outcome]:
+) -> dict[str, JobResult]:
     """``run_unit(unit)`` of every unit, ``jobs`` of them at once; units go by their folders.
 
     ``on`` "local": one job (the default) is done here, one unit after another; more are processes that share the cores.
@@ -42,12 +42,12 @@ def run_grid(
     {'runs/a': Outcome(value=1, error=''), 'runs/b': Outcome(value=2, error='')}
     """
     if on == "ray":
-        from anyshot.experiments.launch.ray_cluster import on_ray
+        from anyshot.experiments.launch.ray_cluster import run_on_ray
 
-        backend = on_ray(units, run_unit, jobs, address)
+        backend = run_on_ray(units, run_unit, jobs, address)
     else:
-        backend = in_processes(units, run_unit, jobs) if jobs and jobs > 1 else _here(units, run_unit)
-    found: dict[str, Outcome] = {}
+        backend = run_locally(units, run_unit, jobs) if jobs and jobs > 1 else _here(units, run_unit)
+    found: dict[str, JobResult] = {}
     try:
         with closing(backend):
             for folder, outcome in backend:
@@ -62,6 +62,6 @@ def run_grid(
 def _here(units: Mapping[str, T], run_unit: Callable[[T], object]) -> Ended:
     for folder, unit in units.items():
         try:
-            yield folder, Outcome(run_unit(unit))
+            yield folder, JobResult(run_unit(unit))
         except AnyshotError as error:
-            yield folder, Outcome(error=str(error))
+            yield folder, JobResult(error=str(error))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.files import explained
+from anyshot.core.files import os_errors_as_messages
 
 T = TypeVar("T")
 
@@ -19,32 +19,32 @@ RETRIES = 2  #: of a unit whose worker died: once is bad luck, three times is th
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobResult:
     """What a unit returned, or why it has failed."""
 
     value: Any = None
     error: str = ""
 
 
-Ended = Generator[tuple[str, Outcome], None, None]  #: units by their folders, as they end
+Ended = Generator[tuple[str, JobResult], None, None]  #: units by their folders, as they end
 
 
-def carried_out(run_unit: Callable[[T], object], unit: T, folder: str) -> Outcome:
+def run_guarded(run_unit: Callable[[T], object], unit: T, folder: str) -> JobResult:
     """The unit, which writes to a file beside its folder what it has to say."""
     log = Path(f"{folder}.log")
     with _output(log):
         try:
-            return Outcome(run_unit(unit))
+            return JobResult(run_unit(unit))
         except AnyshotError as error:
-            return Outcome(error=str(error))
+            return JobResult(error=str(error))
         except Exception as error:
             traceback.print_exc()
-            return Outcome(error=f"{type(error).__name__}: {error} (see '{log}')")
+            return JobResult(error=f"{type(error).__name__}: {error} (see '{log}')")
 
 
 @contextmanager
 def _output(path: Path) -> Iterator[None]:
-    with explained("write", path):
+    with os_errors_as_messages("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         file = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 (closed below)
     logger, handler = logging.getLogger("anyshot"), logging.StreamHandler(file)

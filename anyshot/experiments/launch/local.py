@@ -14,8 +14,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, TypeVar
 
-from anyshot.core.parallel.threads import share_cores, tune_process
-from anyshot.experiments.launch.job import RETRIES, Ended, Outcome, carried_out
+from anyshot.core.parallel.threads import limit_cores, tune_process
+from anyshot.experiments.launch.job import RETRIES, Ended, JobResult, run_guarded
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class _Job:
     tries: int
 
 
-def in_processes(units: Mapping[str, T], run_unit: Callable[[T], object], jobs: int) -> Ended:
+def run_locally(units: Mapping[str, T], run_unit: Callable[[T], object], jobs: int) -> Ended:
     """Units, ``jobs`` at once, each in a process of its own; one that dies is begun again."""
     context, waiting = multiprocessing.get_context("spawn"), deque((folder, 0) for folder in units)
     running: dict[Any, _Job] = {}  # by the end of its pipe
@@ -48,7 +48,7 @@ def in_processes(units: Mapping[str, T], run_unit: Callable[[T], object], jobs: 
                 if outcome is None and job.tries < RETRIES:
                     waiting.appendleft((job.folder, job.tries + 1))
                 else:
-                    yield job.folder, outcome or Outcome(error=_death(job))
+                    yield job.folder, outcome or JobResult(error=_death(job))
     finally:  # Ctrl-C, too; what is on disk bears that at any moment
         for job in running.values():
             job.process.kill()
@@ -56,7 +56,7 @@ def in_processes(units: Mapping[str, T], run_unit: Callable[[T], object], jobs: 
             job.process.join()
 
 
-def _received(end: Any, process: SpawnProcess) -> Outcome | None:
+def _received(end: Any, process: SpawnProcess) -> JobResult | None:
     """What a process has to say; None if it died before it could."""
     with closing(end):
         try:
@@ -77,8 +77,8 @@ def _work(end: Connection, run_unit: Callable[[T], object], unit: T, folder: str
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the terminal; the parent ends us
     threading.Thread(target=_end_with_parent, daemon=True).start()
     tune_process()
-    share_cores(jobs)
-    end.send(carried_out(run_unit, unit, folder))
+    limit_cores(jobs)
+    end.send(run_guarded(run_unit, unit, folder))
 
 
 def _end_with_parent() -> None:

@@ -15,7 +15,7 @@ LOOK = 2.0  #: seconds between looks
 
 
 @contextmanager
-def watched(
+def show_progress(
     units: Sequence[T], title: str, share: Callable[[T], float], seconds: Callable[[T], float] = lambda unit: 100.0
 ) -> Iterator[None]:
     """Show until the block ends how far the units are, and the time left. ``share`` tells how much of a unit is done,

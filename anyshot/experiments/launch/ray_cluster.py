@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.files import explained
+from anyshot.core.files import os_errors_as_messages
 from anyshot.core.version import VERSION
-from anyshot.experiments.launch.job import RETRIES, Ended, Outcome, carried_out
+from anyshot.experiments.launch.job import RETRIES, Ended, JobResult, run_guarded
 
 T = TypeVar("T")
 
 
-def on_ray(units: Mapping[str, T], run_unit: Callable[[T], object], jobs: int | None, address: str | None) -> Ended:
+def run_on_ray(units: Mapping[str, T], run_unit: Callable[[T], object], jobs: int | None, address: str | None) -> Ended:
     """Units on the cluster at ``address``; without one on this machine, in a cluster that ends with us."""
     ray = _ray()
     ours = not ray.is_initialized()
@@ -76,7 +76,7 @@ def _check_nodes(ray: Any, folder: Path) -> None:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     probe = folder / f".{uuid.uuid4().hex}"
-    with explained("write", folder):
+    with os_errors_as_messages("write", folder):
         folder.mkdir(parents=True, exist_ok=True)
         probe.touch()
     try:
@@ -101,22 +101,22 @@ def _seen(probe: Path) -> tuple[str, bool]:
     return VERSION, probe.exists()
 
 
-def _on_node(run_unit: Callable[[T], object], unit: T, folder: str, here: str) -> Outcome:
+def _on_node(run_unit: Callable[[T], object], unit: T, folder: str, here: str) -> JobResult:
     """A unit in Ray's worker, in the folder that the command was given in, on the processors that it asked for."""
     import ray
 
-    from anyshot.core.parallel.threads import cores, share_cores, tune_process
+    from anyshot.core.parallel.threads import cores, limit_cores, tune_process
 
     tune_process()
-    share_cores(1)
-    share_cores(max(1, cores() // int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1))))
+    limit_cores(1)
+    limit_cores(max(1, cores() // int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1))))
     with suppress(OSError):  # relative paths need it, others do not
         os.chdir(here)
-    return carried_out(run_unit, unit, folder)
+    return run_guarded(run_unit, unit, folder)
 
 
-def _outcome(ray: Any, task: Any) -> Outcome:
+def _outcome(ray: Any, task: Any) -> JobResult:
     try:
         return ray.get(task)
     except ray.exceptions.RayError as error:
-        return Outcome(error=f"its worker died {RETRIES + 1} times ({str(error).splitlines()[0]})")
+        return JobResult(error=f"its worker died {RETRIES + 1} times ({str(error).splitlines()[0]})")

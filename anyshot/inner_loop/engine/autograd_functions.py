@@ -21,15 +21,17 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.parallel.threads import alone
+from anyshot.core.parallel.threads import single_task_threads
 from anyshot.inner_loop.engine import network as engine
 from anyshot.inner_loop.engine.blocks import Pictures
 from anyshot.inner_loop.engine.torch_ops import CL, fused
 from anyshot.models.bodies import conv4
 from anyshot.models.bodies.conv4 import CONV_WEIGHTS, LAYERS
-from anyshot.models.network import HEAD, Features, Norm, Parameters
+from anyshot.models.network import HEAD_PARAMETERS, Features, Norm, Parameters
 
-NAMES = CONV_WEIGHTS + HEAD  #: what the engine moves, in its order; the conv biases cancel and stay as they are
+NAMES = (
+    CONV_WEIGHTS + HEAD_PARAMETERS
+)  #: what the engine moves, in its order; the conv biases cancel and stay as they are
 
 
 def obstacle(
@@ -80,12 +82,12 @@ class View:
         body = [t.contiguous(memory_format=CL) for t in values[:LAYERS]]
         return View(body + values[LAYERS:], shift, scale, sign, fused(body))
 
-    @alone()
+    @single_task_threads()
     def body(self, x: Tensor, centre: bool, reference: Tensor | None = None) -> engine.Body:
         """The blocks' forward pass, up to the features."""
         return engine.Body(*self._inputs(x, centre, reference))
 
-    @alone()
+    @single_task_threads()
     def net(self, x: Tensor, centre: bool, reference: Tensor | None = None) -> engine.Net:
         """The forward pass, up to the logits."""
         return engine.Net(self.theta[LAYERS:], *self._inputs(x, centre, reference))
@@ -134,7 +136,7 @@ class Passes:
     zero_head: bool = False  #: the head is zero and nobody asks for its gradient
     token: object = None  #: whose c the net went back with last
 
-    @alone()
+    @single_task_threads()
     def gradients(self, c: Tensor, token: object) -> tuple[Tensor, list[Tensor]]:
         """CE_n, and the gradients of Σ_n c_n CE_n."""
         ce, self.token = self.net.loss(self.labels, c), token
@@ -144,7 +146,7 @@ class Passes:
         still[0][LAYERS:] = self.net.head_gradient()  # a zero head sends nothing down
         return ce, self.view.outwards(*still)
 
-    @alone()
+    @single_task_threads()
     def products(self, v: Sequence[Tensor | None]) -> tuple[Tensor, list[Tensor]]:
         """∂_v CE_n, and the derivatives of the gradients along v, a direction of θ."""
         filled = [torch.zeros_like(t) if d is None else d for d, t in zip(v, self.view.theta, strict=True)]
@@ -215,7 +217,7 @@ class _Features(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, df: Tensor) -> tuple[Tensor | None, ...]:
         view, body = ctx.saved_tensors[0].carried
-        with alone():
+        with single_task_threads():
             return (None, None, *view.outwards(*body.body_backward(df.clone())))
 
 
@@ -226,7 +228,7 @@ def gradient(
     """:func:`anyshot.inner_loop.gradient` by the engine."""
     with torch.no_grad():
         view = View.of(theta, norm)
-        zero_head = not any(theta[name].requires_grad or bool(theta[name].count_nonzero()) for name in HEAD)
+        zero_head = not any(theta[name].requires_grad or bool(theta[name].count_nonzero()) for name in HEAD_PARAMETERS)
         passes = Passes(view, view.net(images, centre), labels, zero_head)
     loss, *found = _Gradient.apply(passes, weights, *leaves(theta, norm))
     g = dict(zip(NAMES, found, strict=False))

@@ -17,9 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anyshot.inner_loop.engine.numba_kernels import conv_layers as passes
-from anyshot.inner_loop.engine.numba_kernels import first_layer as first
-from anyshot.inner_loop.engine.numba_kernels import pooled_norm as kernels
+from anyshot.inner_loop.engine.numba_kernels import conv_layers, first_layer, pooled_norm
 from anyshot.inner_loop.engine.numba_kernels.codegen import LANES
 from anyshot.inner_loop.engine.numba_kernels.compile import Array, folder, forget_old, kept
 from anyshot.inner_loop.engine.numba_kernels.matmul import VECTORS
@@ -33,10 +31,12 @@ POOLED = 16  #: multiplications in the time that a number at a pooled place take
 
 def announce() -> None:
     """Say so in the log if the loops will have to be compiled first."""
-    if not kept(passes.forward):
-        forget_old(passes.forward)
+    if not kept(conv_layers.forward):
+        forget_old(conv_layers.forward)
         what = "some 3 seconds of an idle core for adaptation, 3 more for meta-gradients"
-        log.warning("Compiling the engine's loops on first use, once: %s; kept in %s.", what, folder(passes.forward))
+        log.warning(
+            "Compiling the engine's loops on first use, once: %s; kept in %s.", what, folder(conv_layers.forward)
+        )
 
 
 MOST = NUMBERS // ROWS  #: channels: four tiles of them must fit in flight
@@ -116,7 +116,7 @@ class Images:
     def padded(self, dtype: Any = None) -> Array:
         """Room for one image with zeros round it, and for what is read beyond."""
         _, height, numbers = self.values.shape
-        return np.zeros((height + 4) * (numbers + 2 * self.colours) + 2 * first.REACH, dtype or self.values.dtype)
+        return np.zeros((height + 4) * (numbers + 2 * self.colours) + 2 * first_layer.REACH, dtype or self.values.dtype)
 
 
 def pictures(x: Tensor) -> Images:
@@ -138,8 +138,8 @@ def patch_moments(x: Images) -> tuple[Array, Array]:
     """
 
     def loop(part: slice) -> tuple[Array, Array]:
-        T, single = np.zeros((3, 3, x.colours, 3, first.REACH)), np.zeros((3, 3, x.colours))
-        first.patch_sums(x.values[part], x.padded(np.float64), T, single)
+        T, single = np.zeros((3, 3, x.colours, 3, first_layer.REACH)), np.zeros((3, 3, x.colours))
+        first_layer.patch_sums(x.values[part], x.padded(np.float64), T, single)
         return T, single
 
     T, single = map(total, zip(*in_parts(loop, len(x.values), x.work(9 * x.colours)), strict=True))
@@ -169,7 +169,7 @@ def first_forward(x: Images, V: Array, offset: Array) -> tuple[Map, Array]:
     V = _turned(V)
 
     def loop(i: slice) -> None:
-        first.forward(x.values[i], x.colours, V, offset, a.values[i], code[i], x.padded())
+        first_layer.forward(x.values[i], x.colours, V, offset, a.values[i], code[i], x.padded())
 
     in_parts(loop, n, x.work(len(offset)))
     return a, code
@@ -180,7 +180,7 @@ def first_tangent(x: Images, V: Array, offset: Array, a: Map, code: Array) -> Ma
     ad, V = a.like(), _turned(V)
 
     def loop(i: slice) -> None:
-        first.tangent(x.values[i], x.colours, V, offset, a.values[i], code[i], ad.values[i], x.padded())
+        first_layer.tangent(x.values[i], x.colours, V, offset, a.values[i], code[i], ad.values[i], x.padded())
 
     in_parts(loop, len(a), x.work(len(offset)))
     return ad
@@ -191,10 +191,10 @@ def gated_correlation(d: Map, a: Map, code: Array, x: Images, W: Array) -> tuple
     dtype, channels, width = W.dtype, len(W), a.width
 
     def loop(i: slice) -> tuple[Array, Array]:
-        dz, patches = np.empty((width, LANES), dtype), np.empty((4 * width + 1, first.PATCH), dtype)
-        sums, part = np.zeros((channels, first.PATCH), dtype), np.zeros((1, channels), dtype)
+        dz, patches = np.empty((width, LANES), dtype), np.empty((4 * width + 1, first_layer.PATCH), dtype)
+        sums, part = np.zeros((channels, first_layer.PATCH), dtype), np.zeros((1, channels), dtype)
         G, Sb = np.zeros(sums.shape), np.zeros(part.shape)
-        first.gated_patch_sums(
+        first_layer.gated_patch_sums(
             d.values[i], a.values[i], code[i], x.values[i], x.colours, x.padded(), dz, patches, sums, part, G, Sb
         )
         return G, Sb
@@ -219,7 +219,7 @@ def _flight(W: Array, memories: int) -> tuple[Array, Array]:
 def _filters(W: Array) -> Array:
     """G W Gᵀ as [36, outputs, inputs], for the way back."""
     U = np.empty((FREQUENCIES, len(W), W.shape[3]), W.dtype)
-    passes.filters(W, U)
+    conv_layers.filters(W, U)
     return U
 
 
@@ -231,7 +231,7 @@ def _turned_filters(W: Array) -> Array:
 def _weights(dU: Array) -> Array:
     """The transpose of :func:`_filters`."""
     dW = np.empty((dU.shape[1], 3, 3, dU.shape[2]), dU.dtype)
-    passes.weights(dU, dW)
+    conv_layers.weights(dU, dW)
     return dW
 
 
@@ -245,7 +245,7 @@ def forward(x: Map, W: Array) -> tuple[Array, Array, Array, Array, Array, int]:
 
     def loop(i: slice) -> tuple[int, Array, Array]:
         pivot, sums, total = np.empty(len(W), W.dtype), np.zeros((2, len(W)), W.dtype), np.zeros((2, len(W)))
-        passes.forward(
+        conv_layers.forward(
             x.values[i], U, x.height, x.width, y[i], p[i], code[i], pivot, sums, total, *_flight(W, 2)
         )  # fmt: skip
         return (i.stop - i.start) * x.height * x.width, pivot, total
@@ -268,7 +268,7 @@ def affine_relu(p: Array, slope: Array, offset: Array, x: Map) -> Map:
     a = _map(len(p), p.shape[1], x.height // 2, x.width // 2, p.dtype)
 
     def loop(i: slice) -> None:
-        kernels.affine_relu(p[i], slope, offset, a.height, a.width, a.values[i])
+        pooled_norm.affine_relu(p[i], slope, offset, a.height, a.width, a.values[i])
 
     in_parts(loop, len(p), POOLED * p[0].size)
     return a
@@ -280,7 +280,7 @@ def gated_sums(d: Map, a: Map, p: Array, mean: Array) -> tuple[Array, Array, Arr
 
     def loop(i: slice) -> Array:
         total = np.zeros(shape)
-        kernels.gated_sums(
+        pooled_norm.gated_sums(
             d.values[i], a.values[i], p[i], mean, a.height, a.width, dz[i], np.empty(shape, p.dtype), total
         )
         return total
@@ -295,7 +295,7 @@ def backward(x: Map, W: Array, y: Array, c1: Array, c0: Array, dz: Array, code: 
 
     def loop(i: slice) -> Array:
         dU = np.zeros_like(U)
-        passes.backward(
+        conv_layers.backward(
             x.values[i], U, x.height, x.width, y[i], c1, c0, dz[i], code[i], dx.values[i], dU, *_flight(W, 2)
         )
         return _weights(dU)
@@ -312,7 +312,7 @@ def tangent(
 
     def loop(i: slice) -> Array:
         total = np.zeros(shape)
-        passes.tangent(
+        conv_layers.tangent(
             x.values[i], xd.values[i], U, Ud, x.height, x.width, y[i], mean, code[i], yd[i], pd[i],
             np.zeros(shape, W.dtype), total, *_flight(W, 2),
         )  # fmt: skip
@@ -330,7 +330,7 @@ def gated_affine(
 
     def loop(i: slice) -> Array:
         total = np.zeros(shape)
-        kernels.gated_affine(
+        pooled_norm.gated_affine(
             pd[i], a.values[i], slope, p[i], slope_p, offset, dz[i], scale, a.height, a.width, xd.values[i],
             np.empty(shape, p.dtype), total,
         )  # fmt: skip
@@ -347,7 +347,7 @@ def tangent_backward(
 
     def loop(i: slice) -> Array:
         dU = np.zeros_like(U)
-        passes.tangent_backward(
+        conv_layers.tangent_backward(
             x.values[i], xd.values[i], U, Ud, x.height, x.width, y[i], yd[i], *c, dz[i], dzd[i], code[i],
             dxd.values[i], dU, *_flight(W, 3),
         )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from anyshot.models.network import Body, Norm, Parameters, Unit
+from anyshot.models.network import Body, Layer, Norm, Parameters
 
 LAYERS = 4  #: convolution blocks
 CONV_WEIGHTS = tuple(f"conv{layer}_weight" for layer in range(1, LAYERS + 1))
@@ -16,7 +16,7 @@ def conv4(image_size: tuple[int, int], channels: int = 32, image_channels: int =
     """Conv4 of any number of channels; the fast engine does the same."""
     units, fan = [], image_channels
     for layer, (weight, bias) in enumerate(zip(CONV_WEIGHTS, CONV_BIASES, strict=True), 1):
-        units.append(Unit(weight, (channels, fan, 3, 3), f"conv {layer}", bias))
+        units.append(Layer(weight, (channels, fan, 3, 3), f"conv {layer}", bias))
         fan = channels
     return Body(features, tuple(units), image_size, image_channels)
 

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from torch import nn
 
-from anyshot.classifier.backbones import Backbone, as_pixels, features_of, open_backbone
+from anyshot.classifier.backbones import Backbone, features_of, open_backbone, to_pixels
 from anyshot.core.errors import AnyshotError
 
 RNG = np.random.default_rng(0)
@@ -91,14 +91,14 @@ def test_arrays_pil_images_and_files_of_the_same_pixels_agree(tmp_path):
 def test_a_grey_picture_is_three_equal_channels():
     grey = RNG.integers(0, 255, (6, 6), np.uint8)
     colour = np.stack([grey] * 3, 2)
-    np.testing.assert_array_equal(as_pixels(grey, 6), colour)
-    np.testing.assert_array_equal(as_pixels(grey[:, :, None], 6), colour)
+    np.testing.assert_array_equal(to_pixels(grey, 6), colour)
+    np.testing.assert_array_equal(to_pixels(grey[:, :, None], 6), colour)
 
 
 @pytest.mark.parametrize("wrong", [np.zeros((4, 4, 3)), np.zeros((4, 4, 4), np.uint8), np.zeros(4, np.uint8)])
 def test_what_is_no_picture_is_refused(wrong):
     with pytest.raises(AnyshotError, match="expected uint8"):
-        as_pixels(wrong, 8)
+        to_pixels(wrong, 8)
 
 
 def test_files_that_are_no_pictures_are_named(tmp_path):

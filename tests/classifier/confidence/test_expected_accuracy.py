@@ -7,11 +7,17 @@ import pytest
 import torch
 
 from anyshot.classifier.confidence.expected_accuracy import TEST, Accuracy, angle, angle_of, task_evidence
-from anyshot.classifier.confidence.model import Outlook, with_mean
-from anyshot.classifier.heads.learner import Adapted, Learner
-from anyshot.classifier.heads.support_set import Support
-from anyshot.classifier.meta_training.calibrate import Judged, _even, _learn_accuracy, _quantile, learn_outlook
-from anyshot.classifier.meta_training.episodes import FeatureSet, draw, wide
+from anyshot.classifier.confidence.model import ConfidenceModel, with_mean
+from anyshot.classifier.heads.learner import AdaptedLearner, Learner
+from anyshot.classifier.heads.support_set import SupportSet
+from anyshot.classifier.meta_training.calibrate import (
+    TaskRecord,
+    _even,
+    _learn_accuracy,
+    _quantile,
+    train_confidence_model,
+)
+from anyshot.classifier.meta_training.episodes import FeatureSet, sample_task, sample_wide_task
 from anyshot.classifier.weights import open_weights
 
 
@@ -23,7 +29,7 @@ def answered(sizes, shares, sure=0.8):
     told = torch.where(rank < torch.tensor(shares)[labels], labels, (labels + 1) % len(sizes))
     p[torch.arange(len(p)), told] = sure
     n = torch.tensor(sizes).double()
-    return Adapted(None, Support(p, labels, n, labels, len(sizes)), (), None, p.log())
+    return AdaptedLearner(None, SupportSet(p, labels, n, labels, len(sizes)), (), None, p.log())
 
 
 def usual(share, doubt=-3.0, mend=0.0):
@@ -117,12 +123,12 @@ def drawn(rng, name, shift):
     x[0] = truth - 0.3 * x[2] + 0.4 * x[3] + rng.normal(0, float(1 / (4 * x[1] + 2) + np.exp(-5)) ** 0.5)
     y = truth + rng.normal(0, 802**-0.5)
     none = torch.zeros(0)
-    return Judged(name, x, torch.zeros(1, 3), none, y, torch.tensor(200.0), torch.zeros(1), none, none)
+    return TaskRecord(name, x, torch.zeros(1, 3), none, y, torch.tensor(200.0), torch.zeros(1), none, none)
 
 
 def test_numbers_that_made_tasks_are_found_again():
     rng = np.random.default_rng(0)
-    outlook = Outlook()
+    outlook = ConfidenceModel()
     _learn_accuracy(outlook, [drawn(rng, name, 0.0) for name in "abcd" for _ in range(400)])
     found = outlook.accuracy.requires_grad_(False)
     np.testing.assert_allclose(found.mend, [0.3, -0.4], atol=0.06)
@@ -134,7 +140,7 @@ def test_numbers_that_made_tasks_are_found_again():
 def test_what_is_usual_is_trusted_less_where_sets_disagree():
     doubts = []
     for apart in (0.0, 0.3):
-        rng, outlook = np.random.default_rng(0), Outlook()
+        rng, outlook = np.random.default_rng(0), ConfidenceModel()
         shifts = dict(zip("abcd", (-apart, apart, -apart, apart), strict=True))
         _learn_accuracy(outlook, [drawn(rng, name, shift) for name, shift in shifts.items() for _ in range(100)])
         doubts.append(outlook.accuracy.doubt[0].exp().item())
@@ -153,7 +159,9 @@ def learned():
     """A learner, and how sure to be of it, from five sets of which some are easy."""
     learner = Learner().requires_grad_(False)
     sets = [made_up(str(apart), seed, apart) for seed, apart in enumerate((0.15, 0.25, 0.35, 0.5, 0.8))]
-    return learner, learn_outlook(learner, ((data.name, wide(data, 1, i)) for data in sets for i in range(25)))
+    return learner, train_confidence_model(
+        learner, ((data.name, sample_wide_task(data, 1, i)) for data in sets for i in range(25))
+    )
 
 
 @pytest.mark.parametrize("apart", [0.1, 0.2, 0.4])
@@ -162,7 +170,7 @@ def test_intervals_hold_on_a_set_never_met(learned, apart):
     learner, outlook = learned
     rng, data, rows = np.random.default_rng(5), made_up("new", 99, apart), []
     for _ in range(60):
-        task = draw(data, rng.integers(1, 30, 5), rng)
+        task = sample_task(data, rng.integers(1, 30, 5), rng)
         adapted = learner.adapt(task.support, task.labels)
         accuracy = float((adapted(task.query).argmax(1) == task.query_labels).double().mean())
         found, half = outlook.expected(adapted), 0.5 / (5 * TEST)

@@ -6,11 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from anyshot.classifier.confidence.unknown_images import CLUES, nearest, novelty
+from anyshot.classifier.confidence.unknown_images import CLUES, nearest, unknown_features
 from anyshot.classifier.heads.learner import Learner
-from anyshot.classifier.heads.support_set import root, support_of
-from anyshot.classifier.meta_training.calibrate import RIDGE, _least_squares, _left_out, _predict, learn_outlook
-from anyshot.classifier.meta_training.episodes import FeatureSet, draw, wide
+from anyshot.classifier.heads.support_set import make_support_set, signed_sqrt_normalize
+from anyshot.classifier.meta_training.calibrate import (
+    RIDGE,
+    _least_squares,
+    _left_out,
+    _predict,
+    train_confidence_model,
+)
+from anyshot.classifier.meta_training.episodes import FeatureSet, sample_task, sample_wide_task
 from anyshot.classifier.meta_training.within_class import damping_of
 
 
@@ -28,23 +34,25 @@ def learner():
 @pytest.fixture(scope="module")
 def outlook(learner):
     sets = [made_up(name, seed=k, apart=a) for k, (name, a) in enumerate((("a", 0.3), ("b", 0.5), ("c", 0.8)))]
-    return learn_outlook(learner, [(data.name, wide(data, 1, i)) for data in sets for i in range(12)])
+    return train_confidence_model(
+        learner, [(data.name, sample_wide_task(data, 1, i)) for data in sets for i in range(12)]
+    )
 
 
 @pytest.mark.parametrize("shots", [(1, 1, 1), (5, 1, 8)])
 def test_clues_are_finite_and_each_images_own(learner, shots):
-    task = draw(made_up("a"), shots, np.random.default_rng(0))
+    task = sample_task(made_up("a"), shots, np.random.default_rng(0))
     adapted = learner.adapt(task.support, task.labels)
-    together = novelty(adapted, task.query)
+    together = unknown_features(adapted, task.query)
     assert together.shape == (len(task.query), CLUES)
     assert torch.isfinite(together).all()
-    torch.testing.assert_close(torch.cat([novelty(adapted, q[None]) for q in task.query]), together)
+    torch.testing.assert_close(torch.cat([unknown_features(adapted, q[None]) for q in task.query]), together)
 
 
 def test_images_of_other_classes_score_higher(learner, outlook):
     shares = []
     for i in range(8):
-        task = draw(made_up("new", seed=9), (8, 8, 8), np.random.default_rng(i))
+        task = sample_task(made_up("new", seed=9), (8, 8, 8), np.random.default_rng(i))
         adapted = learner.adapt(task.support, task.labels)
         inside, outside = (outlook.unknown_score(adapted, x) for x in (task.query, task.others))
         shares.append((outside[:, None] > inside).float().mean().item())
@@ -53,7 +61,7 @@ def test_images_of_other_classes_score_higher(learner, outlook):
 
 def test_tasks_like_those_learned_from_are_told_from_tasks_of_another_kind(learner, outlook):
     def unlike(data):
-        tasks = [draw(data, (5, 8, 3), np.random.default_rng(i)) for i in range(8)]
+        tasks = [sample_task(data, (5, 8, 3), np.random.default_rng(i)) for i in range(8)]
         return [outlook.unlike(learner.adapt(t.support, t.labels)) for t in tasks]
 
     rng = np.random.default_rng(0)
@@ -64,14 +72,14 @@ def test_tasks_like_those_learned_from_are_told_from_tasks_of_another_kind(learn
 
 def test_intervals_are_wider_where_sets_disagree(learner):
     """Two sets that look alike on the images left out, and one whose new images are nothing like them."""
-    same = [(name, wide(made_up(name, seed=k), 1, i)) for k, name in enumerate("ab") for i in range(10)]
+    same = [(name, sample_wide_task(made_up(name, seed=k), 1, i)) for k, name in enumerate("ab") for i in range(10)]
     shuffled = []
     for name, episode in same[10:]:
         order = torch.randperm(len(episode.query), generator=torch.Generator().manual_seed(0))
         shuffled.append((name, type(episode)(**{**vars(episode), "query": episode.query[order]})))
     widths = []
     for episodes in (same, same[:10] + shuffled):
-        outlook = learn_outlook(learner, episodes)
+        outlook = train_confidence_model(learner, episodes)
         expected = [outlook.expected(learner.adapt(e.support, e.labels)) for _, e in same]
         widths.append(np.mean([e.high - e.low for e in expected]))
     assert widths[1] > 1.5 * widths[0]
@@ -103,7 +111,7 @@ def test_damping_shrinks_the_directions_in_which_classes_spread():
     classes = [c + rng.normal(0, 0.2, (50, 30)) + rng.normal(size=(50, 1)) * along * 0.3 for c in centres]
     data = FeatureSet("miniimagenet", [np.maximum(c, 0).astype(np.float32) for c in classes])
     damping = damping_of([data, FeatureSet("another", data.classes[:1])])
-    x = root(torch.from_numpy(data.classes[0]))
+    x = signed_sqrt_normalize(torch.from_numpy(data.classes[0]))
     dense = torch.eye(30) - (damping.directions * damping.share @ damping.directions.t()).float()
     torch.testing.assert_close(damping(x), x @ dense, rtol=1e-4, atol=1e-5)
     shrunk = damping(x).std(0) / x.std(0)
@@ -113,9 +121,9 @@ def test_damping_shrinks_the_directions_in_which_classes_spread():
 def test_a_damped_task_keeps_its_damping_for_new_images():
     data = made_up("miniimagenet", width=24)
     damping = damping_of([data])
-    task = draw(data, (4, 6), np.random.default_rng(0))
+    task = sample_task(data, (4, 6), np.random.default_rng(0))
     learner = Learner(damping).requires_grad_(False)
-    frame, support = support_of(task.support, task.labels, learner.damping)
+    frame, support = make_support_set(task.support, task.labels, learner.damping)
     torch.testing.assert_close(frame(task.support).z, support.z)
     native, other = (learner.adapt(task.support, task.labels, native=n)(task.query) for n in (True, False))
     plain = Learner().requires_grad_(False).adapt(task.support, task.labels)(task.query)

@@ -9,12 +9,18 @@ import pytest
 import torch
 
 from anyshot.classifier.heads.discriminant import Discriminant
-from anyshot.classifier.heads.kernel_ridge import Kernel
+from anyshot.classifier.heads.kernel_ridge import KernelRidge
 from anyshot.classifier.heads.learner import HEADS, Learner
 from anyshot.classifier.heads.logistic import fit_logistic, minimise
 from anyshot.classifier.heads.mixture import Mixture, Weights, evidence
-from anyshot.classifier.heads.support_set import FOLDS, Points, Support, root, support_of
-from anyshot.classifier.heads.taml import STEPS, Gradient
+from anyshot.classifier.heads.support_set import (
+    FOLDS,
+    ProjectedFeatures,
+    SupportSet,
+    make_support_set,
+    signed_sqrt_normalize,
+)
+from anyshot.classifier.heads.taml import STEPS, TamlHead
 
 
 def task(sizes=(1, 12, 5, 3), width=40, query=6, seed=0):
@@ -42,22 +48,22 @@ def without(support, i):
 
 
 def one(support, i):
-    return Points(support.z[i : i + 1], torch.zeros(1))
+    return ProjectedFeatures(support.z[i : i + 1], torch.zeros(1))
 
 
 @pytest.mark.parametrize("width", [40, 10])  # fewer images than dimensions, and more
 def test_a_tasks_coordinates_keep_all_distances(width):
     features, labels, query = task(width=width)
-    frame, support = support_of(features, labels)
+    frame, support = make_support_set(features, labels)
     points = frame(query)
-    direct = torch.cdist(root(query), root(features)).square() / frame.unit**2
+    direct = torch.cdist(signed_sqrt_normalize(query), signed_sqrt_normalize(features)).square() / frame.unit**2
     inside = torch.cdist(points.z, support.z).square() + points.rest[:, None]
     torch.testing.assert_close(inside, direct, rtol=1e-4, atol=1e-4)
 
 
 def test_folds_leave_no_class_without_images_and_are_even():
     _, labels, _ = task(sizes=(1, 12, 5, 30))
-    support = support_of(*task(sizes=(1, 12, 5, 30))[:2])[1]
+    support = make_support_set(*task(sizes=(1, 12, 5, 30))[:2])[1]
     assert (support.folds[labels == 0] == -1).all()
     for c in (1, 2, 3):
         counts = torch.bincount(support.folds[labels == c], minlength=FOLDS)
@@ -68,7 +74,7 @@ def test_folds_leave_no_class_without_images_and_are_even():
 def test_logistic_regression_is_scikit_learns(strength):
     linear_model = pytest.importorskip("sklearn.linear_model")
     features, labels, query = task(sizes=(2, 30, 5, 13), width=60, query=40)
-    frame, support = support_of(features, labels)
+    frame, support = make_support_set(features, labels)
     points = frame(query)
     sklearn = linear_model.LogisticRegression(C=strength, class_weight="balanced", max_iter=2000, tol=1e-8)
     expected = sklearn.fit(support.z.numpy(), labels.numpy()).predict_proba(points.z.numpy())
@@ -77,7 +83,7 @@ def test_logistic_regression_is_scikit_learns(strength):
 
 
 def test_logistic_folds_are_fits_without_the_fold():
-    support = support_of(*task()[:2])[1]
+    support = make_support_set(*task()[:2])[1]
     held_out = fit_logistic(support)[1]
     for fold in (0, 3):
         weights = support.balanced() * (support.folds != fold)
@@ -89,9 +95,9 @@ def test_logistic_folds_are_fits_without_the_fold():
 
 def test_discriminant_is_the_closed_form_in_all_dimensions():
     features, labels, query = task()
-    frame, support = support_of(features, labels)
+    frame, support = make_support_set(features, labels)
     head = Discriminant().requires_grad_(False)
-    x, q = ((root(f) - frame.origin) / frame.unit for f in (features, query))
+    x, q = ((signed_sqrt_normalize(f) - frame.origin) / frame.unit for f in (features, query))
     n, width, free = support.n, x.shape[1], len(x) - 4
     kappa, nu, nu_zero, tau, rho = (head.value(v) for v in ("kappa", "nu", "nu_zero", "tau", "rho"))
     own = torch.stack([x[labels == c].mean(0) for c in range(4)])
@@ -107,7 +113,7 @@ def test_discriminant_is_the_closed_form_in_all_dimensions():
 
 
 def test_discriminant_leaves_each_image_out_without_a_second_fit():
-    support = support_of(*task()[:2])[1]
+    support = make_support_set(*task()[:2])[1]
     head = Discriminant(log_nu_zero=20.0).requires_grad_(False)  # τ stays where it is, as the closed form has it
     held_out = head(support)[1]
     for i in (2, 14, 20):
@@ -115,7 +121,7 @@ def test_discriminant_leaves_each_image_out_without_a_second_fit():
 
 
 def test_the_mixture_starts_as_the_plain_mean():
-    support = support_of(*task()[:2])[1]
+    support = make_support_set(*task()[:2])[1]
     heads = torch.randn(3, len(support.z), 4).log_softmax(2)
     weights = Mixture(3)(evidence(support, heads))
     torch.testing.assert_close(weights(heads).exp(), heads.exp().mean(0))
@@ -152,7 +158,7 @@ def test_learning_follows_the_precision_of_the_features(kind, default):
     torch.set_default_dtype(default)
     try:
         learner = Learner().requires_grad_(False)
-        support = support_of(features.to(kind), labels)[1]
+        support = make_support_set(features.to(kind), labels)[1]
         heads, held_out = learner.fit_heads(support)
         weights = learner.mixture(evidence(support, held_out))
         adapted = learner.adapt(features.to(kind), labels)
@@ -175,8 +181,8 @@ def test_every_head_has_a_name():
 
 
 def test_steps_on_the_head_are_gradient_steps_from_the_nearest_mean():
-    support = support_of(*task()[:2])[1]
-    head = Gradient().requires_grad_(False)  # its nets start at zero: equal weights, no shift
+    support = make_support_set(*task()[:2])[1]
+    head = TamlHead().requires_grad_(False)  # its nets start at zero: equal weights, no shift
     scale, rate = head.log_beta.exp(), head.log_alpha.exp()
     means = support.means()
     weight = (2 * scale * means.t()).requires_grad_()
@@ -193,8 +199,8 @@ def test_steps_on_the_head_are_gradient_steps_from_the_nearest_mean():
 
 
 def test_held_out_images_of_the_stepped_head_were_not_stepped_on():
-    support = support_of(*task()[:2])[1]
-    head = Gradient().requires_grad_(False)
+    support = make_support_set(*task()[:2])[1]
+    head = TamlHead().requires_grad_(False)
     held_out = head(support)[1]
     fold = int(support.folds.max())
     kept = support.folds != fold
@@ -210,10 +216,10 @@ def test_held_out_images_of_the_stepped_head_were_not_stepped_on():
 def test_kernel_ridge_is_scikit_learns():
     kernel_ridge = pytest.importorskip("sklearn.kernel_ridge")
     features, labels, query = task()
-    frame, support = support_of(features, labels)
-    head = Kernel().requires_grad_(False)
+    frame, support = make_support_set(features, labels)
+    head = KernelRidge().requires_grad_(False)
     width, ridge, temperature = (p.exp().item() for p in (head.log_width, head.log_ridge, head.log_temperature))
-    x, q = ((root(f) - frame.origin) / frame.unit for f in (features, query))
+    x, q = ((signed_sqrt_normalize(f) - frame.origin) / frame.unit for f in (features, query))
     model = kernel_ridge.KernelRidge(kernel="rbf", gamma=1 / (2 * width), alpha=ridge)
     model.fit(x, np.eye(4)[labels] - 0.25, sample_weight=support.balanced())
     expected = (temperature * torch.from_numpy(model.predict(q))).log_softmax(1).float()
@@ -221,18 +227,18 @@ def test_kernel_ridge_is_scikit_learns():
 
 
 def test_kernel_ridge_leaves_each_image_out_without_a_second_fit(monkeypatch):
-    support = support_of(*task()[:2])[1]
-    monkeypatch.setattr(Support, "balanced", lambda self: torch.ones(len(self.labels)))  # weights do not change then
-    head = Kernel().requires_grad_(False)
+    support = make_support_set(*task()[:2])[1]
+    monkeypatch.setattr(SupportSet, "balanced", lambda self: torch.ones(len(self.labels)))  # weights do not change then
+    head = KernelRidge().requires_grad_(False)
     held_out = head(support)[1]
     for i in (3, 14, 20):
         torch.testing.assert_close(held_out[i], head(without(support, i))[0](one(support, i))[0], rtol=1e-3, atol=1e-3)
 
 
 def test_kernel_ridge_learns_from_some_images_of_each_class_where_there_are_many(monkeypatch):
-    support = support_of(*task()[:2])[1]
+    support = make_support_set(*task()[:2])[1]
     monkeypatch.setattr("anyshot.classifier.heads.kernel_ridge.MOST", 12)
-    head, held_out = Kernel().requires_grad_(False)(support)
+    head, held_out = KernelRidge().requires_grad_(False)(support)
     assert len(head.images) == 1 + 3 + 3 + 3
     torch.testing.assert_close(held_out[5], head(one(support, 5))[0])  # it was not learned from
     assert torch.isfinite(held_out).all()

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from anyshot.classifier.heads.learner import Learner
-from anyshot.classifier.meta_training.calibrate import learn_outlook
-from anyshot.classifier.meta_training.episodes import QUERY, FeatureSet, draw, prepare, wide
-from anyshot.classifier.meta_training.train import answer, heads_loss, meta_train, mixture_loss
+from anyshot.classifier.meta_training.calibrate import train_confidence_model
+from anyshot.classifier.meta_training.episodes import QUERY, FeatureSet, prepare, sample_task, sample_wide_task
+from anyshot.classifier.meta_training.train import compute_head_outputs, heads_loss, meta_train, mixture_loss
 
 
 def made_up(name, classes=12, width=24, seed=0, apart=0.5):
@@ -20,7 +20,7 @@ def made_up(name, classes=12, width=24, seed=0, apart=0.5):
 
 @pytest.fixture(scope="module")
 def tasks():
-    return [[prepare(wide(made_up(name, seed=k), 0, i)) for i in range(6)] for k, name in enumerate("ab")]
+    return [[prepare(sample_wide_task(made_up(name, seed=k), 0, i)) for i in range(6)] for k, name in enumerate("ab")]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def learner(tasks):
 def test_support_query_and_other_classes_share_no_image():
     data = FeatureSet("numbered", [np.full((20, 1), 20 * c) + np.arange(20)[:, None] for c in range(6)])
     data = FeatureSet("numbered", [c.astype(np.float32) for c in data.classes])
-    episode = draw(data, [1, 3, 50], np.random.default_rng(0))
+    episode = sample_task(data, [1, 3, 50], np.random.default_rng(0))
     parts = [set(x.ravel().tolist()) for x in (episode.support, episode.query, episode.others)]
     assert sum(map(len, parts)) == len(set.union(*parts))
     assert torch.bincount(episode.labels).tolist() == [1, 3, 10]  # half of a small class is kept for the query
@@ -41,16 +41,16 @@ def test_support_query_and_other_classes_share_no_image():
 
 def test_wide_tasks_are_the_same_for_the_same_index_and_differ_otherwise():
     data = made_up("a")
-    torch.testing.assert_close(wide(data, 0, 3).support, wide(data, 0, 3).support)
-    assert len({len(wide(data, 0, i).labels) for i in range(8)}) > 3
+    torch.testing.assert_close(sample_wide_task(data, 0, 3).support, sample_wide_task(data, 0, 3).support)
+    assert len({len(sample_wide_task(data, 0, i).labels) for i in range(8)}) > 3
 
 
 def test_meta_training_lowers_the_loss_on_new_tasks(learner):
-    new = [prepare(wide(made_up("c", seed=9), 0, i)) for i in range(12)]
+    new = [prepare(sample_wide_task(made_up("c", seed=9), 0, i)) for i in range(12)]
     untrained = Learner()
     with torch.no_grad():
         assert sum(heads_loss(learner, task) for task in new) < sum(heads_loss(untrained, task) for task in new)
-        answered = [answer(learner, task) for task in new]
+        answered = [compute_head_outputs(learner, task) for task in new]
         before, after = (
             sum(mixture_loss(net, task) for task in answered) for net in (untrained.mixture, learner.mixture)
         )
@@ -64,9 +64,11 @@ def test_meta_training_gives_the_same_numbers_again(tasks):
 
 
 def test_how_sure_to_be_holds_on_the_tasks_it_was_learned_from(learner):
-    episodes = [wide(made_up(name, seed=k, apart=a), 1, i) for k, (name, a) in enumerate((("a", 0.2), ("b", 0.6)))
+    episodes = [sample_wide_task(made_up(name, seed=k, apart=a), 1, i) for k, (name, a) in enumerate((("a", 0.2), ("b", 0.6)))
                 for i in range(15)]  # fmt: skip
-    outlook = learn_outlook(learner, [(name, e) for name, e in zip(["a"] * 15 + ["b"] * 15, episodes, strict=True)])
+    outlook = train_confidence_model(
+        learner, [(name, e) for name, e in zip(["a"] * 15 + ["b"] * 15, episodes, strict=True)]
+    )
     inside, kept, inner, outer = [], [], [], []
     for e in episodes:
         adapted = learner.adapt(e.support, e.labels)

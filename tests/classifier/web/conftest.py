@@ -12,7 +12,7 @@ from support import colours, noise_png
 from anyshot.classifier.web.app import make_app
 from anyshot.classifier.web.limits import Limits
 from anyshot.classifier.web.server import Server, address, open_socket
-from anyshot.classifier.web.uploads import Darkroom
+from anyshot.classifier.web.uploads import UploadReader
 
 
 class Visitor(TestClient):
@@ -37,8 +37,8 @@ class Visitor(TestClient):
 
 
 @pytest.fixture(scope="session")
-def darkroom() -> Darkroom:
-    return Darkroom(colours, side=8)
+def darkroom() -> UploadReader:
+    return UploadReader(colours, side=8)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from support import colours, noise_png, wide_colours
 from anyshot.classifier import AnyShotClassifier
 from anyshot.classifier.backbones import backbone as backbones
 from anyshot.classifier.web.app import STATIC, make_app
-from anyshot.classifier.web.uploads import Darkroom
+from anyshot.classifier.web.uploads import UploadReader
 
 
 def opened(*files):
@@ -41,7 +41,7 @@ def test_the_page_says_what_the_classifier_says(visit, teach, backbone, monkeypa
     monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path))
     quick = backbones.Backbone("quick", 8, "", wide_colours)
     monkeypatch.setattr(backbones, "_lite", lambda size, side, device: quick)
-    visitor = teach(visit(make_app(Darkroom(backbone, side=8))))
+    visitor = teach(visit(make_app(UploadReader(backbone, side=8))))
     state, classifier = visitor.state(), by_hand(3, backbone)
     asked = opened(noise_png(0, 50), noise_png(1, 50))
     np.testing.assert_allclose(answers(state), classifier.predict_proba(asked), atol=1e-6)
@@ -227,7 +227,7 @@ def test_looking_at_the_page_takes_no_place_from_others(page, visit):
     visit(app).add("red")
 
 
-class Slow(Darkroom):
+class Slow(UploadReader):
     """Stops in the middle of its work until it may go on."""
 
     def __init__(self, stop):

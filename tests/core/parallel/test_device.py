@@ -10,11 +10,11 @@ from anyshot.cli.main import main
 from anyshot.core.errors import AnyshotError
 from anyshot.core.parallel.device import choose_device
 from anyshot.core.registry import METHODS
-from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings, WarmSettings
+from anyshot.core.settings import MethodSettings, PretrainSettings, Settings, TaskSettings, TrainSettings
 from anyshot.evaluation.inspection import inspect_task
 from anyshot.runs.run import Run
 from anyshot.training.meta_training import task_gradients, train
-from anyshot.training.pretraining import warm_start
+from anyshot.training.pretraining import pretrain
 
 CASES = {
     "": {},
@@ -93,10 +93,10 @@ def test_a_warm_start_is_made_elsewhere(elsewhere, tmp_path):
         images=("tiny",),
         task=TaskSettings(way=2),
         method=MethodSettings(name="protonet", channels=4),
-        warm=WarmSettings(epochs=1, batch=32),
+        warm=PretrainSettings(epochs=1, batch=32),
     )
     for device in ("cpu", elsewhere):
-        warm_start(begun, tmp_path / device, imagesets=[make_imageset()], ood=[], device=device)
+        pretrain(begun, tmp_path / device, imagesets=[make_imageset()], ood=[], device=device)
     here, there = (Run(tmp_path / device).load_method().theta for device in ("cpu", elsewhere))
     for name, value in here.items():
         torch.testing.assert_close(there[name], value, rtol=1e-3, atol=1e-5)

@@ -21,8 +21,7 @@ from torch.distributed import HashStore
 from anyshot.cli.main import app, main
 from anyshot.core.errors import AnyshotError
 from anyshot.core.files import read_json
-from anyshot.core.parallel import collectives as together
-from anyshot.core.parallel import device, ranks
+from anyshot.core.parallel import collectives, device, ranks
 from anyshot.runs.run import Run
 
 HERE = Path(__file__).parents[2] / "helpers"
@@ -82,8 +81,8 @@ def pid_of(process: subprocess.Popen, rank: int) -> int | None:
 
 def reached(folder: Path) -> int:
     """The iteration of the newest checkpoint."""
-    run = Run.find(folder) if (folder / "checkpoints").is_dir() else None
-    return round(run.share() * run.settings.train.iterations) if run else 0
+    run = Run.find_started(folder) if (folder / "checkpoints").is_dir() else None
+    return round(run.progress() * run.settings.train.iterations) if run else 0
 
 
 def kill_in_the_middle(process: subprocess.Popen, rank: int, folder: Path) -> None:
@@ -144,7 +143,7 @@ def test_ranks_that_are_started_again_do_not_meet_those_that_have_died():
     for name in range(3):
         store.set(f"anyshot/word/{name}", "of the dead")
     with ThreadPoolExecutor(3) as pool:
-        starts = [list(pool.map(lambda number: ranks._meeting(store, number, 3), (2, 1, 0))) for _ in range(2)]
+        starts = [list(pool.map(lambda number: ranks._agree_on_session(store, number, 3), (2, 1, 0))) for _ in range(2)]
     assert [len(set(names)) for names in starts] == [1, 1]
     assert starts[0] != starts[1]
 
@@ -153,18 +152,24 @@ def test_each_rank_has_a_gpu_of_its_own_or_a_sentence(monkeypatch):
     asked = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(device, "local", lambda: (1, 2))
+    monkeypatch.setattr(device, "local_rank", lambda: (1, 2))
     monkeypatch.setattr(torch, "empty", lambda _, device: asked.append(device) or torch.zeros(0))
     for name in ("auto", "cuda"):
         device.choose_device(name)
     assert asked == ["cuda:1"] * 2
-    monkeypatch.setattr(device, "local", lambda: (2, 3))
+    monkeypatch.setattr(device, "local_rank", lambda: (2, 3))
     with pytest.raises(AnyshotError, match="2 GPUs for 3 ranks; start torchrun with --nproc-per-node 2"):
         device.choose_device("cuda")
 
 
 def test_without_torchrun_there_is_one_rank_that_does_everything():
-    assert (ranks.rank(), ranks.local(), ranks.count(), ranks.is_first(), ranks.speaks()) == (0, (0, 1), 1, True, True)
-    assert together.map_all(abs, [-1, 2]) == [1, 2]
-    assert together.from_first(lambda: 3) == 3
-    assert ranks.report() == {}
+    assert (
+        ranks.rank(),
+        ranks.local_rank(),
+        ranks.world_size(),
+        ranks.is_rank_zero(),
+        ranks.claims_error_message(),
+    ) == (0, (0, 1), 1, True, True)
+    assert collectives.map_and_gather(abs, [-1, 2]) == [1, 2]
+    assert collectives.broadcast_from_rank_zero(lambda: 3) == 3
+    assert ranks.utilisation() == {}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anyshot.core.parallel.scheduling import MEMORY, Cost, deal, deal_in_turn, idle
+from anyshot.core.parallel.scheduling import MEMORY, CostModel, assign_longest_first, assign_round_robin, idle_share
 
 COSTS = st.lists(st.floats(0, 100), min_size=1, max_size=6)
 
@@ -20,7 +20,7 @@ def longest(costs: list[float], dealt: list[list[int]]) -> float:
 
 @given(COSTS, st.integers(1, 4))
 def test_every_task_is_dealt_once_and_no_rank_has_much_more_than_it_must(costs, ranks):
-    dealt = deal(costs, ranks)
+    dealt = assign_longest_first(costs, ranks)
     assert len(dealt) == ranks
     assert sorted(i for tasks in dealt for i in tasks) == list(range(len(costs)))
     ways = itertools.product(range(ranks), repeat=len(costs))
@@ -33,34 +33,34 @@ def test_dealing_by_cost_leaves_ranks_idle_for_less_time_than_dealing_in_turn():
     waited = {"cost": [], "turn": []}
     for _ in range(200):
         costs = rng.integers(5, 250, size=8).tolist()
-        for name, dealt in (("cost", deal(costs, 3)), ("turn", deal_in_turn(8, 3))):
-            waited[name].append(idle([sum(costs[i] for i in tasks) for tasks in dealt]))
+        for name, dealt in (("cost", assign_longest_first(costs, 3)), ("turn", assign_round_robin(8, 3))):
+            waited[name].append(idle_share([sum(costs[i] for i in tasks) for tasks in dealt]))
     assert np.mean(waited["cost"]) < 0.5 * np.mean(waited["turn"])
 
 
 def test_costs_are_the_line_through_what_was_measured():
-    rng, cost = np.random.default_rng(0), Cost()
-    assert cost.of([3, 7]) == [3, 7]  # as long as nothing is known
+    rng, cost = np.random.default_rng(0), CostModel()
+    assert cost.predict([3, 7]) == [3, 7]  # as long as nothing is known
     sizes = rng.integers(5, 250, size=100)
     seconds = 0.05 + 0.002 * sizes + rng.normal(0, 0.01, 100)
     for size, second in zip(sizes, seconds, strict=True):
-        cost.learn(int(size), float(second))
+        cost.update(int(size), float(second))
     slope, start = np.polyfit(sizes[-MEMORY:], seconds[-MEMORY:], 1)
-    assert cost.line() == pytest.approx((start, slope), rel=1e-6)
-    assert cost.of([100]) == pytest.approx([start + 100 * slope], rel=1e-6)
+    assert cost.coefficients() == pytest.approx((start, slope), rel=1e-6)
+    assert cost.predict([100]) == pytest.approx([start + 100 * slope], rel=1e-6)
 
 
 @pytest.mark.parametrize("seconds", [[1.0, 1.0], [2.0, 1.0]])
 def test_measurements_that_tell_nothing_leave_the_cost_with_the_size(seconds):
-    cost = Cost()
+    cost = CostModel()
     for size, second in zip((10, 10 if seconds[0] == seconds[1] else 20), seconds, strict=True):
-        cost.learn(size, second)
-    assert cost.of([4.0, 9.0]) == [4.0, 9.0]
+        cost.update(size, second)
+    assert cost.predict([4.0, 9.0]) == [4.0, 9.0]
 
 
 def test_small_tasks_are_dealt_evenly_even_where_the_line_would_give_them_away():
-    cost = Cost()
+    cost = CostModel()
     for size, second in ((100, 0.1), (200, 1.0)):
-        cost.learn(size, second)
-    assert cost.line()[0] < 0
-    assert [len(tasks) for tasks in deal(cost.of([5, 6, 7, 8]), 2)] == [2, 2]
+        cost.update(size, second)
+    assert cost.coefficients()[0] < 0
+    assert [len(tasks) for tasks in assign_longest_first(cost.predict([5, 6, 7, 8]), 2)] == [2, 2]

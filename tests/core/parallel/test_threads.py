@@ -11,8 +11,8 @@ import time
 import pytest
 import torch
 
-from anyshot.core.parallel import threads as parallel
-from anyshot.core.parallel.threads import alone, cores, map_parts, map_tasks, share_cores, tune_process
+from anyshot.core.parallel import threads
+from anyshot.core.parallel.threads import cores, limit_cores, map_parts, map_tasks, single_task_threads, tune_process
 
 
 @pytest.mark.parametrize("workers", [None, 1, 2, 5])
@@ -164,10 +164,10 @@ def test_a_task_that_nobody_maps_has_one_torch_thread_and_torchs_threads_for_its
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            with alone():
+            with single_task_threads():
                 assert torch.get_num_threads() == 1
                 assert meets(20 if threads == 2 else 0.05) == (threads == 2)
-                with alone():
+                with single_task_threads():
                     assert torch.get_num_threads() == 1
             assert torch.get_num_threads() == threads
     finally:
@@ -208,10 +208,10 @@ def test_too_late_for_openmp_is_not_claimed():
 
 def test_processes_that_share_the_cores_have_no_more_threads_than_cores_between_them(monkeypatch):
     before, there = torch.get_num_threads(), cores()
-    monkeypatch.setattr(parallel, "_sharing", 1)
+    monkeypatch.setattr(threads, "_sharing", 1)
     try:
         for processes in (1, 2, 100):
-            share_cores(processes)
+            limit_cores(processes)
             assert cores() == max(1, there // processes)
             assert torch.get_num_threads() <= cores()
     finally:

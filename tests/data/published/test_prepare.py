@@ -18,7 +18,7 @@ from scipy.io import savemat
 
 from anyshot.core.errors import AnyshotError
 from anyshot.data import open_images
-from anyshot.data.published import CATALOGUE, Remote, check, entry_of, is_ready, place_of, prepare
+from anyshot.data.published import CATALOGUE, Remote, check, find_dataset, is_ready, place_of, prepare
 
 EXPECTED = {  # classes by split, images of a class
     "cifar-fs": ((64, 16, 20), 3),
@@ -65,7 +65,7 @@ def test_official_files_become_a_set(name, official, tmp_path):
     if each:
         assert set(images.counts) == {each}
     for c in range(0, len(images.classes), 7):
-        difference = images.of(c)[:, 10:20, 10:20].astype(int) - class_colour(name, c)
+        difference = images.images_of(c)[:, 10:20, 10:20].astype(int) - class_colour(name, c)
         assert np.abs(difference).max() <= 4
     assert open_images(name).classes == check(CATALOGUE[name]).classes == images.classes
 
@@ -123,7 +123,7 @@ def test_miniimagenet_is_read_from_csv_files_and_images(tmp_path):
     write_listed_miniimagenet(tmp_path)
     images = prepare(CATALOGUE["miniimagenet"], tmp_path)
     assert images.images.shape == (200, 84, 84, 3)
-    assert images.of("n01930112")[:, 40, 40, 0].tolist() == pytest.approx([0, 200], abs=4)
+    assert images.images_of("n01930112")[:, 40, 40, 0].tolist() == pytest.approx([0, 200], abs=4)
 
 
 @pytest.mark.parametrize(
@@ -218,9 +218,9 @@ def test_a_set_that_is_not_prepared_says_how(cache):
 
 def test_a_wrong_name_gets_the_nearest_one():
     with pytest.raises(AnyshotError, match="did you mean cifar-fs"):
-        entry_of("cifarfs")
+        find_dataset("cifarfs")
     with pytest.raises(AnyshotError, match="there are cifar-fs, svhn"):
-        entry_of("zzz")
+        find_dataset("zzz")
 
 
 def test_a_set_without_an_address_says_what_to_fetch_and_where_to_put_it(official, cache):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.io import loadmat, savemat
 
-from anyshot.data.published import safe_matlab as matlab
+from anyshot.data.published import safe_matlab
 from anyshot.data.published.safe_matlab import numbers_in
 
 
@@ -65,10 +65,10 @@ def test_what_lies_or_is_cut_off_is_refused(data, words, tmp_path):
 
 def test_there_is_a_limit_to_what_is_unpacked_and_read(tmp_path, monkeypatch):
     savemat(tmp_path / "m.mat", {"x": np.zeros((1000, 1000), np.uint8)}, do_compression=True)
-    monkeypatch.setattr(matlab, "MOST_BYTES", 900_000)
+    monkeypatch.setattr(safe_matlab, "MOST_BYTES", 900_000)
     with pytest.raises(ValueError, match="larger than 900000 bytes"):
         numbers_in(tmp_path / "m.mat")
-    monkeypatch.setattr(matlab, "MOST_BYTES", 1000)
+    monkeypatch.setattr(safe_matlab, "MOST_BYTES", 1000)
     with pytest.raises(ValueError, match="larger than any"):
         numbers_in(tmp_path / "m.mat")
 

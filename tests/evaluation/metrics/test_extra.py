@@ -14,9 +14,9 @@ from anyshot.core.errors import AnyshotError
 from anyshot.core.settings import TaskSettings
 from anyshot.data.tasks import TaskStream
 from anyshot.evaluation.evaluate_tasks import evaluate
-from anyshot.evaluation.metrics import Metrics, TaskResult, average, pool
+from anyshot.evaluation.metrics import Metrics, TaskResult, average, pool_seeds
 from anyshot.evaluation.metrics.extra import brier
-from anyshot.evaluation.metrics.summary import half_width
+from anyshot.evaluation.metrics.summary import confidence_half_width
 
 OWN = "def rare(p, labels, shots):\n    return p[range(len(labels)), labels][shots[labels] == shots.min()].mean()\n"
 
@@ -47,7 +47,7 @@ def test_a_summary_has_the_mean_over_tasks_with_its_interval_and_so_have_means_a
         np.hypot(one.more_intervals["brier"], two.more_intervals["brier"]) / 2
     )
     both = np.mean([values, [score.more["brier"] for score in two.scores]], axis=0)
-    assert pool([one, two]).more_intervals["brier"] == pytest.approx(half_width(both.tolist(), means))
+    assert pool_seeds([one, two]).more_intervals["brier"] == pytest.approx(confidence_half_width(both.tolist(), means))
 
 
 @pytest.mark.parametrize("value", [float("nan"), None, "0.5", [0.5]])

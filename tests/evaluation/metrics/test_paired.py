@@ -7,8 +7,17 @@ import pytest
 import scipy.stats
 
 from anyshot.core.errors import AnyshotError
-from anyshot.evaluation.metrics import Metrics, Summary, TaskResult, TaskScore, average, paired, pool, same_tasks
-from anyshot.evaluation.metrics.summary import half_width
+from anyshot.evaluation.metrics import (
+    Metrics,
+    Summary,
+    TaskResult,
+    TaskScore,
+    average,
+    paired_difference,
+    pool_seeds,
+    same_tasks,
+)
+from anyshot.evaluation.metrics.summary import confidence_half_width
 
 TASKS, WAY = 30, 3
 
@@ -28,7 +37,7 @@ def run(seed: int, skill: float = 1.0, tasks: int = TASKS, shots=(1, 4, 60), cla
 
 def test_a_paired_difference_has_the_interval_of_the_paired_t_test():
     one, two = run(0), run(1, skill=1.5)
-    found = paired(one, two)
+    found = paired_difference(one, two)
     for name, a, b in (("accuracy", one.accuracies[0], two.accuracies[0]), ("nll", one.nlls[0], two.nlls[0])):
         interval = scipy.stats.ttest_rel(b, a).confidence_interval(0.95)  # its t is 2.05 for 30 tasks, ours 1.96
         assert getattr(found, name) == pytest.approx((interval.low + interval.high) / 2)
@@ -41,11 +50,11 @@ def test_a_paired_difference_has_the_interval_of_the_paired_t_test():
 
 def test_pairing_is_narrower_than_two_intervals_where_tasks_are_hard_for_both():
     one, two = run(0), run(1, skill=1.5)
-    assert paired(one, two).accuracy_interval < np.hypot(one.interval, two.interval)
+    assert paired_difference(one, two).accuracy_interval < np.hypot(one.interval, two.interval)
 
 
 def test_a_single_task_has_a_difference_without_an_interval():
-    found = paired(run(0, tasks=1), run(1, tasks=1))
+    found = paired_difference(run(0, tasks=1), run(1, tasks=1))
     assert found.accuracy_interval is None
     assert found.nll_interval is None
 
@@ -54,7 +63,7 @@ def test_a_single_task_has_a_difference_without_an_interval():
 def test_other_tasks_are_not_compared(other):
     assert same_tasks([run(0), run(1)])
     assert not same_tasks([run(0), run(0, **other)])
-    for compare in (lambda a, b: paired(a, b), lambda a, b: pool([a, b])):
+    for compare in (lambda a, b: paired_difference(a, b), lambda a, b: pool_seeds([a, b])):
         with pytest.raises(AnyshotError, match="not of the same tasks"):
             compare(run(0), run(0, **other))
 
@@ -62,12 +71,12 @@ def test_other_tasks_are_not_compared(other):
 def test_a_mean_over_image_sets_has_no_tasks_to_compare():
     mean = average([run(0), run(1)])
     with pytest.raises(AnyshotError, match="not of the same tasks"):
-        paired(mean, mean)
+        paired_difference(mean, mean)
 
 
 def test_pooled_seeds_have_the_mean_and_an_interval_over_tasks_and_seeds():
     seeds = [run(seed) for seed in range(3)]
-    found = pool(seeds)
+    found = pool_seeds(seeds)
     accuracies = np.concatenate([s.accuracies for s in seeds])
     assert (found.runs, found.tasks, found.queries) == (3, TASKS, TASKS * 12)
     assert found.accuracies.tolist() == accuracies.tolist()
@@ -76,12 +85,12 @@ def test_pooled_seeds_have_the_mean_and_an_interval_over_tasks_and_seeds():
     assert found.by_shots["1"] == pytest.approx(np.mean([s.by_shots["1"] for s in seeds]))
     assert found.queries_by_shots == seeds[0].queries_by_shots  # the same images, asked about three times
     tasks, runs = (scipy.stats.sem(accuracies.mean(axis)) for axis in (0, 1))
-    assert found.interval == pytest.approx(half_width(accuracies.mean(0), accuracies.mean(1)))
+    assert found.interval == pytest.approx(confidence_half_width(accuracies.mean(0), accuracies.mean(1)))
     assert found.interval > 1.96 * np.hypot(tasks, runs)
     losses = np.concatenate([s.nlls for s in seeds])
-    assert found.nll_interval == pytest.approx(half_width(losses.mean(0), losses.mean(1)))
+    assert found.nll_interval == pytest.approx(confidence_half_width(losses.mean(0), losses.mean(1)))
     assert found.run_deviation == pytest.approx(np.std([s.accuracy for s in seeds], ddof=1))
-    assert pool(seeds[:1]) == seeds[0]
+    assert pool_seeds(seeds[:1]) == seeds[0]
 
 
 def test_the_interval_of_pooled_seeds_covers_the_truth_for_new_tasks_and_new_seeds():
@@ -92,7 +101,7 @@ def test_the_interval_of_pooled_seeds_covers_the_truth_for_new_tasks_and_new_see
         for hits in rng.binomial(20, np.clip(skill + ease, 0, 1)).tolist():
             scores = tuple(TaskScore(i, ("a",), (1,), (20,), (right,), 0.0, False) for i, right in enumerate(hits))
             runs.append(replace(base, tasks=tasks, accuracy=np.mean(hits) / 20, scores=scores))
-        found = pool(runs)
+        found = pool_seeds(runs)
         inside.append(abs(found.accuracy - 0.6) < found.interval)
     assert 0.93 < np.mean(inside) < 0.98  # with 1.96 instead of Student's quantile: 0.92
 
@@ -101,15 +110,15 @@ def test_the_interval_of_two_independent_means_is_welchs():
     a, b = np.random.default_rng(1).normal(size=(2, 30))
     for one, two in ((a, 3 * b[:3]), (a[:2], b[:4])):
         interval = scipy.stats.ttest_ind(one, two, equal_var=False).confidence_interval(0.95)
-        assert half_width(one.tolist(), two.tolist()) == pytest.approx((interval.high - interval.low) / 2)
+        assert confidence_half_width(one.tolist(), two.tolist()) == pytest.approx((interval.high - interval.low) / 2)
 
 
 def test_pooled_methods_are_compared_by_their_means_with_both_sides_seeds_in_the_interval():
     ones, twos = [run(seed) for seed in range(2)], [run(seed, skill=1.5) for seed in range(2, 5)]
-    found = paired(pool(ones), pool(twos))
+    found = paired_difference(pool_seeds(ones), pool_seeds(twos))
     a, b = (np.concatenate([s.accuracies for s in some]) for some in (ones, twos))
     assert found.accuracy == pytest.approx(b.mean() - a.mean())
-    assert found.accuracy_interval == pytest.approx(half_width(b.mean(0) - a.mean(0), a.mean(1), b.mean(1)))
+    assert found.accuracy_interval == pytest.approx(confidence_half_width(b.mean(0) - a.mean(0), a.mean(1), b.mean(1)))
 
 
 def test_the_average_over_image_sets_counts_each_the_same():

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from anyshot.evaluation.metrics import Metrics, Paired, Summary, TaskResult
-from anyshot.evaluation.report.paper_table import Beside, Cell
+from anyshot.evaluation.metrics import Metrics, PairedDifference, Summary, TaskResult
+from anyshot.evaluation.report.paper_table import Cell, PaperComparison
 
 
 def summary(right: int) -> Summary:
@@ -15,13 +15,13 @@ def summary(right: int) -> Summary:
 
 
 @pytest.fixture
-def beside() -> Beside:
+def beside() -> PaperComparison:
     """Two models in two columns; one run failed, and one column is not the paper's."""
-    return Beside(
+    return PaperComparison(
         ("MAML", "B. ω-TAML"),
         ("CIFAR-FS", "own"),
         {
-            ("MAML", 0): Cell(summary(2), (71.55, 0.23), Paired(4, 0.25, 0.2, -0.1, 0.3)),
+            ("MAML", 0): Cell(summary(2), (71.55, 0.23), PairedDifference(4, 0.25, 0.2, -0.1, 0.3)),
             ("B. ω-TAML", 0): Cell(summary(3), (75.15, 0.2), best=True),
             ("MAML", 1): Cell(None),
             ("B. ω-TAML", 1): Cell(summary(4)),

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from anyshot.evaluation.metrics import Paired
+from anyshot.evaluation.metrics import PairedDifference
 from anyshot.evaluation.report.paper_table import (
-    Text,
+    TableCell,
     accuracy_lines,
     detail_lines,
     excludes_zero,
@@ -28,24 +28,24 @@ def test_our_number_the_papers_and_the_difference_stand_side_by_side(beside):
 def test_differences_between_models_are_those_of_the_pairs(beside):
     heading, maml = paired_lines(beside, "accuracy", 100)
     assert heading[0].text == "B. ω-TAML minus"
-    assert maml[1] == Text("+25.00 ± 20.00", True)
+    assert maml[1] == TableCell("+25.00 ± 20.00", True)
     assert maml[2].text == "–"
 
 
 def test_differences_of_nll_have_an_interval_of_their_own(beside):
-    cell = replace(beside.cells["MAML", 0], ahead=Paired(3, 0.25, 0.2, -0.0004, 0.1))
+    cell = replace(beside.cells["MAML", 0], ahead=PairedDifference(3, 0.25, 0.2, -0.0004, 0.1))
     _, maml = paired_lines(replace(beside, cells={**beside.cells, ("MAML", 0): cell}), "nll")
-    assert maml[1] == Text("+0.000 ± 0.100", False)
-    cell = replace(cell, ahead=Paired(3, 0.0, 0.2, -0.25, 0.1))
+    assert maml[1] == TableCell("+0.000 ± 0.100", False)
+    cell = replace(cell, ahead=PairedDifference(3, 0.0, 0.2, -0.25, 0.1))
     _, maml = paired_lines(replace(beside, cells={**beside.cells, ("MAML", 0): cell}), "nll")
-    assert maml[1] == Text("-0.250 ± 0.100", True)
+    assert maml[1] == TableCell("-0.250 ± 0.100", True)
 
 
 @pytest.mark.parametrize(("accuracy", "interval", "found"), [(0.1, 0.05, True), (-0.1, 0.05, True), (0.1, 0.2, False)])
 def test_an_interval_excludes_zero_on_either_side(accuracy, interval, found):
-    assert excludes_zero(Paired(3, accuracy, interval, 0.0, 0.0)) is found
-    assert excludes_zero(Paired(3, 0.0, 0.0, accuracy, interval), "nll") is found
-    assert excludes_zero(Paired(3, accuracy, None, 0.0, None)) is False
+    assert excludes_zero(PairedDifference(3, accuracy, interval, 0.0, 0.0)) is found
+    assert excludes_zero(PairedDifference(3, 0.0, 0.0, accuracy, interval), "nll") is found
+    assert excludes_zero(PairedDifference(3, accuracy, None, 0.0, None)) is False
 
 
 def test_details_leave_out_shots_that_never_occur(beside):

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from anyshot.core.settings import MethodSettings, Settings, TrainSettings
-from anyshot.evaluation.compare_runs import Row, compared, pooled
+from anyshot.evaluation.compare_runs import ResultRow, add_differences, pool_rows
 from anyshot.evaluation.metrics import Metrics, Summary, TaskResult
 from anyshot.evaluation.report import tables
 
@@ -22,8 +22,10 @@ def summary(shots=(1, 20), seconds=2.0, right=(0, 1, 1, 1), query=1) -> Summary:
     return metrics.compute(seconds)
 
 
-def row(found: Summary, images="digits", run="taml", method="taml", seed=0) -> Row:
-    return Row(run, images, (Settings(method=MethodSettings(name=method), train=TrainSettings(seed=seed)),), found)
+def row(found: Summary, images="digits", run="taml", method="taml", seed=0) -> ResultRow:
+    return ResultRow(
+        run, images, (Settings(method=MethodSettings(name=method), train=TrainSettings(seed=seed)),), found
+    )
 
 
 def text(table, width=200) -> str:
@@ -54,7 +56,10 @@ def test_two_runs_on_two_image_sets_look_like_this():
         for run, method, right in (("base", "maml", (0, 0, 1, 1)), ("mine", "taml", (0, 1, 1, 1)))
         for images, shots in (("digits", (1, 20)), ("glyphs", (4, 4)))
     ]
-    shown = [text(tables.summary_table(compared(rows), "Test"), 100), text(tables.paired_table(compared(rows)), 100)]
+    shown = [
+        text(tables.summary_table(add_differences(rows), "Test"), 100),
+        text(tables.paired_table(add_differences(rows)), 100),
+    ]
     lines = [line.rstrip() for line in "".join(shown).splitlines()]
     assert (
         lines
@@ -98,14 +103,14 @@ def test_missing_numbers_are_dashes_and_failed_tasks_are_mentioned():
 
 def test_the_number_of_query_images_stands_below_each_column_of_shots_once_for_each_image_set():
     rows = [row(summary(query=q), images, run) for run in ("a", "b") for images, q in (("digits", 15), ("glyphs", 3))]
-    out = text(tables.summary_table(compared(rows)))
+    out = text(tables.summary_table(add_differences(rows)))
     behind = [line.split() for line in out.splitlines() if "n =" in line]
     assert behind == [["digits", "n", "=", "60", "60"], ["glyphs", "n", "=", "12", "12"]]
     assert "n: query images behind a column" in " ".join(out.split())
 
 
 def test_the_caption_tells_what_was_really_drawn():
-    def caption(*rows: Row) -> str:
+    def caption(*rows: ResultRow) -> str:
         return " ".join(text(tables.summary_table(rows)).split())
 
     assert "Images of a class: 1–20 support (mean 10.5), 1 query." in caption(row(summary()))
@@ -130,7 +135,7 @@ def test_a_run_that_is_not_called_like_its_method_has_its_name_in_the_table():
 
 
 def test_differences_to_the_first_run_are_shown_in_points_with_their_interval():
-    rows = compared([row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(right=(0, 1, 1, 1)), run="b")])
+    rows = add_differences([row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(right=(0, 1, 1, 1)), run="b")])
     out = text(tables.paired_table(rows))
     assert "Difference to a, task by task" in out
     (line,) = (line for line in out.splitlines() if line.startswith("b"))
@@ -141,10 +146,10 @@ def test_differences_to_the_first_run_are_shown_in_points_with_their_interval():
 
 def test_pooled_seeds_are_one_row_and_the_caption_says_so():
     rows = [row(summary(right=right), run=f"taml-{seed}", seed=seed) for seed, right in enumerate([(0, 1, 1, 1)] * 2)]
-    out = text(tables.summary_table(compared(pooled(rows))))
+    out = text(tables.summary_table(add_differences(pool_rows(rows))))
     assert "taml-0 +1" in out
     assert "4 tasks each, intervals over tasks and up to 2 seeds." in " ".join(out.split())
-    both = compared(pooled([*rows, row(summary(), run="maml", method="maml")]))
+    both = add_differences(pool_rows([*rows, row(summary(), run="maml", method="maml")]))
     assert "95 % intervals over tasks and seeds." in " ".join(text(tables.paired_table(both)).split())
 
 
@@ -155,14 +160,16 @@ def test_a_pipe_gets_tables_at_full_width(monkeypatch, capsys):
 
 
 def test_names_are_not_taken_for_markup(capsys):
-    rows = compared([row(summary(right=right), "[red]x", run) for run, right in (("[/b]", (0, 1)), ("[i]", (1, 1)))])
+    rows = add_differences(
+        [row(summary(right=right), "[red]x", run) for run, right in (("[/b]", (0, 1)), ("[i]", (1, 1)))]
+    )
     tables.print_tables(tables.summary_table(rows, "[/title]"), tables.paired_table(rows))
     out = capsys.readouterr().out
     assert all(name in out for name in ("[/b]", "[i]", "[red]x", "[/title]", "Difference to [/b], task by task"))
 
 
 def test_the_csv_holds_the_summary_at_full_precision_under_names_that_pandas_likes(tmp_path):
-    rows = compared([row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(), run="b", method="maml", seed=3)])
+    rows = add_differences([row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(), run="b", method="maml", seed=3)])
     alone = replace(rows[1].settings[0], method=MethodSettings(name="maml", transductive=False))
     rows[1] = replace(rows[1], settings=(alone,))
     tables.write_csv(tmp_path / "out.csv", rows)
@@ -203,7 +210,7 @@ def test_every_task_is_a_line_of_its_own(tmp_path):
 
 def test_the_json_holds_the_same_numbers_and_where_they_come_from(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["/somewhere/bin/anyshot", "test", "my run"])
-    rows = compared([row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(), run="b")])
+    rows = add_differences([row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(), run="b")])
     tables.write_results(tmp_path / "out.json", tables.payload(rows), seeds=[0], settings={"way": 5})
     found = json.loads((tmp_path / "out.json").read_text())
     names = {"run": "b", "method": "taml", "seed": "0", "images": "digits"}

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 import anyshot.experiments.engine_benchmark
 from anyshot.cli.bench import bench as command
-from anyshot.experiments.engine_benchmark import contestants, measure
-from anyshot.experiments.engine_benchmark import convolution_cost as convolutions
+from anyshot.experiments.engine_benchmark import contestants, convolution_cost, measure
 from anyshot.experiments.engine_benchmark.cases import Case, any_shot_supports, standard_cases, tasks_of
 from anyshot.experiments.engine_benchmark.contestants import CONTESTANTS, present
 from anyshot.experiments.engine_benchmark.measure import Mode, added_memory, best_mode, iteration, peak_memory, race
@@ -95,17 +94,17 @@ def test_memory_is_measured_here_and_in_a_process_of_its_own(capsys):
 
 
 def test_the_account_of_convolutions():
-    first, other = convolutions.counts(5)
+    first, other = convolution_cost.counts(5)
     assert first == {"forward": 9, "weights": 9}  # forward, backward and the tangents of both, but no first tangents
     assert other == {"forward": 13, "weights": 13, "input": 13}
-    floor = convolutions.required(SMALL, repeats=1)
+    floor = convolution_cost.required(SMALL, repeats=1)
     support, query = sum(SMALL.supports), 75 * len(SMALL.supports)
     multiplications = 0
     for layer, (first_or_other, inputs) in enumerate([(0, 3), (1, 32), (1, 32), (1, 32)]):
-        images = sum(support * times + query for times in convolutions.counts(2)[first_or_other].values())
+        images = sum(support * times + query for times in convolution_cost.counts(2)[first_or_other].values())
         multiplications += images * 9 * inputs * 32 * (16 >> layer) ** 2
     assert floor["gigaflop"] == pytest.approx(2 * multiplications / 1e9)
-    assert 0 < sum(convolutions.shares(SMALL).values()) < 1
+    assert 0 < sum(convolution_cost.shares(SMALL).values()) < 1
 
 
 def test_the_command_prints_ratios_and_writes_all_figures(monkeypatch, tmp_path):

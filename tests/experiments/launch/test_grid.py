@@ -14,7 +14,7 @@ import units
 
 from anyshot.core.parallel.threads import cores
 from anyshot.experiments.launch import progress as watch
-from anyshot.experiments.launch import run_grid, watched
+from anyshot.experiments.launch import run_grid, show_progress
 
 
 def grid(tmp_path: Path, *names: str) -> dict[str, Path]:
@@ -90,6 +90,6 @@ def test_progress_is_what_the_units_say_of_themselves_by_how_long_they_take(monk
             pass
 
     monkeypatch.setattr(watch, "progress", Shown)
-    with watched(list(shares), "Runs", shares.__getitem__, {"a": 10, "b": 30}.__getitem__):
+    with show_progress(list(shares), "Runs", shares.__getitem__, {"a": 10, "b": 30}.__getitem__):
         shares.update(a=1.0, b=0.1)
     assert heard == [("Runs", 40, 5), (8, "1 of 2 runs")]

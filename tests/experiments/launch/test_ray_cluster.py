@@ -13,8 +13,7 @@ import units
 
 from anyshot.core.errors import AnyshotError
 from anyshot.core.version import VERSION
-from anyshot.experiments.launch import ray_cluster as cluster
-from anyshot.experiments.launch import run_grid
+from anyshot.experiments.launch import ray_cluster, run_grid
 
 
 def test_without_ray_the_extra_is_named(tmp_path, monkeypatch):
@@ -64,10 +63,10 @@ def test_failures_and_folders_that_a_node_does_not_see_are_named(nodes, tmp_path
     wanted = {str(tmp_path / name): tmp_path / name for name in ("bad", "good")}
     bad, good = run_grid(wanted, units.fail, on="ray", address=nodes.address).values()
     assert (bad.error, good.value) == ("There is nothing to learn from.", "good")
-    monkeypatch.setattr(cluster, "_seen", units.blind)
+    monkeypatch.setattr(ray_cluster, "_seen", units.blind)
     with pytest.raises(AnyshotError, match="does not see the folder"):
         run_grid(wanted, units.fail, on="ray", address=nodes.address)
-    monkeypatch.setattr(cluster, "_seen", units.outdated)
+    monkeypatch.setattr(ray_cluster, "_seen", units.outdated)
     with pytest.raises(AnyshotError, match=f"has anyshot 0.0.0, but this is {VERSION}"):
         run_grid(wanted, units.fail, on="ray", address=nodes.address)
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from anyshot.core.parallel.threads import map_tasks
 from anyshot.inner_loop import query_loss
-from anyshot.inner_loop.engine import autograd_functions as attach
+from anyshot.inner_loop.engine import autograd_functions
 from anyshot.inner_loop.engine import torch_ops as ops
 from anyshot.inner_loop.engine.torch_ops import CL
 
@@ -245,7 +245,7 @@ def test_networks_of_other_widths_agree_with_autograd(make_case, differences, ch
 @pytest.mark.parametrize("size", [(32, 32), (33, 47)])
 def test_either_way_the_engine_gives_autograds_gradients(make_case, differences, monkeypatch, chosen, size):
     module = {"loops": loops, "ops": ops}[chosen]
-    monkeypatch.setattr(attach, "fused", lambda weights: module)
+    monkeypatch.setattr(autograd_functions, "fused", lambda weights: module)
     case = make_case([1, 3], size, 3, head=True, scale=True, centre=True)
     losses = [query_loss(case.inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
     assert max(differences(*(case.gradients(loss) for loss in losses)).values()) < 1e-10
@@ -268,7 +268,7 @@ def test_images_may_lie_in_memory_in_any_way(make_case, differences, picture):
 
 
 def test_chunks_of_layer_one_change_nothing_but_rounding(make_case, differences, monkeypatch):
-    monkeypatch.setattr(attach, "fused", lambda weights: ops)
+    monkeypatch.setattr(autograd_functions, "fused", lambda weights: ops)
     case = make_case([3, 4], (32, 32), 2)
     found = []
     for chunk in (1 << 14, 1 << 11):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from anyshot.inner_loop import adapt, query_loss
-from anyshot.inner_loop.engine import autograd_functions as attach
+from anyshot.inner_loop.engine import autograd_functions
 from anyshot.models.network import Norm
 
 pytest.importorskip("numba")  # torch's maxima are counted in another way
@@ -33,7 +33,7 @@ def decisions(case):
     with torch.no_grad():
         for images, steps in [*((inner.images, k) for k in range(inner.steps)), (case.images, inner.steps)]:
             theta = adapt(replace(inner, steps=steps))
-            nets.append(attach.View.of(theta, inner.norm).net(images, inner.centre))
+            nets.append(autograd_functions.View.of(theta, inner.norm).net(images, inner.centre))
     for net in nets:
         for block in (net.first, *net.rest):
             height, width = block.a.height, block.a.width

@@ -49,7 +49,7 @@ def own(tmp_path) -> str:
 def test_the_options_body_and_channels_make_the_network(chosen, channels):
     settings = settings_with(Settings(), {"method": "maml", **chosen})
     method = create_method(settings.method, (16, 16))
-    assert method.body.units[0].channels == channels
+    assert method.body.layers[0].channels == channels
     assert next(iter(method.theta.values())).shape[0] == channels
 
 
@@ -80,9 +80,9 @@ def test_another_body_is_trained_and_its_run_loaded(method, body, own, tmp_path)
 
 def test_a_body_that_is_conv4_by_its_names_alone_is_not_given_to_the_engine():
     method = create_method(MethodSettings(name="maml", channels=4), (16, 16))
-    x, y, _, _ = method.tensors(make_task())
+    x, y, _, _ = method.task_tensors(make_task())
     adapt(method.inner(x, y, 3, {}, 1), engine="engine")
     conv4 = method.body
-    method.body = Body(lambda theta, norm, x: conv4.features(theta, norm, -x), conv4.units, (16, 16))
+    method.body = Body(lambda theta, norm, x: conv4.features(theta, norm, -x), conv4.layers, (16, 16))
     with pytest.raises(AnyshotError, match="the body is not Conv4"):
         adapt(method.inner(x, y, 3, {}, 1), engine="engine")

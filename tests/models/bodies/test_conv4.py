@@ -9,7 +9,7 @@ from anyshot.models.network import EPS, Norm
 
 def made(channels=4):
     body = conv4((16, 16), channels)
-    theta = {name: value.double() for name, value in body.start(torch_rng(0), "he").items()}
+    theta = {name: value.double() for name, value in body.init_parameters(torch_rng(0), "he").items()}
     norm = Norm([0.1 * torch.randn(channels, generator=torch_rng(1), dtype=torch.float64) for _ in range(4)])
     return body, theta, norm, torch.rand(6, 3, 16, 16, dtype=torch.float64, generator=torch_rng(2))
 

@@ -33,15 +33,15 @@ class Block(nn.Module):
 
 def test_the_body_is_four_residual_blocks_and_a_mean_over_places():
     body = resnet12((32, 32), channels=2)
-    theta = {name: value.double() for name, value in body.start(torch_rng(0), "he").items()}
-    shift = [0.1 * torch.randn(u.channels, generator=torch_rng(i)).double() for i, u in enumerate(body.units)]
+    theta = {name: value.double() for name, value in body.init_parameters(torch_rng(0), "he").items()}
+    shift = [0.1 * torch.randn(u.channels, generator=torch_rng(i)).double() for i, u in enumerate(body.layers)]
     scale = [1 + 0.1 * s for s in shift]
     blocks = [Block(inputs, outputs) for inputs, outputs in ((3, 2), (2, 4), (4, 8), (8, 16))]
     network = nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1)).double()
     with torch.no_grad():
         for b, block in enumerate(blocks):
             for i, convolution in enumerate((*block.convolutions, block.shortcut)):
-                convolution.weight.copy_(theta[body.units[4 * b + i].weight])
+                convolution.weight.copy_(theta[body.layers[4 * b + i].weight])
                 block.norms[i].weight.copy_(scale[4 * b + i])
                 block.norms[i].bias.copy_(shift[4 * b + i])
     x = torch.rand(5, 3, 32, 32, dtype=torch.float64, generator=torch_rng(9))
@@ -50,11 +50,11 @@ def test_the_body_is_four_residual_blocks_and_a_mean_over_places():
 
 def test_its_widths_are_the_fields_and_a_block_is_a_layer():
     body = resnet12((84, 84))
-    assert [u.channels for u in body.units] == [64] * 4 + [128] * 4 + [256] * 4 + [512] * 4
+    assert [u.channels for u in body.layers] == [64] * 4 + [128] * 4 + [256] * 4 + [512] * 4
     assert body.width == 512
-    assert [len(names) for names in body.layers.values()] == [4, 4, 4, 4, 2]
+    assert [len(names) for names in body.layer_parameters.values()] == [4, 4, 4, 4, 2]
     blocks = ((3, 64), (64, 128), (128, 256), (256, 512))
-    assert sum(math.prod(u.size) for u in body.units) == sum(9 * o * (i + 2 * o) + i * o for i, o in blocks)
+    assert sum(math.prod(u.size) for u in body.layers) == sum(9 * o * (i + 2 * o) + i * o for i, o in blocks)
 
 
 @pytest.mark.parametrize("size", [(16, 16), (32, 20)])
