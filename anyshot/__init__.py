@@ -19,7 +19,9 @@ from __future__ import annotations
 
 with open(f"{__path__[0]}/__init__.pyi", encoding="utf-8") as _stub:
     _LINES = [line.split() for line in _stub]
-_HOMES = {words[3]: words[1] for words in _LINES if words[:1] == ["from"]}  # "from anyshot.runs.run import Run as Run"
+_HOMES = {
+    words[3]: words[1] for words in _LINES if words[:1] == ["from"]
+}  # "from anyshot.runs.run import Run as Run"
 __all__ = list(_HOMES)
 
 

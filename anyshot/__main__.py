@@ -9,7 +9,9 @@ from anyshot.cli.interrupt import leave
 
 def main() -> None:
     """Load the command and run it."""
-    heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a shell may start its jobs deaf to Ctrl-C
+    heard = (
+        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )  # a shell may start its jobs deaf to Ctrl-C
     if heard:
         signal.signal(signal.SIGINT, leave)
     from anyshot.cli.main import main as run

@@ -13,15 +13,23 @@ from pathlib import Path
 
 from anyshot import TaskStream, evaluate, preset, train
 
-STEPS = ((0.01, 1.0), (0.1, 1.0), (0.5, 0.5))  # of the body and of the head; the last are the paper's
+STEPS = (
+    (0.01, 1.0),
+    (0.1, 1.0),
+    (0.5, 0.5),
+)  # of the body and of the head; the last are the paper's
 
 
 def trained(name, alpha, alpha_head, arguments):
     settings = preset("glyphs", name)
     method = replace(settings.method, alpha=alpha, alpha_head=alpha_head, prediction="naive")
-    schedule = replace(settings.train, iterations=arguments.iterations, validate_every=0, validation_tasks=20)
+    schedule = replace(
+        settings.train, iterations=arguments.iterations, validate_every=0, validation_tasks=20
+    )
     folder = arguments.out / f"{name}-{alpha}-{alpha_head}"
-    return train(replace(settings, method=method, train=schedule), folder, workers=arguments.workers)
+    return train(
+        replace(settings, method=method, train=schedule), folder, workers=arguments.workers
+    )
 
 
 def main():
@@ -31,7 +39,11 @@ def main():
     parser.add_argument("--tasks", type=int, default=100)
     parser.add_argument("--workers", type=int)
     arguments = parser.parse_args()
-    print("| method | step of the body | of the head | accuracy | NLL | worst class | 1 shot |\n" + "|---" * 7 + "|")
+    print(
+        "| method | step of the body | of the head | accuracy | NLL | worst class | 1 shot |\n"
+        + "|---" * 7
+        + "|"
+    )
     for name in ("maml", "taml"):
         for alpha, alpha_head in STEPS:
             run = trained(name, alpha, alpha_head, arguments)

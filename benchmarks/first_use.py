@@ -21,7 +21,11 @@ def first_use(folder: str | None = None) -> dict[str, Any]:
         command = [sys.executable, __file__, "--here"]
         start = time.perf_counter()
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        return {"seconds": time.perf_counter() - start, **json.loads(done.stdout), "log": done.stderr.splitlines()}
+        return {
+            "seconds": time.perf_counter() - start,
+            **json.loads(done.stdout),
+            "log": done.stderr.splitlines(),
+        }
 
 
 def predict_once() -> dict[str, Any]:
@@ -37,13 +41,21 @@ def predict_once() -> dict[str, Any]:
     tasks = inner_tasks(Case("first use", 32, (25, 25), order=0))
     inners = [task.inner for task in tasks]
     logits(inners, adapt_many(inners, workers=2), tasks[0].images, workers=2)
-    made = {name for module in (numba_ops.first, numba_ops.kernels, numba_ops.passes) for name in _compiled(module)}
+    made = {
+        name
+        for module in (numba_ops.first, numba_ops.kernels, numba_ops.passes)
+        for name in _compiled(module)
+    }
     return {"cpu_seconds": time.process_time(), "torch": torch.__version__, "loops": sorted(made)}
 
 
 def _compiled(module: ModuleType) -> list[str]:
     short = module.__name__.rpartition(".")[2]
-    return [f"{short}.{name}" for name, loop in vars(module).items() if getattr(loop, "signatures", None)]
+    return [
+        f"{short}.{name}"
+        for name, loop in vars(module).items()
+        if getattr(loop, "signatures", None)
+    ]
 
 
 if __name__ == "__main__":

@@ -50,7 +50,10 @@ class Tally:
 
     def as_dict(self):
         """Of each contestant: ECE over all images; of each task accuracy, NLL, worst class, hits and images of both."""
-        return {name: {"ece": m.compute().ece, "rows": self.rows[name]} for name, m in self.metrics.items()}
+        return {
+            name: {"ece": m.compute().ece, "rows": self.rows[name]}
+            for name, m in self.metrics.items()
+        }
 
 
 def judged(data, i):
@@ -71,7 +74,9 @@ def unit(a):
 def by_means(S, Y, Q):
     """Probabilities by class means; the scales are ours, since these habits have none."""
     origin = S.mean(0)
-    means, directions = (np.stack([x[c == Y].mean(0) for c in range(Y.max() + 1)]) for x in (S, unit(S - origin)))
+    means, directions = (
+        np.stack([x[c == Y].mean(0) for c in range(Y.max() + 1)]) for x in (S, unit(S - origin))
+    )
     square = ((Q[:, None] - means) ** 2).sum(2)
     return {
         "nearest mean": softmax(-square / 2 / square.min(1).mean() * 10),
@@ -132,7 +137,9 @@ def measure(data, tasks, slow):
     tally = Tally()
     for i in range(tasks):
         task = judged(data, i)
-        S, Y, Q, labels = (t.numpy() for t in (task.support, task.labels, task.query, task.query_labels))
+        S, Y, Q, labels = (
+            t.numpy() for t in (task.support, task.labels, task.query, task.query_labels)
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             answers = cheap_habits(S, Y, Q) | (slow_habits(S, Y, Q) if i < slow else {})

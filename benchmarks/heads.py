@@ -38,7 +38,10 @@ def measure(data, learned, tasks):
         answers = {OURS: adapted(task.query).exp().numpy()}
         seconds.append(time.process_time() - start)
         points = adapted.frame(task.query.double())
-        heads = {name: head(points).exp().numpy() for name, head in zip(HEADS, adapted.heads, strict=True)}
+        heads = {
+            name: head(points).exp().numpy()
+            for name, head in zip(HEADS, adapted.heads, strict=True)
+        }
         answers |= {f"head: {name}": p for name, p in heads.items()}
         answers["heads, plain mean"] = np.mean(list(heads.values()), 0)
         labels = task.query_labels.numpy()
@@ -61,7 +64,9 @@ def how_sure(outlook, adapted, task, p):
         "unlike": bool(outlook.unlike(adapted) > 1),
     }  # fmt: skip
     if len(task.others):
-        inside, outside = (outlook.unknown_score(adapted, x).numpy() for x in (task.query, task.others))
+        inside, outside = (
+            outlook.unknown_score(adapted, x).numpy() for x in (task.query, task.others)
+        )
         doubt = 1 - adapted(task.others).exp().max(1).values.numpy()
         threshold = float(outlook.threshold)
         found |= {
@@ -112,7 +117,9 @@ def main():
 
 def joined(out, name):
     """Habits and ours on a set."""
-    ours, habits = (json.loads((out / part / f"{name}.json").read_text()) for part in ("ours", "habits"))
+    ours, habits = (
+        json.loads((out / part / f"{name}.json").read_text()) for part in ("ours", "habits")
+    )
     return {**ours, "contestants": habits["contestants"] | ours["contestants"]}
 
 
@@ -121,8 +128,14 @@ def summarise(results):
     contestants, outlook = {}, {}
     for name in results[0]["contestants"]:
         rows = [np.array(r["contestants"][name]["rows"]) for r in results]
-        ours = [np.array(r["contestants"][OURS]["rows"])[: len(row)] for r, row in zip(results, rows, strict=True)]
-        found = {"tasks": [len(row) for row in rows], "ece": mean(r["contestants"][name]["ece"] for r in results)}
+        ours = [
+            np.array(r["contestants"][OURS]["rows"])[: len(row)]
+            for r, row in zip(results, rows, strict=True)
+        ]
+        found = {
+            "tasks": [len(row) for row in rows],
+            "ece": mean(r["contestants"][name]["ece"] for r in results),
+        }
         for column, key in enumerate(("accuracy", "nll", "worst_class")):
             found[key] = mean(row[:, column].mean() for row in rows)
             deltas = [a[:, column] - b[:, column] for a, b in zip(ours, rows, strict=True)]
@@ -131,11 +144,17 @@ def summarise(results):
         for column, key in ((3, "few"), (5, "many")):
             counted = [row[:, column : column + 2].sum(0) for row in rows]
             found[key] = mean(hits / asked for hits, asked in counted if asked)
-        found["by set"] = {r["set"]: float(row[:, 0].mean()) for r, row in zip(results, rows, strict=True)}
+        found["by set"] = {
+            r["set"]: float(row[:, 0].mean()) for r, row in zip(results, rows, strict=True)
+        }
         contestants[name] = found
     for key in ("held", "width", "unlike", "auroc", "auroc of doubt", "kept", "found"):
-        outlook[key] = {r["set"]: mean(o[key] for o in r["outlook"]) for r in results if key in r["outlook"][0]}
-    outlook["error"] = {r["set"]: mean(abs(o["expected"] - o["accuracy"]) for o in r["outlook"]) for r in results}
+        outlook[key] = {
+            r["set"]: mean(o[key] for o in r["outlook"]) for r in results if key in r["outlook"][0]
+        }
+    outlook["error"] = {
+        r["set"]: mean(abs(o["expected"] - o["accuracy"]) for o in r["outlook"]) for r in results
+    }
     seconds = {r["set"]: r["cpu_seconds"] for r in results}
     return {"contestants": contestants, "outlook": outlook, "cpu_seconds": seconds}
 
@@ -145,19 +164,33 @@ def mean(values):
 
 
 def show(summary):
-    print("| | accuracy | NLL | ECE | worst class | of 1–5 | of 16–50 | mixture ahead: accuracy | worst class |")
+    print(
+        "| | accuracy | NLL | ECE | worst class | of 1–5 | of 16–50 | mixture ahead: accuracy | worst class |"
+    )
     print("|---" * 9 + "|")
     for name, c in summary["contestants"].items():
         a, w = (c[f"{key}: ours minus this"] for key in ("accuracy", "worst_class"))
-        ahead = f"{100 * a[0]:+.1f} ± {100 * a[1]:.1f} | {100 * w[0]:+.1f} ± {100 * w[1]:.1f}" if name != OURS else "|"
+        ahead = (
+            f"{100 * a[0]:+.1f} ± {100 * a[1]:.1f} | {100 * w[0]:+.1f} ± {100 * w[1]:.1f}"
+            if name != OURS
+            else "|"
+        )
         print(
             f"| {name} | {100 * c['accuracy']:.1f} | {c['nll']:.2f} | {100 * c['ece']:.1f} | "
             f"{100 * c['worst_class']:.1f} | {100 * c['few']:.1f} | {100 * c['many']:.1f} | {ahead} |"
         )
     for key in (OURS, BEST):
-        print(f"accuracy of {key}:", {s: round(100 * v, 1) for s, v in summary["contestants"][key]["by set"].items()})
+        print(
+            f"accuracy of {key}:",
+            {s: round(100 * v, 1) for s, v in summary["contestants"][key]["by set"].items()},
+        )
     for key, values in summary["outlook"].items():
-        print(f"{key}:", {s: round(v, 3) for s, v in values.items()}, "mean", round(mean(values.values()), 3))
+        print(
+            f"{key}:",
+            {s: round(v, 3) for s, v in values.items()},
+            "mean",
+            round(mean(values.values()), 3),
+        )
     print("processor seconds to adapt and answer:", summary["cpu_seconds"])
 
 

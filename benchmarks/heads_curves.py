@@ -27,9 +27,14 @@ from anyshot.evaluation.report.figures import COLOURS, MARKERS, STYLE, save_figu
 SIDE = 224
 WAYS = {2: 60, 5: 60, 10: 30, 20: 15, 50: 6}  # tasks of each set
 SHOTS = {1: 60, 2: 60, 5: 60, 10: 60, 20: 30, 50: 30, 100: 15, 200: 8, 500: 4}
-WIDE = [part for part in PARTS[SIDE] if part.name in ("vgg-flower", "cifar-fs")]  # sets of fifty classes
+WIDE = [
+    part for part in PARTS[SIDE] if part.name in ("vgg-flower", "cifar-fs")
+]  # sets of fifty classes
 DEEP = [Part("cifar-fs", 515, 10)]  # five hundred images a class
-KINDS = {"way": (WAYS, WIDE, "classes, of 1–50 images each"), "shots": (SHOTS, DEEP, "images of each of 5 classes")}
+KINDS = {
+    "way": (WAYS, WIDE, "classes, of 1–50 images each"),
+    "shots": (SHOTS, DEEP, "images of each of 5 classes"),
+}
 
 
 def contestants(task, learner):
@@ -67,7 +72,9 @@ def measure(out, share):
                 path = out / "curves" / f"{kind}-{value}-{part.name}.json"
                 if not path.exists():
                     data = data or features_of_part(part, BACKBONE, SIDE)
-                    write_json(path, point(data, learner, kind, value, max(2, round(share * tasks))))
+                    write_json(
+                        path, point(data, learner, kind, value, max(2, round(share * tasks)))
+                    )
                     print(path.name, flush=True)
                 found[kind, value, part.name] = json.loads(path.read_text())
     return found
@@ -80,8 +87,12 @@ def curves(found):
         names = list(found[kind, next(iter(values)), parts[0].name])
         for name in names:
             for value in values:
-                rows = [np.mean(found[kind, value, part.name][name]["rows"], 0)[:2] for part in parts]
-                made.setdefault(kind, {}).setdefault(name, []).append([value, *map(float, np.mean(rows, 0))])
+                rows = [
+                    np.mean(found[kind, value, part.name][name]["rows"], 0)[:2] for part in parts
+                ]
+                made.setdefault(kind, {}).setdefault(name, []).append(
+                    [value, *map(float, np.mean(rows, 0))]
+                )
     return made
 
 
@@ -91,11 +102,20 @@ def drawn(made):
 
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(9, 3.6))
-        for axes, (kind, (values, parts, label)) in zip(figure.subplots(1, 2), KINDS.items(), strict=True):
-            for (name, rows), colour, marker in zip(made[kind].items(), COLOURS, MARKERS, strict=False):
+        for axes, (kind, (values, parts, label)) in zip(
+            figure.subplots(1, 2), KINDS.items(), strict=True
+        ):
+            for (name, rows), colour, marker in zip(
+                made[kind].items(), COLOURS, MARKERS, strict=False
+            ):
                 x, y = [r[0] for r in rows], [100 * r[1] for r in rows]
                 axes.plot(x, y, marker=marker, ms=4, color=colour, label=name)
-            axes.set(xscale="log", xlabel=label, ylabel="accuracy, %", title=" and ".join(part.name for part in parts))
+            axes.set(
+                xscale="log",
+                xlabel=label,
+                ylabel="accuracy, %",
+                title=" and ".join(part.name for part in parts),
+            )
             axes.set_xticks(list(values), [str(v) for v in values])
             axes.minorticks_off()
         axes.legend(loc="lower right")
@@ -114,7 +134,10 @@ def main():
     save_figure(drawn(made), arguments.figure)
     for kind, of in made.items():
         for name, rows in of.items():
-            print(f"{kind:5} {name:30}", "  ".join(f"{v}: {100 * a:.1f} / {nll:.2f}" for v, a, nll in rows))
+            print(
+                f"{kind:5} {name:30}",
+                "  ".join(f"{v}: {100 * a:.1f} / {nll:.2f}" for v, a, nll in rows),
+            )
 
 
 if __name__ == "__main__":

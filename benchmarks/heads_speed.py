@@ -41,7 +41,9 @@ def main():
     print(f"learning {IMAGES} images of {WAY} classes: median {np.median(took):.0f} ms, "
           f"slowest of {ROUNDS} {took.max():.0f} ms, {torch.get_num_threads()} threads")  # fmt: skip
     backbone = open_backbone("efficientnet-lite0")
-    pixels = np.random.default_rng(0).integers(0, 256, (BATCH, backbone.side, backbone.side, 3), np.uint8)
+    pixels = np.random.default_rng(0).integers(
+        0, 256, (BATCH, backbone.side, backbone.side, 3), np.uint8
+    )
     print(f"features at {backbone.side} x {backbone.side}: {BATCH / np.median(seconds(lambda: backbone(pixels))):.0f} "
           "images a second")  # fmt: skip
 

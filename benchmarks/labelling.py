@@ -75,13 +75,22 @@ def main():
     torch.set_num_threads(1)
     rows = {}
     for name in arguments.sets.split(","):
-        data, learner = opened(name, arguments), open_weights(arguments.out / "weights" / name).learner
+        data, learner = (
+            opened(name, arguments),
+            open_weights(arguments.out / "weights" / name).learner,
+        )
         rows[name] = [accuracies(data, learner, i) for i in range(arguments.tasks)]
-        print(name, {k: round(100 * float(np.mean([r[k] for r in rows[name]])), 1) for k in rows[name][0]}, flush=True)
+        print(
+            name,
+            {k: round(100 * float(np.mean([r[k] for r in rows[name]])), 1) for k in rows[name][0]},
+            flush=True,
+        )
     for other in ("uncertainty", "random"):
         deltas = [np.array([r["label_next"] - r[other] for r in found]) for found in rows.values()]
         error = np.sqrt(sum(d.var(ddof=1) / len(d) for d in deltas)) / len(deltas)
-        print(f"label_next minus {other}: {100 * np.mean([d.mean() for d in deltas]):+.1f} ± {196 * error:.1f} points")
+        print(
+            f"label_next minus {other}: {100 * np.mean([d.mean() for d in deltas]):+.1f} ± {196 * error:.1f} points"
+        )
     write_json(arguments.out / "labelling.json", rows)
 
 

@@ -33,13 +33,21 @@ CLASSES, IMAGES = 64, 20
 
 
 def bench_warm(
-    batch: int = 128, size: int = 32, rounds: int = 5, steps: int = 10, advance: Callable[..., None] = lambda n=1: None
+    batch: int = 128,
+    size: int = 32,
+    rounds: int = 5,
+    steps: int = 10,
+    advance: Callable[..., None] = lambda n=1: None,
 ) -> dict[str, Any]:
     """Images a second, by the clock and by processor time, of our step and of the loop in each of its modes."""
-    settings = Settings(method=MethodSettings(name="protonet"), warm=PretrainSettings(batch=batch, rate=0.01))
+    settings = Settings(
+        method=MethodSettings(name="protonet"), warm=PretrainSettings(batch=batch, rate=0.01)
+    )
     with tempfile.TemporaryDirectory() as folder:
         ours = Pretraining(Run.open_or_create(folder, settings, (size, size)), [noise(size)])
-        contestants: dict[str, Callable[[np.ndarray, int], float]] = {"ours": lambda rows, i: ours.step(rows, i)[0]}
+        contestants: dict[str, Callable[[np.ndarray, int], float]] = {
+            "ours": lambda rows, i: ours.step(rows, i)[0]
+        }
         for layout in FORMATS:
             contestants[f"torch, {layout}"] = Loop(ours, layout, 1).step
             contestants[f"torch, {layout}, halves"] = Loop(ours, layout, ours.settings.parts).step
@@ -49,7 +57,9 @@ def bench_warm(
             for name, step in contestants.items():
                 wall, cpu = time.perf_counter(), time.process_time()
                 for i in range(done * steps, (done + 1) * steps):
-                    losses[name] = step(numpy_rng(0, i).choice(len(ours.images), batch, replace=False), i)
+                    losses[name] = step(
+                        numpy_rng(0, i).choice(len(ours.images), batch, replace=False), i
+                    )
                 if done:
                     seconds[name].append((time.perf_counter() - wall, time.process_time() - cpu))
                 advance(1)
@@ -59,10 +69,17 @@ def bench_warm(
     }  # fmt: skip
 
 
-def _summary(seconds: dict[str, list[tuple[float, float]]], losses: dict[str, float], images: int) -> dict[str, Any]:
+def _summary(
+    seconds: dict[str, list[tuple[float, float]]], losses: dict[str, float], images: int
+) -> dict[str, Any]:
     rates = {
-        name: {"images_per_second": images / median(wall), "images_per_processor_second": images / median(cpu)}
-        for name, (wall, cpu) in ((name, zip(*pairs, strict=True)) for name, pairs in seconds.items())
+        name: {
+            "images_per_second": images / median(wall),
+            "images_per_processor_second": images / median(cpu),
+        }
+        for name, (wall, cpu) in (
+            (name, zip(*pairs, strict=True)) for name, pairs in seconds.items()
+        )
     }
     ours, *loops = rates.values()
     best = {key: max(rate[key] for rate in loops) for key in ours}
@@ -75,7 +92,9 @@ def _summary(seconds: dict[str, list[tuple[float, float]]], losses: dict[str, fl
 def noise(size: int, classes: int = CLASSES, images: int = IMAGES) -> ImageSet:
     """Images of nothing."""
     rng = numpy_rng(0, "bench")
-    arrays = {f"{c}": rng.integers(0, 256, (images, size, size, 3), np.uint8) for c in range(classes)}
+    arrays = {
+        f"{c}": rng.integers(0, 256, (images, size, size, 3), np.uint8) for c in range(classes)
+    }
     return ImageSet.from_arrays("noise", arrays, {"train": list(arrays)})
 
 
@@ -83,9 +102,16 @@ class Loop:
     """What one would write with PyTorch, from the same start and on the same images."""
 
     def __init__(self, ours: Pretraining, layout: str, parts: int) -> None:
-        self.images, self.layout, self.parts, self.rate = ours.images, FORMATS[layout], parts, ours.rate
+        self.images, self.layout, self.parts, self.rate = (
+            ours.images,
+            FORMATS[layout],
+            parts,
+            ours.rate,
+        )
         state, s = ours.method.state_dict(), ours.settings
-        self.weights = [self._leaf(state[f"theta.{unit.weight}"]) for unit in ours.method.body.layers]
+        self.weights = [
+            self._leaf(state[f"theta.{unit.weight}"]) for unit in ours.method.body.layers
+        ]
         self.shifts = [self._leaf(shift) for shift in ours.method.shift]
         self.layer = [self._leaf(t) for t in ours.layer]
         self.parameters = [*self.weights, *self.shifts, *self.layer]
@@ -95,11 +121,16 @@ class Loop:
 
     def _leaf(self, value: Tensor) -> Tensor:
         copy = value.detach().clone()
-        return (copy.contiguous(memory_format=self.layout) if copy.dim() == 4 else copy).requires_grad_()
+        return (
+            copy.contiguous(memory_format=self.layout) if copy.dim() == 4 else copy
+        ).requires_grad_()
 
     def step(self, rows: np.ndarray, number: int) -> float:
         """One step on the images of these numbers; its loss."""
-        parts = [(part, numpy_rng(0, "warm", 0, number, i)) for i, part in enumerate(np.split(rows, self.parts))]
+        parts = [
+            (part, numpy_rng(0, "warm", 0, number, i))
+            for i, part in enumerate(np.split(rows, self.parts))
+        ]
         if self.parts > 1:
             results = map_tasks(lambda part: self.part(*part), parts)
         else:
@@ -115,11 +146,18 @@ class Loop:
     def part(self, rows: np.ndarray, rng: np.random.Generator) -> tuple[tuple[Tensor, ...], float]:
         """Gradients and loss of a part, as shares of the batch's."""
         uint8, labels, _ = self.images.get(rows, rng)
-        x = (torch.from_numpy(uint8).permute(0, 3, 1, 2).float() / 255).contiguous(memory_format=self.layout)
+        x = (torch.from_numpy(uint8).permute(0, 3, 1, 2).float() / 255).contiguous(
+            memory_format=self.layout
+        )
         for weight, shift in zip(self.weights, self.shifts, strict=True):
-            y = F.batch_norm(F.conv2d(x, weight, padding=1), None, None, None, shift, training=True, eps=EPS)
+            y = F.batch_norm(
+                F.conv2d(x, weight, padding=1), None, None, None, shift, training=True, eps=EPS
+            )
             x = F.max_pool2d(F.relu(y), 2)
-        loss = F.cross_entropy(F.linear(x.flatten(1), *self.layer), torch.from_numpy(labels)) / self.parts
+        loss = (
+            F.cross_entropy(F.linear(x.flatten(1), *self.layer), torch.from_numpy(labels))
+            / self.parts
+        )
         return torch.autograd.grad(loss, self.parameters), loss.item()
 
 

@@ -31,10 +31,18 @@ def measured() -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as folder:
         out, where = Path(folder) / "ranks.json", machine()
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+        command = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node=2",
+        ]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
         done = subprocess.run(
-            [*command, str(Path(__file__).with_name("scaling_ranks.py")), str(out)], env=environment, check=False
+            [*command, str(Path(__file__).with_name("scaling_ranks.py")), str(out)],
+            env=environment,
+            check=False,
         )
         if done.returncode:
             raise AnyshotError("The ranks ended without results; what they said is above.")
@@ -53,7 +61,8 @@ def foretold(case: dict[str, Any]) -> dict[str, Any]:
             for batch, of in BATCHES.items()
         },
         "idle": {
-            batch: {ranks: idle_shares(model, ranks, of(ranks)) for ranks in RANKS} for batch, of in BATCHES.items()
+            batch: {ranks: idle_shares(model, ranks, of(ranks)) for ranks in RANKS}
+            for batch, of in BATCHES.items()
         },
     }
 
@@ -61,21 +70,36 @@ def foretold(case: dict[str, Any]) -> dict[str, Any]:
 def page(results: dict[str, Any]) -> str:
     """What was measured and what is foretold, in Markdown."""
     where, lines = results["machine"], ["# Scaling, measured and foretold", ""]
-    lines += [f"{where['cores']} cores, load {where['load']:.1f} before it began, torch {where['torch']}.", ""]
+    lines += [
+        f"{where['cores']} cores, load {where['load']:.1f} before it began, torch {where['torch']}.",
+        "",
+    ]
     for name, case in results["cases"].items():
-        lines += [f"## {name}, {case['shots']}, meta-batches of 4 tasks", "", *_facts(case), "", "Foretold:", ""]
+        lines += [
+            f"## {name}, {case['shots']}, meta-batches of 4 tasks",
+            "",
+            *_facts(case),
+            "",
+            "Foretold:",
+            "",
+        ]
         lines += [*_tables(case["foretold"]), ""]
     return "\n".join(lines)
 
 
 def _facts(case: dict[str, Any]) -> list[str]:
-    idle, sums = case["idle"], [1000 * case[f"{kind}_seconds"] for kind in ("ordered_sum", "all_reduce")]
+    idle, sums = (
+        case["idle"],
+        [1000 * case[f"{kind}_seconds"] for kind in ("ordered_sum", "all_reduce")],
+    )
     return [
         "| processes × threads | median s | least s | processor s |",
         "|---|--:|--:|--:|",
         *(
             f"| {mode} | {median(found):.3f} | {min(found):.3f} | {min(cpu):.3f} |"
-            for (mode, found), cpu in zip(case["seconds"].items(), case["cpu_seconds"].values(), strict=True)
+            for (mode, found), cpu in zip(
+                case["seconds"].items(), case["cpu_seconds"].values(), strict=True
+            )
         ),
         "",
         f"- 2 × 1 is {case['speedup']:.2f} times as fast as 1 × 1 ({case['speedup_of_minima']:.2f} by minima), "
@@ -90,12 +114,25 @@ def _tables(case: dict[str, Any]) -> list[str]:
     def row(*cells: str) -> str:
         return f"| {' | '.join(cells)} |"
 
-    lines = [row("efficiency", "network", *(f"{n} ranks" for n in RANKS)), "|---|---|" + "--:|" * len(RANKS)]
+    lines = [
+        row("efficiency", "network", *(f"{n} ranks" for n in RANKS)),
+        "|---|---|" + "--:|" * len(RANKS),
+    ]
     for batch, networks in case["efficiency"].items():
-        lines += [row(batch, network, *(f"{x:.0%}" for x in by.values())) for network, by in networks.items()]
-    lines += ["", row("idle", "dealt", *(f"{n} ranks" for n in RANKS)), "|---|---|" + "--:|" * len(RANKS)]
+        lines += [
+            row(batch, network, *(f"{x:.0%}" for x in by.values()))
+            for network, by in networks.items()
+        ]
+    lines += [
+        "",
+        row("idle", "dealt", *(f"{n} ranks" for n in RANKS)),
+        "|---|---|" + "--:|" * len(RANKS),
+    ]
     for batch, by in case["idle"].items():
-        lines += [row(batch, how, *(f"{x[how]:.0%}" for x in by.values())) for how in ("by cost", "in turn")]
+        lines += [
+            row(batch, how, *(f"{x[how]:.0%}" for x in by.values()))
+            for how in ("by cost", "in turn")
+        ]
     return lines
 
 

@@ -39,7 +39,10 @@ class Measured:
 def drawn_sizes(shots: str, way: int = 5, tasks: int = 4096) -> tuple[int, ...]:
     """Support images of as many tasks, as a rule of shots draws them."""
     rule, least, most = parse_shots(shots)
-    return tuple(int(SHOT_RULES[rule](numpy_rng(0, "sizes", i), way, least, most).sum()) for i in range(tasks))
+    return tuple(
+        int(SHOT_RULES[rule](numpy_rng(0, "sizes", i), way, least, most).sum())
+        for i in range(tasks)
+    )
 
 
 def seconds(m: Measured, ranks: int, meta_batch: int, bits: float) -> float:

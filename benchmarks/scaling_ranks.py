@@ -22,7 +22,10 @@ from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainS
 from anyshot.runs.run import Run
 from anyshot.training.meta_training import MetaTraining
 
-CASES = {"32×32": (32, "any-shot:1-50", 9), "84×84": (84, "any-shot:1-10", 6)}  #: side, shots, rounds
+CASES = {
+    "32×32": (32, "any-shot:1-50", 9),
+    "84×84": (84, "any-shot:1-10", 6),
+}  #: side, shots, rounds
 META_BATCH = 4
 DRAWS = 500  #: of tasks, timed
 REPEATS = 30
@@ -36,10 +39,17 @@ def measure(size: int, shots: str, rounds: int, folder: Path) -> dict[str, Any]:
 
     def training(name: str, workers: int) -> MetaTraining:
         return MetaTraining(
-            Run.open_or_create(folder / f"{size}-{name}-{ranks.rank()}", settings, (size, size)), images, (), workers
+            Run.open_or_create(folder / f"{size}-{name}-{ranks.rank()}", settings, (size, size)),
+            images,
+            (),
+            workers,
         )
 
-    modes = {"1 × 1": training("one", 1), "2 × 1": training("two", 1), "1 × 2": training("threads", 2)}
+    modes = {
+        "1 × 1": training("one", 1),
+        "2 × 1": training("two", 1),
+        "1 × 2": training("threads", 2),
+    }
     seconds: dict[str, list[float]] = {name: [] for name in modes}
     cpu: dict[str, list[float]] = {name: [] for name in modes}
     group = ranks.current_group()
@@ -61,7 +71,10 @@ def measure(size: int, shots: str, rounds: int, folder: Path) -> dict[str, Any]:
         share, last = ranks.utilisation()["idle"], list(group.cost.recent)[-META_BATCH:]
         if done:
             waited["by cost"].append(share)
-            loads = [sum(last[i][1] for i in tasks) for tasks in assign_round_robin(META_BATCH, group.size)]
+            loads = [
+                sum(last[i][1] for i in tasks)
+                for tasks in assign_round_robin(META_BATCH, group.size)
+            ]
             waited["in turn"].append(idle_share(loads))
         else:
             group.cost.recent.clear()

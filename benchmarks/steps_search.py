@@ -32,11 +32,24 @@ LEARNED = {
 }
 
 
-def settings_of(name: str, alpha: float, alpha_head: float, arguments: argparse.Namespace) -> Settings:
+def settings_of(
+    name: str, alpha: float, alpha_head: float, arguments: argparse.Namespace
+) -> Settings:
     base = preset("cifar-fs", name)
-    method = {**SHORT.method, **SHORT.methods.get(name, {}), "alpha": alpha, "alpha_head": alpha_head}
-    schedule = {**SHORT.train, "body_from": arguments.start, "iterations": max(1, arguments.iterations)}
-    return replace(base, method=replace(base.method, **method), train=replace(base.train, **schedule))
+    method = {
+        **SHORT.method,
+        **SHORT.methods.get(name, {}),
+        "alpha": alpha,
+        "alpha_head": alpha_head,
+    }
+    schedule = {
+        **SHORT.train,
+        "body_from": arguments.start,
+        "iterations": max(1, arguments.iterations),
+    }
+    return replace(
+        base, method=replace(base.method, **method), train=replace(base.train, **schedule)
+    )
 
 
 def made(name: str, alpha: float, alpha_head: float, arguments: argparse.Namespace) -> Method:
@@ -58,7 +71,11 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=40)
     parser.add_argument("--workers", type=int)
     arguments = parser.parse_args()
-    grid = LEARNED if arguments.iterations else {n: tuple(itertools.product(BODY, heads)) for n, heads in HEAD.items()}
+    grid = (
+        LEARNED
+        if arguments.iterations
+        else {n: tuple(itertools.product(BODY, heads)) for n, heads in HEAD.items()}
+    )
     sets = [open_images(name) for name in ("cifar-fs", "svhn")]
     seed = 1 if arguments.iterations else 0  # other tasks than a run has validated itself on
     streams = [TaskStream(images, "validation", TaskSettings(), seed) for images in sets]
@@ -67,7 +84,9 @@ def main() -> None:
         for alpha, alpha_head in grid[name]:
             method = made(name, alpha, alpha_head, arguments)
             found = [
-                evaluate(method, stream, arguments.tasks, prediction="naive", workers=arguments.workers)
+                evaluate(
+                    method, stream, arguments.tasks, prediction="naive", workers=arguments.workers
+                )
                 for stream in streams
             ]
             accuracy = " / ".join(f"{100 * s.accuracy:.1f}" for s in found)

@@ -20,7 +20,13 @@ from anyshot.core.files import write_json  # noqa: E402
 from anyshot.experiments.engine_benchmark import machine  # noqa: E402
 from anyshot.experiments.engine_benchmark.cases import Case, tasks_of  # noqa: E402
 from anyshot.experiments.engine_benchmark.contestants import present  # noqa: E402
-from anyshot.experiments.engine_benchmark.measure import FORMATS, Mode, best_mode, iteration, peak_memory  # noqa: E402
+from anyshot.experiments.engine_benchmark.measure import (
+    FORMATS,
+    Mode,
+    best_mode,
+    iteration,
+    peak_memory,
+)
 
 SIZES, STEPS, ROUNDS, LIMIT = (5, 25, 50, 125, 250, 500, 1000), 5, 2, 12.0
 COLOURS = {"engine": "#0072b2", "autograd": "#d55e00", "higher": "#009e73", "torchopt": "#cc79a7"}
@@ -32,8 +38,13 @@ def measure() -> dict[str, list[dict[str, float]]]:
     found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     for n in SIZES:
         case = Case("figure", 32, (n,), steps=STEPS)
-        running = [name for name in names if not found[name] or found[name][-1]["seconds"] * 2 < LIMIT]
-        laid = {name: [task.laid_out(FORMATS[modes[name].layout]) for task in tasks_of(case)] for name in running}
+        running = [
+            name for name in names if not found[name] or found[name][-1]["seconds"] * 2 < LIMIT
+        ]
+        laid = {
+            name: [task.laid_out(FORMATS[modes[name].layout]) for task in tasks_of(case)]
+            for name in running
+        }
         seconds = {name: float("inf") for name in running}
         for _ in range(ROUNDS):
             for name in running:
@@ -57,8 +68,20 @@ def draw(found: dict[str, list[dict[str, float]]], path: Path) -> None:
     labels = {"seconds": "seconds for one task", "peak_memory_mb": "peak memory, MB"}
     for axis, (key, label) in zip(axes, labels.items(), strict=True):
         for name, rows in found.items():
-            axis.plot([r["support"] for r in rows], [r[key] for r in rows], "o-", ms=4, color=COLOURS[name], label=name)
-        axis.set(xscale="log", yscale="log", xlabel="support images (Conv4-32, 32×32, 5 steps)", ylabel=label)
+            axis.plot(
+                [r["support"] for r in rows],
+                [r[key] for r in rows],
+                "o-",
+                ms=4,
+                color=COLOURS[name],
+                label=name,
+            )
+        axis.set(
+            xscale="log",
+            yscale="log",
+            xlabel="support images (Conv4-32, 32×32, 5 steps)",
+            ylabel=label,
+        )
         axis.grid(True, which="major", alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].legend(frameon=False)

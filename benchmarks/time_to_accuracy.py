@@ -64,7 +64,9 @@ def by_recipe(epochs: int) -> Callable[[Path, Clock], None]:
         settings = recipe(preset("cifar-fs"))
         warm = pretraining_settings(settings)
         assert warm.warm is not None
-        checks = replace(warm.warm, epochs=epochs, check_every=max(2, epochs // 10), check_tasks=TASKS)
+        checks = replace(
+            warm.warm, epochs=epochs, check_every=max(2, epochs // 10), check_tasks=TASKS
+        )
         pretrain(replace(warm, warm=checks), folder / "warm", workers=1, callback=clock)
         schedule = replace(
             settings.train, body_from=str(folder / "warm"), validate_every=50, validation_tasks=TASKS,
@@ -80,7 +82,9 @@ def from_nothing(settings: Settings, every: int) -> Callable[[Path, Clock], None
     """Meta-training alone, until the minutes are over."""
 
     def run(folder: Path, clock: Clock) -> None:
-        schedule = replace(settings.train, validate_every=every, validation_tasks=TASKS, validate_by="naive")
+        schedule = replace(
+            settings.train, validate_every=every, validation_tasks=TASKS, validate_by="naive"
+        )
         train(replace(settings, train=schedule), folder / "run", workers=1, callback=clock)
 
     return run
@@ -103,7 +107,9 @@ WAYS: dict[str, tuple[str, Callable[[Path, Clock], None]]] = {
 def measured(name: str, out: Path, minutes: float) -> list[dict[str, Any]]:
     kept = out / f"{name}.json"
     if not kept.is_file():
-        shutil.rmtree(out / name, ignore_errors=True)  # the time of what was interrupted is not known
+        shutil.rmtree(
+            out / name, ignore_errors=True
+        )  # the time of what was interrupted is not known
         clock = Clock(minutes)
         with contextlib.suppress(Enough):
             WAYS[name][1](out / name, clock)
@@ -121,10 +127,19 @@ def draw(curves: dict[str, list[dict[str, Any]]], target: Path) -> None:
     for axis, (images, title) in zip(axes, SETS.items(), strict=True):
         for place, (name, points) in enumerate(curves.items()):
             x, y = [p["minutes"] for p in points], [100 * p[images] for p in points]
-            style = {"color": COLOURS[place], "marker": MARKERS[place], "ms": 4, "label": WAYS[name][0]}
+            style = {
+                "color": COLOURS[place],
+                "marker": MARKERS[place],
+                "ms": 4,
+                "label": WAYS[name][0],
+            }
             warm = [i for i, p in enumerate(points) if p["kind"] == "check"]
-            axis.plot(x, y, lw=1.6, markevery=[i for i in range(len(x)) if i not in warm] or None, **style)
-            axis.plot([x[i] for i in warm], [y[i] for i in warm], ls="", marker="|", color=COLOURS[place])
+            axis.plot(
+                x, y, lw=1.6, markevery=[i for i in range(len(x)) if i not in warm] or None, **style
+            )
+            axis.plot(
+                [x[i] for i in warm], [y[i] for i in warm], ls="", marker="|", color=COLOURS[place]
+            )
         axis.set(title=title, xscale="log", xlabel="minutes of one core")
         axis.set_xticks([0.5, 1, 2, 5, 10, 20, 40], ["0.5", "1", "2", "5", "10", "20", "40"])
         axis.minorticks_off()
@@ -132,7 +147,13 @@ def draw(curves: dict[str, list[dict[str, Any]]], target: Path) -> None:
         axis.grid(True, alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("accuracy, %")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    figure.legend(
+        *axes[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+        fontsize=9,
+    )
     for suffix in (".png", ".svg"):
         figure.savefig(target.with_suffix(suffix), dpi=150)
 
@@ -150,7 +171,9 @@ def main() -> None:
         return
     curves = {name: measured(name, arguments.out, arguments.minutes) for name in WAYS}
     labelled = {name: {"label": WAYS[name][0], "points": points} for name, points in curves.items()}
-    write_json(arguments.target.with_suffix(".json"), {"minutes": arguments.minutes, "ways": labelled})
+    write_json(
+        arguments.target.with_suffix(".json"), {"minutes": arguments.minutes, "ways": labelled}
+    )
     draw(curves, arguments.target)
 
 

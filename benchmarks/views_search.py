@@ -36,9 +36,13 @@ def main() -> None:
     parser.add_argument("--workers", type=int)
     arguments = parser.parse_args()
     method = load(arguments.weights)
-    streams = [TaskStream(open_images(i), "validation", TaskSettings(), 1) for i in ("cifar-fs", "svhn")]
+    streams = [
+        TaskStream(open_images(i), "validation", TaskSettings(), 1) for i in ("cifar-fs", "svhn")
+    ]
     first: list[Summary] = []
-    print("| steps | mirror images | other zooms | accuracy | difference | NLL |\n" + "|---" * 6 + "|")
+    print(
+        "| steps | mirror images | other zooms | accuracy | difference | NLL |\n" + "|---" * 6 + "|"
+    )
     for steps, flips, zooms in WAYS:
         method.settings = replace(method.settings, test_steps=steps, flips=flips, zooms=zooms)
         found = [

@@ -22,7 +22,10 @@ class ANIL(MAML):
     """Almost no inner loop (Raghu et al., 2020): only the head moves; the body is learned for it."""
 
     def rates(self):
-        return {name: rate if name in HEAD_PARAMETERS else 0 * rate for name, rate in super().rates().items()}
+        return {
+            name: rate if name in HEAD_PARAMETERS else 0 * rate
+            for name, rate in super().rates().items()
+        }
 
 
 class StepSizes(MAML):
@@ -52,7 +55,9 @@ class LearnedOptimiser(MAML):
     @dataclass(frozen=True)
     class Options:
         hidden: int = option(8, "Hidden units of the network that makes the steps.", least=1)
-        memory: float = option(0.5, "How much of the mean gradient is kept at each step.", least=0, most=1)
+        memory: float = option(
+            0.5, "How much of the mean gradient is kept at each step.", least=0, most=1
+        )
 
     def __init__(self, settings, body, generator):
         super().__init__(settings, body, generator)
@@ -65,7 +70,10 @@ class LearnedOptimiser(MAML):
         for k in range(inner.steps):
             g = self.gradient(inner, theta, order, k)
             m = {name: memory * m[name] + (1 - memory) * g[name] for name in g}
-            theta = {name: theta[name] - inner.rates[name] * self.step(g[name], m[name]) for name in theta}
+            theta = {
+                name: theta[name] - inner.rates[name] * self.step(g[name], m[name])
+                for name in theta
+            }
         return theta
 
     def step(self, g, m):

@@ -23,7 +23,9 @@ EXPERIMENT = Experiment(
     "recipe",
     "What the balancing variables add to the recipe",
     models=(
-        Model("fixed steps, head at zero", "meta-sgd", {**METHOD, **AS_PAPER}, train=NOTHING_LEARNED),
+        Model(
+            "fixed steps, head at zero", "meta-sgd", {**METHOD, **AS_PAPER}, train=NOTHING_LEARNED
+        ),
         Model("fixed steps", "meta-sgd", METHOD, train=NOTHING_LEARNED),
         Model("Meta-SGD", "meta-sgd", METHOD, train=TRAINING),
         taml("Bayesian TAML without ω", balance=("gamma", "z")),

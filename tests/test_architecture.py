@@ -1,9 +1,8 @@
-"""The arrows between the parts of the package never point back, and what is public is explained."""
+"""Imports follow one order of packages, files stay small, and public names are documented."""
 
 from __future__ import annotations
 
 import ast
-import graphlib
 import inspect
 import subprocess
 import sys
@@ -14,91 +13,108 @@ import pytest
 import anyshot
 
 ROOT = Path(anyshot.__file__).parent
-BASE = {"errors", "files", "scratch", "lists", "progress", "settings", "version"}
-# part -> the only parts that it may know, besides itself
-MAY_KNOW = {
-    "errors": set(),
-    "files": {"errors"},
-    "scratch": {"errors", "files"},
-    "progress": set(),
-    "lists": {"errors"},
-    "settings": {"errors", "lists"},
-    "metrics": {"errors"},
-    "images": BASE,
-    "network": BASE,
-    "bodies": BASE | {"network"},
-    "inner": BASE | {"network", "bodies", "parallel"},
+# A package may import those before it, never those after it.
+ORDER = (
+    "core", "data", "models", "inner_loop", "methods", "runs", "evaluation", "training", "classifier",
+    "experiments", "cli",
+)  # fmt: skip
+# Inside a package: a sub-package may import those before it, never those after it.
+ORDER_INSIDE = {
+    "evaluation": ("metrics", "report"),
+    "classifier": ("backbones", "heads", "confidence", "meta_training", "web"),
 }
-# part -> parts that it must not know
-MUST_NOT_KNOW = {
-    "tasks": {"methods", "training", "testing", "report"},
-    "methods": {"training", "testing", "warm", "runs", "report"},
-    "testing": {"training", "report"},
-    "comparison": {"training", "report"},
-    "training": {"comparison", "report"},
-}
+# Packages that must not import each other although the order would allow it.
+FORBIDDEN = {
+    ("data", "models"), ("classifier.heads", "classifier.backbones"), ("experiments", "classifier"),
+    ("classifier", "evaluation"), ("classifier", "training"), ("classifier", "inner_loop"),
+}  # fmt: skip
+#: only these may import the engine's internals
+ENGINE_USERS = ("inner_loop", "experiments.engine_benchmark")
 
 
-def part(module: str) -> str:
-    """anyshot.data.embedded.glyphs -> images"""
-    return module.split(".")[1] if "." in module else ""
+def module_name(path: Path) -> str:
+    """anyshot/data/tasks.py -> data.tasks"""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
 
 
-def imported(path: Path) -> set[str]:
-    """Full names of the anyshot modules that a file imports, anywhere in it."""
-    package = ["anyshot", *path.relative_to(ROOT).parent.parts]
+def imports_of(path: Path) -> set[str]:
+    """Modules below anyshot that a file imports, at its top or inside functions."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*base, *(node.module or "").split(".")]).strip(".")
-            found |= {f"{module}.{alias.name}" for alias in node.names} | {module}
-    return {name for name in found if name.split(".")[0] == "anyshot"}
+            assert not node.level, f"{path}: relative import"
+            found |= {node.module or ""} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name.removeprefix("anyshot.") for name in found if name.startswith("anyshot.")}
 
 
-def arrows() -> dict[str, set[str]]:
-    """part -> the other parts that it imports"""
-    parts = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
-    graph: dict[str, set[str]] = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        name = path.relative_to(ROOT).parts[0].removesuffix(".py")
-        graph.setdefault(name, set()).update({part(module) for module in imported(path)} & parts - {name})
-    graph.pop("__init__", None)
-    return graph
+def edges() -> list[tuple[str, str]]:
+    """(module, imported module) of the whole package; the package's public list is no module."""
+    return [
+        (module_name(path), target)
+        for path in sorted(ROOT.rglob("*.py"))
+        if module_name(path) not in {"", "__main__"}
+        for target in imports_of(path)
+    ]
 
 
-@pytest.mark.parametrize("name", sorted(MAY_KNOW))
-def test_a_low_part_knows_only_what_it_may(name):
-    assert arrows().get(name, set()) <= MAY_KNOW[name]
+def within(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
 
 
-@pytest.mark.parametrize("name", sorted(MUST_NOT_KNOW))
-def test_a_part_does_not_know_what_comes_after_it(name):
-    assert not arrows().get(name, set()) & MUST_NOT_KNOW[name]
+def test_every_package_is_in_the_order():
+    assert {path.parent.name for path in ROOT.glob("*/__init__.py")} == set(ORDER)
 
 
-def test_nothing_imports_the_command_line_but_what_starts_it():
-    assert [name for name, known in arrows().items() if "cli" in known] == ["__main__"]
+def test_packages_import_only_those_before_them():
+    position = {name: number for number, name in enumerate(ORDER)}
+    wrong = [
+        (module, target)
+        for module, target in edges()
+        if target.split(".")[0] in position
+        and position[target.split(".")[0]] > position[module.split(".")[0]]
+    ]
+    assert wrong == []
 
 
-def test_only_the_command_that_serves_it_knows_the_page():
-    assert [name for name, known in arrows().items() if "web" in known] == ["cli"]
+@pytest.mark.parametrize("package", sorted(ORDER_INSIDE))
+def test_sub_packages_import_only_those_before_them(package):
+    names = [f"{package}.{name}" for name in ORDER_INSIDE[package]]
+    wrong = [
+        (module, target)
+        for number, early in enumerate(names)
+        for late in names[number + 1 :]
+        for module, target in edges()
+        if within(module, early) and within(target, late)
+    ]
+    assert wrong == []
 
 
-def test_no_arrow_points_back():
-    graphlib.TopologicalSorter(arrows()).prepare()  # raises CycleError with the circle
+@pytest.mark.parametrize(("package", "other"), sorted(FORBIDDEN))
+def test_packages_that_stay_apart(package, other):
+    assert [(m, t) for m, t in edges() if within(m, package) and within(t, other)] == []
 
 
-def test_the_command_line_answers_without_loading_anything_heavy():
+def test_only_the_inner_loop_and_its_benchmark_import_the_engine():
+    users = {m for m, t in edges() if within(t, "inner_loop.engine")}
+    assert [m for m in users if not any(within(m, user) for user in ENGINE_USERS)] == []
+
+
+def test_only_the_serve_command_imports_the_page():
+    users = {m for m, t in edges() if within(t, "classifier.web")}
+    assert {m for m in users if not within(m, "classifier.web")} == {"cli.serve"}
+
+
+def test_the_command_line_loads_nothing_heavy():
     heavy = ("torch", "numpy", "scipy", "matplotlib", "PIL")
-    code = f"import sys, anyshot.cli.main; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, anyshot.cli.main; print([n for n in {heavy} if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_every_public_name_exists_and_is_explained():
+def test_every_public_name_exists_and_is_documented():
     for name in getattr(anyshot, "__all__", ()):
         public = getattr(anyshot, name)
         if inspect.isclass(public) or inspect.isroutine(public) or inspect.ismodule(public):

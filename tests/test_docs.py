@@ -20,7 +20,9 @@ from anyshot.methods import create_method
 def blocks(page: str, path: Path) -> str:
     """All blocks of a page as one file, which is run whenever something in it is named."""
     text = (Path(__file__).parents[1] / "docs" / page).read_text(encoding="utf-8")
-    path.write_text("\n\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), encoding="utf-8")
+    path.write_text(
+        "\n\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), encoding="utf-8"
+    )
     return str(path)
 
 
@@ -30,17 +32,25 @@ def file(tmp_path_factory) -> str:
 
 
 def test_the_method_and_the_body_plug_in_by_their_places(file):
-    settings = MethodSettings(name=f"{file}:Momentum", options={"memory": 0.25}, body=f"{file}:perceptron", channels=8)
+    settings = MethodSettings(
+        name=f"{file}:Momentum", options={"memory": 0.25}, body=f"{file}:perceptron", channels=8
+    )
     method, task = create_method(settings, (16, 16)), make_task(way=2)
     assert method.memory.item() == 0.25
     torch.testing.assert_close(method.predict(task).sum(1), torch.ones(len(task.query)))
 
 
 def test_the_statistic_the_shot_rule_and_the_metric_plug_in_by_their_places(file):
-    settings = MethodSettings(statistics=("mean", f"{file}:largest"), channels=4, samples=1, test_steps=1)
-    stream = TaskStream(make_imageset(), "test", TaskSettings(way=3, shots=f"{file}:long_tail:1-8", query=2))
+    settings = MethodSettings(
+        statistics=("mean", f"{file}:largest"), channels=4, samples=1, test_steps=1
+    )
+    stream = TaskStream(
+        make_imageset(), "test", TaskSettings(way=3, shots=f"{file}:long_tail:1-8", query=2)
+    )
     assert np.array_equal(stream.task(0).shots, [8, 4, 2])
-    summary = evaluate(create_method(settings, (16, 16)), stream, 2, metrics=(f"{file}:confidence",))
+    summary = evaluate(
+        create_method(settings, (16, 16)), stream, 2, metrics=(f"{file}:confidence",)
+    )
     assert 1 / 3 <= summary.more["confidence"] <= 1
 
 

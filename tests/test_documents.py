@@ -14,12 +14,16 @@ import anyshot
 from anyshot.cli.main import app
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "results").glob("*.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "results").glob("*.md")]
+)
 
 
 def blocks(page: Path, *languages: str) -> list[str]:
     """The fenced blocks of a page in one of the languages."""
-    return re.findall(rf"^```(?:{'|'.join(languages)})\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+    return re.findall(
+        rf"^```(?:{'|'.join(languages)})\n(.*?)^```", page.read_text("utf-8"), re.M | re.S
+    )
 
 
 def commands(page: Path) -> list[list[str]]:
@@ -42,7 +46,9 @@ def parse(words: list[str]) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_in_the_documents_can_be_given(page):
     for words in commands(page):
-        if not any(re.search(r"[\w.]:[A-Za-z]", word) for word in words):  # code of the reader's own is not here
+        if not any(
+            re.search(r"[\w.]:[A-Za-z]", word) for word in words
+        ):  # code of the reader's own is not here
             parse(words)
 
 
@@ -56,7 +62,11 @@ def test_commands_are_found_and_wrong_ones_are_noticed():
 def test_every_public_name_in_the_documents_exists(page):
     for block in blocks(page, "python"):
         for node in ast.walk(ast.parse(block)):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "anyshot":
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "anyshot"
+            ):
                 assert hasattr(anyshot, node.attr), node.attr
             if isinstance(node, ast.ImportFrom) and node.module == "anyshot":
                 assert all(hasattr(anyshot, alias.name) for alias in node.names)

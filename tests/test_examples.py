@@ -35,7 +35,9 @@ def test_each_is_at_most_forty_lines(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_is_trained_resumed_and_tested_by_the_same_commands(name, tmp_path, monkeypatch, capsys):
+def test_each_is_trained_resumed_and_tested_by_the_same_commands(
+    name, tmp_path, monkeypatch, capsys
+):
     make_imageset().save(tmp_path / "tiny")
     common = {
         "images": tmp_path / "tiny", "ood": "none", "way": 2, "shots": "any-shot:1-4", "query": 2, "steps": 2,

@@ -16,7 +16,13 @@ from anyshot.classifier.backbones.backbone import Source
 from anyshot.classifier.confidence.explanation import Explanation, explain
 from anyshot.classifier.heads.learner import AdaptedLearner
 from anyshot.classifier.serialization import load_classifier, save_classifier
-from anyshot.classifier.sklearn_compat import Estimator, InvalidInput, check_labels, check_vectors, is_fitted
+from anyshot.classifier.sklearn_compat import (
+    Estimator,
+    InvalidInput,
+    check_labels,
+    check_vectors,
+    is_fitted,
+)
 from anyshot.classifier.weights import open_weights
 from anyshot.core.errors import AnyshotError
 
@@ -70,13 +76,16 @@ class AnyShotClassifier(Estimator):
             return self.fit(X, y)
         features, labels = self._checked(X, y)
         return self._learn(
-            np.concatenate([self.features_, features]), np.concatenate([self.classes_[self.labels_], labels])
+            np.concatenate([self.features_, features]),
+            np.concatenate([self.classes_[self.labels_], labels]),
         )
 
     def _open(self, X: Sequence[Picture] | NDArray[Any]) -> None:
         self.learned_ = open_weights(self.weights)
         self.backbone_: Backbone | None = None
-        self.reference_: NDArray[np.uint8] | None = None  # images whose statistics the backbone borrows, if it does
+        self.reference_: NDArray[np.uint8] | None = (
+            None  # images whose statistics the backbone borrows, if it does
+        )
         if self.backbone is not None:
             self.backbone_ = open_backbone(self.backbone, side=self.side, device=self.device)
             if self.backbone_.bind:
@@ -148,34 +157,46 @@ class AnyShotClassifier(Estimator):
         save_classifier(self, folder)
 
     @classmethod
-    def load(cls, folder: str | Path, *, backbone: Source | None = None, device: str = "cpu") -> AnyShotClassifier:
+    def load(
+        cls, folder: str | Path, *, backbone: Source | None = None, device: str = "cpu"
+    ) -> AnyShotClassifier:
         """What `save` wrote; a module or function that was the backbone must be given again."""
         return load_classifier(cls(device=device), folder, backbone)
 
     save_pretrained = save
     from_pretrained = load
 
-    def _features(self, X: Sequence[Picture] | NDArray[Any], first: bool = False) -> NDArray[np.float32]:
+    def _features(
+        self, X: Sequence[Picture] | NDArray[Any], first: bool = False
+    ) -> NDArray[np.float32]:
         if self.backbone_ is None:
             return check_vectors(self, X, first)
         if isinstance(X, str | Path):
             raise InvalidInput(f"Images were given as one path, {str(X)!r}; give a list of paths.")
         features = features_of(list(X), self.backbone_)
         if not np.isfinite(features).all():
-            raise InvalidInput(f"The backbone {self.backbone_.name!r} made features that are not finite numbers.")
+            raise InvalidInput(
+                f"The backbone {self.backbone_.name!r} made features that are not finite numbers."
+            )
         return features
 
     def _probabilities(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
         if len(self.classes_) == 1:
             return np.ones((len(features), 1))
-        p = torch.cat([self.adapted_(chunk).exp() for chunk in torch.from_numpy(features).split(CHUNK)])
+        p = torch.cat(
+            [self.adapted_(chunk).exp() for chunk in torch.from_numpy(features).split(CHUNK)]
+        )
         return (p / p.sum(1, keepdim=True)).numpy()
 
     def _unknown(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
         outlook = self.learned_.outlook
-        parts = [outlook.unknown_score(self.adapted_, f) for f in torch.from_numpy(features).split(CHUNK)]
+        parts = [
+            outlook.unknown_score(self.adapted_, f) for f in torch.from_numpy(features).split(CHUNK)
+        ]
         return torch.cat(parts).double().numpy()
 
     def _needs_two_classes(self) -> None:
         if len(self.classes_) < 2:
-            raise AnyshotError(f"Only the class {self.classes_[0]!r} is known; give images of a second class first.")
+            raise AnyshotError(
+                f"Only the class {self.classes_[0]!r} is known; give images of a second class first."
+            )

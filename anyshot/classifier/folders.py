@@ -50,7 +50,9 @@ def find_labelled_images(root: Path) -> LabelledFiles:
     listing = list_folder(root)
     pairs = [(path, label) for label, paths in listing.files.items() for path in paths]
     if not pairs:
-        raise AnyshotError(f"{root} holds no class folders with pictures; expected {root}/CLASS/*.jpg.")
+        raise AnyshotError(
+            f"{root} holds no class folders with pictures; expected {root}/CLASS/*.jpg."
+        )
     paths, labels = [list(column) for column in zip(*pairs, strict=True)]
     return _readable(root, paths, labels, listing.skipped)
 
@@ -60,7 +62,9 @@ def find_images(root: Path) -> LabelledFiles:
     if root.is_file():
         return _readable(root.parent, [root], [""], [])
     _must_be_folder(root)
-    paths = sorted(path for path in root.rglob("*") if path.is_file() and not path.name.startswith("."))
+    paths = sorted(
+        path for path in root.rglob("*") if path.is_file() and not path.name.startswith(".")
+    )
     return _readable(root, paths, [""] * len(paths), [])
 
 
@@ -92,7 +96,9 @@ def classify_images(classifier: AnyShotClassifier, paths: Sequence[Path]) -> lis
     ]
 
 
-def confusion(names: Sequence[str], truth: Sequence[str], answers: Sequence[Classification]) -> NDArray[np.int64]:
+def confusion(
+    names: Sequence[str], truth: Sequence[str], answers: Sequence[Classification]
+) -> NDArray[np.int64]:
     """How many pictures of each class (rows) were taken for each (columns), [classes, classes]."""
     place = {name: c for c, name in enumerate(names)}
     counts = np.zeros((len(names), len(names)), np.int64)
@@ -101,7 +107,9 @@ def confusion(names: Sequence[str], truth: Sequence[str], answers: Sequence[Clas
     return counts
 
 
-def _readable(root: Path, paths: list[Path], labels: list[str], skipped: list[tuple[str, str]]) -> LabelledFiles:
+def _readable(
+    root: Path, paths: list[Path], labels: list[str], skipped: list[tuple[str, str]]
+) -> LabelledFiles:
     good: list[tuple[Path, str]] = []
     bad = list(skipped)
     for path, label, pixels in zip(paths, labels, decode_all(paths, LOOK), strict=True):
@@ -110,7 +118,9 @@ def _readable(root: Path, paths: list[Path], labels: list[str], skipped: list[tu
         else:
             good.append((path, label))
     if not good:
-        raise AnyshotError(f"{root} holds no picture that can be read ({len(bad)} files were looked at).")
+        raise AnyshotError(
+            f"{root} holds no picture that can be read ({len(bad)} files were looked at)."
+        )
     return LabelledFiles([path for path, _ in good], [label for _, label in good], bad)
 
 

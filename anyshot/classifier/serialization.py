@@ -41,7 +41,9 @@ def save_classifier(classifier: AnyShotClassifier, folder: str | Path) -> None:
     write_json(Path(folder) / "config.json", config)
 
 
-def load_classifier(classifier: AnyShotClassifier, folder: str | Path, backbone: Source | None) -> AnyShotClassifier:
+def load_classifier(
+    classifier: AnyShotClassifier, folder: str | Path, backbone: Source | None
+) -> AnyShotClassifier:
     """Fill a new classifier from a folder; a backbone that had no name must be given again."""
     config = read_json(Path(folder) / "config.json")
     if config.get("kind") != "AnyShotClassifier":
@@ -49,14 +51,20 @@ def load_classifier(classifier: AnyShotClassifier, folder: str | Path, backbone:
     try:
         tensors = load_file(Path(folder) / "tensors.safetensors")
     except (SafetensorError, OSError) as error:
-        raise AnyshotError(f"The classifier in '{folder}' is damaged ({error}); save it again.") from error
+        raise AnyshotError(
+            f"The classifier in '{folder}' is damaged ({error}); save it again."
+        ) from error
     if config["backbone"] == "own" and backbone is None:
-        raise AnyshotError("The saved classifier has a backbone of its own; give it: load(folder, backbone=...).")
+        raise AnyshotError(
+            "The saved classifier has a backbone of its own; give it: load(folder, backbone=...)."
+        )
     named = None if config["backbone"] == "None" else config["backbone"]
     features, labels = tensors.pop("features").numpy(), tensors.pop("labels").numpy()
     reference = tensors.pop("reference", None)
     classifier.set_params(
-        backbone=named if backbone is None else backbone, side=config["side"], weights=config["weights"]
+        backbone=named if backbone is None else backbone,
+        side=config["side"],
+        weights=config["weights"],
     )
     try:
         classifier.learned_ = describe_training_sets(tensors, config["learner"])
@@ -69,7 +77,9 @@ def load_classifier(classifier: AnyShotClassifier, folder: str | Path, backbone:
     if classifier.backbone is None:
         classifier.n_features_in_ = features.shape[1]
     else:
-        classifier.backbone_ = open_backbone(classifier.backbone, side=classifier.side, device=classifier.device)
+        classifier.backbone_ = open_backbone(
+            classifier.backbone, side=classifier.side, device=classifier.device
+        )
         if reference is not None and classifier.backbone_.bind:
             classifier.reference_ = reference.numpy()
             classifier.backbone_ = classifier.backbone_.bind(classifier.reference_)

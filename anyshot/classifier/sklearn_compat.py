@@ -40,7 +40,9 @@ if TYPE_CHECKING or BaseEstimator is None:
             """Change some of them."""
             for name, value in params.items():
                 if name not in self.get_params():
-                    raise InvalidInput(f"There is no parameter {name!r}; there are {', '.join(self.get_params())}.")
+                    raise InvalidInput(
+                        f"There is no parameter {name!r}; there are {', '.join(self.get_params())}."
+                    )
                 setattr(self, name, value)
             return self
 
@@ -69,7 +71,9 @@ def is_fitted(estimator: Any, strict: bool = False) -> bool:
     """Whether it has learned; `strict` makes it an error if not."""
     fitted = hasattr(estimator, "classes_")
     if strict and not fitted:
-        raise NotFitted(f"This {type(estimator).__name__} has not learned anything yet; call fit first.")
+        raise NotFitted(
+            f"This {type(estimator).__name__} has not learned anything yet; call fit first."
+        )
     return fitted
 
 
@@ -97,9 +101,13 @@ def check_vectors(estimator: Any, X: Any, first: bool) -> NDArray[np.float32]:
         return np.asarray(validate_data(estimator, X, reset=first, dtype=np.float32))
     x = np.asarray(X, np.float32)
     if x.ndim != 2 or not x.size or not np.isfinite(x).all():
-        raise InvalidInput(f"Vectors have the shape {x.shape}; expected [n, d] of finite numbers, or name a backbone.")
+        raise InvalidInput(
+            f"Vectors have the shape {x.shape}; expected [n, d] of finite numbers, or name a backbone."
+        )
     if first:
         estimator.n_features_in_ = x.shape[1]
     if x.shape[1] != estimator.n_features_in_:
-        raise InvalidInput(f"Vectors have {x.shape[1]} numbers, but {estimator.n_features_in_} were learned from.")
+        raise InvalidInput(
+            f"Vectors have {x.shape[1]} numbers, but {estimator.n_features_in_} were learned from."
+        )
     return x

@@ -32,7 +32,11 @@ class ClassifierWeights:
     def tensors(self) -> dict[str, Tensor]:
         """All numbers, by name."""
         parts = {"learner": self.learner, "outlook": self.outlook}
-        return {f"{part}.{name}": t for part, module in parts.items() for name, t in module.state_dict().items()}
+        return {
+            f"{part}.{name}": t
+            for part, module in parts.items()
+            for name, t in module.state_dict().items()
+        }
 
     def save(self, folder: str | Path) -> None:
         """Write to a folder, from which :func:`open_weights` reads."""
@@ -51,24 +55,36 @@ def open_weights(name: str | Path) -> ClassifierWeights:
             f"{name} is a trained method, no learner on features; anyshot test and inspect take it, and conv4:{name} "
             "names its body."
         )
-    learners = [known for known in pretrained.pretrained_names() if known not in pretrained.pretrained_models()]
+    learners = [
+        known
+        for known in pretrained.pretrained_names()
+        if known not in pretrained.pretrained_models()
+    ]
     folder = pretrained.HOME / str(name) if str(name) in learners else Path(name)
     if not (folder / "config.json").is_file():
         raise AnyshotError(
             f"There are no weights {str(name)!r}{suggestion(str(name), [*learners, 'a folder of weights'])}"
         )
     try:
-        return describe_training_sets(load_file(folder / "learner.safetensors"), read_json(folder / "config.json"))
+        return describe_training_sets(
+            load_file(folder / "learner.safetensors"), read_json(folder / "config.json")
+        )
     except (SafetensorError, OSError, RuntimeError, KeyError) as error:
-        raise AnyshotError(f"The weights in '{folder}' are damaged ({error}); make or install them again.") from error
+        raise AnyshotError(
+            f"The weights in '{folder}' are damaged ({error}); make or install them again."
+        ) from error
 
 
-def describe_training_sets(tensors: Mapping[str, Tensor], config: dict[str, Any]) -> ClassifierWeights:
+def describe_training_sets(
+    tensors: Mapping[str, Tensor], config: dict[str, Any]
+) -> ClassifierWeights:
     """The learner whose :meth:`Learned.tensors` these are."""
     damping = WithinClassDamping(tensors["learner.directions"], tensors["learner.share"])
     learner, outlook = Learner(damping), ConfidenceModel()
     for part, module in (("learner.", learner), ("outlook.", outlook)):
-        module.load_state_dict({key[len(part) :]: t for key, t in tensors.items() if key.startswith(part)})
+        module.load_state_dict(
+            {key[len(part) :]: t for key, t in tensors.items() if key.startswith(part)}
+        )
         module.requires_grad_(False)
     return ClassifierWeights(learner, outlook, config)
 
@@ -81,5 +97,9 @@ def make_weights(folder: str | Path, backbone: str) -> None:
     sets = all_sets(backbone)
     damping = damping_of(sets)
     learner, outlook = make([wide_tasks(data, damping) for data in sets], damping)
-    config = {"backbone": backbone, "sets": sorted({data.name for data in sets}), "version": VERSION}
+    config = {
+        "backbone": backbone,
+        "sets": sorted({data.name for data in sets}),
+        "version": VERSION,
+    }
     ClassifierWeights(learner, outlook, config).save(folder)

@@ -12,7 +12,9 @@ from anyshot.cli.settings_options import Json
 
 def bench(
     json: Json = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Only small tasks: a try-out of half a minute.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only small tasks: a try-out of half a minute.")
+    ] = False,
 ) -> None:
     """Measure the engine beside autograd and other libraries, in one interleaved run of under five minutes.
 
@@ -83,9 +85,13 @@ def _table(name: str, case: dict[str, Any]) -> Any:
     from rich.table import Table
 
     supports = " + ".join(map(str, case["supports"]))
-    what = {2: "meta-iteration, second order", 1: "meta-iteration, first order", 0: "adaptation"}[case["order"]]
+    what = {2: "meta-iteration, second order", 1: "meta-iteration, first order", 0: "adaptation"}[
+        case["order"]
+    ]
     title = f"{name}: {what}, {supports} support images, {case['steps']} steps, {case['channels']} channels"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
+    table = Table(
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False
+    )
     table.add_column("")
     for header in ("median s", "min s", "CPU s", "× engine", "peak MB", "loss"):
         table.add_column(header, justify="right")
@@ -93,7 +99,9 @@ def _table(name: str, case: dict[str, Any]) -> Any:
     for contestant, figures in case["contestants"].items():
         peak = figures["peak_memory_mb"]
         mode = f"{figures['mode']['layout']}, {figures['mode']['workers']} at once"
-        seconds = [f"{figures[key]:.2f}" for key in ("median_seconds", "minimum_seconds", "cpu_seconds")]
+        seconds = [
+            f"{figures[key]:.2f}" for key in ("median_seconds", "minimum_seconds", "cpu_seconds")
+        ]
         ratio = f"{case['speedup'].get(contestant, 1):.1f}"
         memory = "–" if peak is None else f"{peak:.0f}"
         table.add_row(contestant, *seconds, ratio, memory, f"{figures['loss']:.4f}", mode)

@@ -16,17 +16,28 @@ if TYPE_CHECKING:
     from anyshot.classifier.confidence.explanation import Explanation
     from anyshot.classifier.folders import Classification, LabelledFiles
 
-Support = Annotated[Path, typer.Option(metavar="DIR", help="Pictures to learn from: DIR/CLASS/*.jpg.")]
+Support = Annotated[
+    Path, typer.Option(metavar="DIR", help="Pictures to learn from: DIR/CLASS/*.jpg.")
+]
 Backbone = Annotated[
     str,
-    typer.Option(metavar="NAME", help="efficientnet-lite0, -lite1, -lite2, conv4:RUN, timm:NAME or torchvision:NAME."),
+    typer.Option(
+        metavar="NAME",
+        help="efficientnet-lite0, -lite1, -lite2, conv4:RUN, timm:NAME or torchvision:NAME.",
+    ),
 ]
 Weights = Annotated[
     str,
-    typer.Option(metavar="NAME", help="What meta-training learned: see anyshot weights; a folder of them, or a run."),
+    typer.Option(
+        metavar="NAME",
+        help="What meta-training learned: see anyshot weights; a folder of them, or a run.",
+    ),
 ]
 Side = Annotated[
-    int | None, typer.Option(min=16, metavar="N", help="Pictures are resized to N x N. Default: the backbone's.")
+    int | None,
+    typer.Option(
+        min=16, metavar="N", help="Pictures are resized to N x N. Default: the backbone's."
+    ),
 ]
 SHOWN = 40  # lines on the screen; the files have all
 DEFAULT = "efficientnet-lite0"
@@ -35,10 +46,15 @@ LEARNER = "photos-lite0"
 
 def classify(
     support: Support,
-    query: Annotated[Path, typer.Option(metavar="DIR", help="Pictures to classify: a folder, or one file.")],
+    query: Annotated[
+        Path, typer.Option(metavar="DIR", help="Pictures to classify: a folder, or one file.")
+    ],
     csv: Csv = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page with all pictures, the most uncertain first.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a page with all pictures, the most uncertain first."
+        ),
     ] = None,
     backbone: Backbone = DEFAULT,
     weights: Weights = LEARNER,
@@ -77,7 +93,9 @@ def learn_from_folder(
     backbone, weights = chosen(backbone, weights)
     given = find_labelled_images(support)
     print_skipped(support, given)
-    classifier = learn(AnyShotClassifier(backbone, weights=weights, side=side, device=device), given)
+    classifier = learn(
+        AnyShotClassifier(backbone, weights=weights, side=side, device=device), given
+    )
     return classifier, classifier.explain()
 
 
@@ -88,7 +106,9 @@ def chosen(backbone: str, weights: str) -> tuple[str, str]:
     if weights not in pretrained.pretrained_models() and not (Path(weights) / "run.json").is_file():
         return backbone, weights
     if backbone != DEFAULT:
-        raise AnyshotError(f"--weights {weights} brings a backbone of its own; leave --backbone {backbone} out.")
+        raise AnyshotError(
+            f"--weights {weights} brings a backbone of its own; leave --backbone {backbone} out."
+        )
     return f"conv4:{weights}", LEARNER
 
 
@@ -107,10 +127,19 @@ def print_answers(answers: list[Classification], root: Path) -> None:
     from anyshot.core.text import readable
     from anyshot.evaluation.report.tables import print_tables
 
-    table = Table("picture", "class", "probability", title=f"{len(answers)} pictures, the most uncertain first")
+    table = Table(
+        "picture",
+        "class",
+        "probability",
+        title=f"{len(answers)} pictures, the most uncertain first",
+    )
     for a in answers[:SHOWN]:
         name = a.path.relative_to(root) if root.is_dir() else a.path.name
-        table.add_row(readable(name), f"unknown? else {a.label}" if a.unknown else a.label, f"{a.probability:.1%}")
+        table.add_row(
+            readable(name),
+            f"unknown? else {a.label}" if a.unknown else a.label,
+            f"{a.probability:.1%}",
+        )
     if len(answers) > SHOWN:
         table.add_row(f"… {len(answers) - SHOWN} more, surer than these", "", "")
     print_tables(table)
@@ -122,13 +151,20 @@ def write_csv(path: Path, answers: list[Classification]) -> None:
 
     lines = []
     for a in answers:
-        told = {"path": a.path, "class": a.label, "probability": f"{a.probability:.6f}", "unknown": a.unknown}
+        told = {
+            "path": a.path,
+            "class": a.label,
+            "probability": f"{a.probability:.6f}",
+            "unknown": a.unknown,
+        }
         each = {f"p({name})": f"{p:.6f}" for name, p in a.probabilities.items()}
         lines.append({**told, "unknown_score": f"{a.unknown_score:.4f}", **each})
     write_lines(path, lines)
 
 
-def write_page(path: Path, answers: list[Classification], explanation: Explanation, asked: LabelledFiles) -> None:
+def write_page(
+    path: Path, answers: list[Classification], explanation: Explanation, asked: LabelledFiles
+) -> None:
     """The contact sheet."""
     from html import escape
 
@@ -138,7 +174,9 @@ def write_page(path: Path, answers: list[Classification], explanation: Explanati
     body = [explanation_html(explanation), "<h2>Answers, the most uncertain first</h2>"]
     body.append(sheet([figure(a.path, a.label, a.probability, a.unknown) for a in answers]))
     if asked.skipped:
-        items = "".join(f"<li>{escape(name)}: {escape(reason)}</li>" for name, reason in asked.skipped)
+        items = "".join(
+            f"<li>{escape(name)}: {escape(reason)}</li>" for name, reason in asked.skipped
+        )
         body.append(f"<h2>Not read</h2><ul>{items}</ul>")
     write_bytes(path, page("What these pictures are", "\n".join(body)).encode())
 
@@ -150,7 +188,13 @@ def explanation_html(explanation: Explanation) -> str:
     from anyshot.evaluation.report.html import table
 
     rows = [
-        [escape(c.name), str(c.images), f"{c.weight:.2f}", f"{c.expected:.0%}", f"{100 * c.gain:.1f}"]
+        [
+            escape(c.name),
+            str(c.images),
+            f"{c.weight:.2f}",
+            f"{c.expected:.0%}",
+            f"{100 * c.gain:.1f}",
+        ]
         for c in explanation.classes
     ]
     head = ["class", "pictures", "weight ω", "expected accuracy", "gain of 5 more, points"]

@@ -54,8 +54,12 @@ def prepare(
             help="Official archive, a folder that holds it, or the folder unpacked from it. Default: download.",
         ),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Prepare anew what is ready already.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Only verify, pixel by pixel, what was prepared.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Prepare anew what is ready already.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only verify, pixel by pixel, what was prepared.")
+    ] = False,
     json: Json = None,
 ) -> None:
     """Make an image set ready: find or download its official files, verify, unpack and convert them.
@@ -83,14 +87,26 @@ def prepare(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="An image set that is ready, or a folder of images.")],
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The picture. Default: NAME.png.")] = None,
-    split: Annotated[
-        Literal["train", "validation", "test"] | None, typer.Option(help="Of the task. Default: the first there is.")
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="An image set that is ready, or a folder of images."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The picture. Default: NAME.png.")
     ] = None,
-    way: Annotated[int, typer.Option(min=2, metavar="N", help="Classes in the task, if there are as many.")] = 5,
-    shots: Annotated[str, typer.Option(metavar="TEXT", help="Support images a class, as in training.")] = "any-shot",
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the task, and of a split made by seed.")] = 0,
+    split: Annotated[
+        Literal["train", "validation", "test"] | None,
+        typer.Option(help="Of the task. Default: the first there is."),
+    ] = None,
+    way: Annotated[
+        int, typer.Option(min=2, metavar="N", help="Classes in the task, if there are as many.")
+    ] = 5,
+    shots: Annotated[
+        str, typer.Option(metavar="TEXT", help="Support images a class, as in training.")
+    ] = "any-shot",
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Of the task, and of a split made by seed.")
+    ] = 0,
 ) -> None:
     """Draw a contact sheet (PNG): classes of every split, and one task as the learner gets it.
 
@@ -109,7 +125,9 @@ def show(
         )  # as training would, if it could
 
     images = open_images(name, seed=seed, deal=deal)
-    out = out or Path(f"{Path(images.name).name}.png")  # a set that was given away may be called ../../something
+    out = out or Path(
+        f"{Path(images.name).name}.png"
+    )  # a set that was given away may be called ../../something
     check_writable(out)
     sheets = [class_sheet(images)]
     if len(images.classes) > 1:  # one alone makes no task
@@ -136,7 +154,9 @@ def table_of(sets: list[dict[str, Any]]) -> Table:
         caption="Classes are train/validation/test; MB under Ready are those on this disk.",
     )
     for heading in ("Set", "Classes", "Images", "Ready", "Terms, official source"):
-        table.add_column(heading, justify="right" if heading == "Images" else "left", overflow="fold")
+        table.add_column(
+            heading, justify="right" if heading == "Images" else "left", overflow="fold"
+        )
     for one in sets:
         counts = [str(one["splits"].get(split, 0)) for split in ("train", "validation", "test")]
         table.add_row(

@@ -26,12 +26,14 @@ NEW = 5  # pictures of each class to be asked about
 
 
 def demo(
-    folder: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="For the runs, figures and results.")] = Path(
-        "runs/demo"
-    ),
+    folder: Annotated[
+        Path, typer.Option("--out", metavar="FOLDER", help="For the runs, figures and results.")
+    ] = Path("runs/demo"),
     tasks: Tasks = 60,
     seed: Seed = 0,
-    iterations: Annotated[int, typer.Option(min=1, metavar="N", help="Meta-iterations of each method.")] = 60,
+    iterations: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Meta-iterations of each method.")
+    ] = 60,
     workers: Workers = None,
     json: Json = None,
 ) -> None:
@@ -58,7 +60,9 @@ def demo(
     trials = plan_runs(runs, IMAGES, "test", seed)
     notes = print_size_warnings(trials)
     rows = add_differences(evaluate_runs(trials, tasks, workers))
-    records = inspect_runs([trial for trial in trials if trial.settings == runs[-1].settings], min(tasks, 100))
+    records = inspect_runs(
+        [trial for trial in trials if trial.settings == runs[-1].settings], min(tasks, 100)
+    )
     show(rows, f"New classes, {task_text(runs, notes)}")
     print_tables(*balance_tables(records))
     paths = save_figures(runs, records, folder)
@@ -71,8 +75,12 @@ def demo(
         )  # fmt: skip
     names = ", ".join(path.name for path in paths)
     classify_pictures(runs[-1], folder)
-    print(f"\n{seconds:.0f} seconds. In {folder}: results.json, results.csv, {names}, answers.html.")
-    print(f"Next: anyshot test {runs[-1].folder} --images digits --shots class-imbalance:1-50 --prediction mc")
+    print(
+        f"\n{seconds:.0f} seconds. In {folder}: results.json, results.csv, {names}, answers.html."
+    )
+    print(
+        f"Next: anyshot test {runs[-1].folder} --images digits --shots class-imbalance:1-50 --prediction mc"
+    )
 
 
 def classify_pictures(run: Run, folder: Path) -> None:
@@ -109,5 +117,9 @@ def write_folders(images: ImageSet, root: Path) -> None:
 
 def _settings(base: Settings, seed: int, iterations: int) -> Settings:
     """The preset with a budget of minutes: fewer iterations, one validation, one adaptation for each prediction."""
-    train = dataclasses.replace(base.train, seed=seed, iterations=iterations, validate_every=0, validation_tasks=20)
-    return dataclasses.replace(base, train=train, method=dataclasses.replace(base.method, prediction="naive"))
+    train = dataclasses.replace(
+        base.train, seed=seed, iterations=iterations, validate_every=0, validation_tasks=20
+    )
+    return dataclasses.replace(
+        base, train=train, method=dataclasses.replace(base.method, prediction="naive")
+    )

@@ -33,11 +33,18 @@ if TYPE_CHECKING:
 
 def evaluate(
     support: Support,
-    test: Annotated[Path, typer.Option(metavar="DIR", help="Pictures to be tested on: DIR/CLASS/*.jpg.")],
+    test: Annotated[
+        Path, typer.Option(metavar="DIR", help="Pictures to be tested on: DIR/CLASS/*.jpg.")
+    ],
     json: Json = None,
-    png: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the confusion matrix to this file.")] = None,
+    png: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the confusion matrix to this file.")
+    ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page whose confusion matrix opens its pictures.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a page whose confusion matrix opens its pictures."
+        ),
     ] = None,
     backbone: Backbone = DEFAULT,
     weights: Weights = LEARNER,
@@ -56,7 +63,9 @@ def evaluate(
     print_skipped(test, asked)
     names = [str(c) for c in classifier.classes_]
     if strangers := sorted(set(asked.labels) - set(names)):
-        raise AnyshotError(f"{test} has classes that {support} has not ({', '.join(strangers)}); take them out of it.")
+        raise AnyshotError(
+            f"{test} has classes that {support} has not ({', '.join(strangers)}); take them out of it."
+        )
     answers = classify_images(classifier, asked.paths)
     counts = confusion(names, asked.labels, answers)
     summary = evaluate_folder(names, explanation, asked, answers)
@@ -84,13 +93,17 @@ def evaluate_folder(
     return metrics.compute()
 
 
-def print_summary(names: list[str], counts: NDArray[np.int64], summary: Summary, explanation: Explanation) -> None:
+def print_summary(
+    names: list[str], counts: NDArray[np.int64], summary: Summary, explanation: Explanation
+) -> None:
     """A table of the classes and the totals."""
     from rich.table import Table
 
     from anyshot.evaluation.report.tables import print_tables
 
-    table = Table("class", "to learn from", "tested", "right", "accuracy", title="Accuracy of each class")
+    table = Table(
+        "class", "to learn from", "tested", "right", "accuracy", title="Accuracy of each class"
+    )
     for i, c in enumerate(explanation.classes):
         total = int(counts[i].sum())
         share = f"{counts[i, i] / total:.1%}" if total else "–"
@@ -102,14 +115,23 @@ def print_summary(names: list[str], counts: NDArray[np.int64], summary: Summary,
 
 
 def write_figures(
-    path: Path, names: list[str], counts: NDArray[np.int64], summary: Summary, explanation: Explanation
+    path: Path,
+    names: list[str],
+    counts: NDArray[np.int64],
+    summary: Summary,
+    explanation: Explanation,
 ) -> None:
     """All numbers as JSON."""
     from anyshot.evaluation.report.tables import write_results
 
     write_results(
         path,
-        {"classes": names, "confusion": counts, "summary": summary.as_dict(), "explanation": explanation},
+        {
+            "classes": names,
+            "confusion": counts,
+            "summary": summary.as_dict(),
+            "explanation": explanation,
+        },
     )
 
 
@@ -126,7 +148,9 @@ def write_page(
     from anyshot.evaluation.report.html import confusion_page, figure, page
 
     cells: dict[tuple[int, int], list[str]] = {}
-    for a, label in sorted(zip(answers, asked.labels, strict=True), key=lambda pair: pair[0].probability):
+    for a, label in sorted(
+        zip(answers, asked.labels, strict=True), key=lambda pair: pair[0].probability
+    ):
         place = names.index(label), names.index(a.label)
         cells.setdefault(place, []).append(figure(a.path, a.label, a.probability))
     right = sum(int(counts[i, i]) for i in range(len(names)))

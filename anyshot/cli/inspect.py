@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anyshot.cli.settings_options import Device, Json, options
-from anyshot.cli.test import Images, OfSplit, Seed, Tasks, check_files, image_names, open_runs, print_size_warnings
+from anyshot.cli.test import (
+    Images,
+    OfSplit,
+    Seed,
+    Tasks,
+    check_files,
+    image_names,
+    open_runs,
+    print_size_warnings,
+)
 
 if TYPE_CHECKING:
     from anyshot.evaluation.compare_runs import RunOnSet
@@ -25,7 +34,8 @@ def inspect(
     tasks: Tasks = 100,
     seed: Seed = 0,
     figures: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="For the figures, PNG and SVG. Default: RUN/figures.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="For the figures, PNG and SVG. Default: RUN/figures."),
     ] = None,
     json: Json = None,
     device: Device = "auto",
@@ -52,7 +62,12 @@ def inspect(
     print("Figures:", *save_figures([run], records, figures))
     if json:
         results = {**balance_summary(records), "tasks": records}
-        facts = {"settings": run.settings.as_dict(), "split": split, "seeds": [seed], "notes": notes}
+        facts = {
+            "settings": run.settings.as_dict(),
+            "split": split,
+            "seeds": [seed],
+            "notes": notes,
+        }
         write_results(json, results, run=folder, **facts)
 
 
@@ -60,7 +75,9 @@ def inspect_runs(trials: Sequence[RunOnSet], tasks: int) -> list[BalanceRecord]:
     """The records of `tasks` tasks of each image set."""
     from anyshot.evaluation.inspection import inspect_stream
 
-    return [record for trial in trials for record in inspect_stream(trial.method, trial.stream, tasks)]
+    return [
+        record for trial in trials for record in inspect_stream(trial.method, trial.stream, tasks)
+    ]
 
 
 def save_figures(runs: Sequence[Run], records: Sequence[BalanceRecord], folder: Path) -> list[Path]:

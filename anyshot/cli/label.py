@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from anyshot.cli.classify import DEFAULT, LEARNER, Backbone, Side, Support, Weights, learn_from_folder, print_skipped
+from anyshot.cli.classify import (
+    DEFAULT,
+    LEARNER,
+    Backbone,
+    Side,
+    Support,
+    Weights,
+    learn_from_folder,
+    print_skipped,
+)
 from anyshot.cli.settings_options import Device
 
 

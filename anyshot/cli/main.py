@@ -55,9 +55,14 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def anyshot(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure; works anywhere.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of a failure; works anywhere.")
+    ] = False,
 ) -> None:
     """Learn image classifiers from uneven, scarce and unusual data.
 
@@ -109,7 +114,9 @@ def _run(arguments: list[str]) -> None:
         if end.code == 130:
             raise _interrupt(end) from end
         if end.code and ranks.rank() and ranks.claims_error_message():
-            say(f"Rank {ranks.rank()} refuses these arguments; start them there without torchrun to see why.")
+            say(
+                f"Rank {ranks.rank()} refuses these arguments; start them there without torchrun to see why."
+            )
         raise
     except AnyshotError as error:
         _fail(str(error), debug)
@@ -124,8 +131,15 @@ def _run(arguments: list[str]) -> None:
 
 
 def _check(arguments: list[str]) -> None:
-    if ranks.launched_by_torchrun() and arguments and not arguments[0].startswith("-") and arguments[0] not in RANKED:
-        raise AnyshotError(f"torchrun is for {', '.join(RANKED)}; start anyshot {arguments[0]} without it.")
+    if (
+        ranks.launched_by_torchrun()
+        and arguments
+        and not arguments[0].startswith("-")
+        and arguments[0] not in RANKED
+    ):
+        raise AnyshotError(
+            f"torchrun is for {', '.join(RANKED)}; start anyshot {arguments[0]} without it."
+        )
     for before, argument in itertools.pairwise(["anyshot", *arguments]):
         if not argument.strip() or (argument.startswith("--") and argument.endswith("=")):
             place = argument if argument.strip() else f"{before} ''"

@@ -20,7 +20,9 @@ def find_method_options(function: Callable[..., None]) -> type[TyperCommand]:
     """The kind of command that also takes the options of the method that its arguments name."""
 
     class Command(TyperCommand):
-        def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        def make_context(
+            self, info_name: Any, args: list[str], parent: Any = None, **extra: Any
+        ) -> Any:
             method = None if extra.get("resilient_parsing") else _method_in(args)
             if method is None or METHODS.is_builtin(method):
                 return super().make_context(info_name, args, parent, **extra)

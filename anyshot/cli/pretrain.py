@@ -49,9 +49,13 @@ def pretrain(
         from anyshot.training.pretraining import pretrain
 
         with process_group(choose_device(device)):
-            return pretrain(*arguments, **named, workers=workers, tensorboard=tensorboard, device=device)
+            return pretrain(
+                *arguments, **named, workers=workers, tensorboard=tensorboard, device=device
+            )
 
-    if run := run_training_command("warm", start, folder, preset, chosen, json, show, OPTIONS, pretraining_settings):
+    if run := run_training_command(
+        "warm", start, folder, preset, chosen, json, show, OPTIONS, pretraining_settings
+    ):
         _show(run, json)
 
 
@@ -61,5 +65,9 @@ def _show(run: Run, json: Path | None) -> None:
 
     checks = list(run.records("check"))
     if len(checks[-1]) > 2:  # there are classes to check on
-        print_tables(accuracy_table("Class means alone on the validation classes: accuracy, %", "epoch", checks))
+        print_tables(
+            accuracy_table(
+                "Class means alone on the validation classes: accuracy, %", "epoch", checks
+            )
+        )
     print_next_step(run, "train NEW --from", {"checks": checks}, json)

@@ -24,7 +24,9 @@ from anyshot.cli.test import (
 
 @options("task", "method.prediction", "method.samples", "method.transductive", default="the run's")
 def report(
-    folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of one or several runs.")],
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="Folders of one or several runs.")
+    ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The page.")] = Path("report.html"),
     images: Images = None,
     split: OfSplit = "test",
@@ -52,5 +54,8 @@ def report(
     print_time(trials, tasks, workers)
     rows = evaluate_runs(trials, tasks, workers)
     title = f"{tasks} tasks of the {split} split, {task_text(runs, notes)}. {' '.join(notes)}"
-    write_bytes(out, report_page(runs, trials, rows, min(tasks, 100), title).encode(errors="backslashreplace"))
+    write_bytes(
+        out,
+        report_page(runs, trials, rows, min(tasks, 100), title).encode(errors="backslashreplace"),
+    )
     print(f"The page is {out}.")

@@ -21,37 +21,59 @@ if TYPE_CHECKING:
 def reproduce(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help=f"One of {', '.join(EXPERIMENTS)}; a file of your own; or list."),
+        typer.Argument(
+            metavar="NAME", help=f"One of {', '.join(EXPERIMENTS)}; a file of your own; or list."
+        ),
     ],
     scale: Annotated[
         Literal["smoke", "short", "paper"],
-        typer.Option(metavar="NAME", help="smoke (a minute, on embedded images), short (hours) or paper (days)."),
+        typer.Option(
+            metavar="NAME",
+            help="smoke (a minute, on embedded images), short (hours) or paper (days).",
+        ),
     ] = "short",
     data: Annotated[
         str | None,
         typer.Option(
-            metavar="A+B,C", help="Other image sets, names or folders: those to learn from, then others to test on."
+            metavar="A+B,C",
+            help="Other image sets, names or folders: those to learn from, then others to test on.",
         ),
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="Only the columns of these image sets. Default: all that are ready."),
+        typer.Option(
+            metavar="A,B", help="Only the columns of these image sets. Default: all that are ready."
+        ),
     ] = None,
     recipe: Annotated[
         Literal["anyshot", "paper"] | None,
         typer.Option(
-            metavar="anyshot|paper", help="Start from one warm body, or as the paper does. Default: the scale's own."
+            metavar="anyshot|paper",
+            help="Start from one warm body, or as the paper does. Default: the scale's own.",
         ),
     ] = None,
     start: Annotated[
         Path | None,
-        typer.Option("--from", metavar="RUN", help="A warm start that is there (anyshot warm), or named weights."),
+        typer.Option(
+            "--from",
+            metavar="RUN",
+            help="A warm start that is there (anyshot warm), or named weights.",
+        ),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Runs of each model.")] = None,
-    tasks: Annotated[int | None, typer.Option(min=2, metavar="N", help="Test tasks for each column.")] = None,
-    iterations: Annotated[int | None, typer.Option(min=1, metavar="N", help="Meta-iterations of each run.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Runs of each model.")
+    ] = None,
+    tasks: Annotated[
+        int | None, typer.Option(min=2, metavar="N", help="Test tasks for each column.")
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Meta-iterations of each run.")
+    ] = None,
     out: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="For the runs, which experiments share, and the results.")
+        Path,
+        typer.Option(
+            metavar="FOLDER", help="For the runs, which experiments share, and the results."
+        ),
     ] = (Path("runs/reproduce")),
     jobs: Jobs = None,
     on: On = "local",

@@ -13,10 +13,18 @@ from anyshot.core.errors import AnyshotError
 
 def serve(
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; the default is reached from this computer alone.")
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Where to listen; the default is reached from this computer alone.",
+        ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="0 takes any that is free.")] = 8765,
-    show: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="N", help="0 takes any that is free.")
+    ] = 8765,
+    show: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
+    ] = True,
     backbone: Backbone = DEFAULT,
     weights: Weights = LEARNER,
     side: Side = None,
@@ -41,13 +49,18 @@ def serve(
 
     backbone, weights = chosen(backbone, weights)
     with open_socket(host, port) as listening:
-        app = make_app(UploadReader(backbone, weights=weights, side=side, device=device), names=names_of(host))
+        app = make_app(
+            UploadReader(backbone, weights=weights, side=side, device=device), names=names_of(host)
+        )
         place = address(listening)
 
         def ready() -> None:
             print(f"The page is at {place} until you press Ctrl-C.", flush=True)
             if not is_loopback(host):
-                print("Whoever reaches this computer's address may use it; there is no password.", flush=True)
+                print(
+                    "Whoever reaches this computer's address may use it; there is no password.",
+                    flush=True,
+                )
             if show:
                 webbrowser.open(place)
 

@@ -18,18 +18,30 @@ from anyshot.core.registry import METHODS, Registry, display_name
 from anyshot.core.settings import MethodSettings, Settings, nested_dataclass
 
 Json = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Also write the results, with their origin, to this file.")
+    Path | None,
+    typer.Option(
+        "--json", metavar="FILE", help="Also write the results, with their origin, to this file."
+    ),
 ]
 Workers = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Tasks at once; changes no result. Default: one for each core.")
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Tasks at once; changes no result. Default: one for each core."
+    ),
 ]
 Device = Annotated[
     Literal["auto", "cpu", "cuda", "mps"],
-    typer.Option(metavar="auto|cpu|cuda|mps", help="Where to compute; auto: on a GPU with CUDA, or else on the CPU."),
+    typer.Option(
+        metavar="auto|cpu|cuda|mps",
+        help="Where to compute; auto: on a GPU with CUDA, or else on the CPU.",
+    ),
 ]
 On = Annotated[
     Literal["local", "ray"],
-    typer.Option(metavar="local|ray", help="Where several runs are made: on this machine, or on a Ray cluster."),
+    typer.Option(
+        metavar="local|ray",
+        help="Where several runs are made: on this machine, or on a Ray cluster.",
+    ),
 ]
 Jobs = Annotated[
     int | None,
@@ -42,17 +54,32 @@ Jobs = Annotated[
 ]
 Address = Annotated[
     str | None,
-    typer.Option(metavar="HOST:PORT", help="Of the Ray cluster, or auto. Default: one on this machine, for this grid."),
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Of the Ray cluster, or auto. Default: one on this machine, for this grid.",
+    ),
 ]
-METAVARS = {int: "N", int | None: "N", float: "X", float | None: "X", str: "TEXT", str | None: "RUN"}
+METAVARS = {
+    int: "N",
+    int | None: "N",
+    float: "X",
+    float | None: "X",
+    str: "TEXT",
+    str | None: "RUN",
+}
 RENAMED = {("method", "name"): "method"}  # field -> option; all others keep their names
 FLAGS = {"body_from": "--from"}  # where a flag is a word that Python keeps for itself
-PANELS = {"": "images", "train": "schedule"}  # the part, where nothing else is said; --train names images
+PANELS = {
+    "": "images",
+    "train": "schedule",
+}  # the part, where nothing else is said; --train names images
 ALIASES = {"images": ("--train",)}  # what to train on, in the command that trains
 EVERYTHING = ("images", "ood", "mixing", "task", "method", "train")  # of meta-training
 
 
-def options(*wanted: str, default: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def options(
+    *wanted: str, default: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of some settings: all of a part ("task"), or one of them ("method.samples", "images").
 
     The command takes them as `**chosen`, None where an option was not given; :func:`settings_with` applies them.
@@ -77,19 +104,26 @@ def options(*wanted: str, default: str | None = None) -> Callable[[Callable[...,
     return decorate
 
 
-def settings_with(base: Settings, chosen: Mapping[str, Any], wanted: tuple[str, ...] = EVERYTHING) -> Settings:
+def settings_with(
+    base: Settings, chosen: Mapping[str, Any], wanted: tuple[str, ...] = EVERYTHING
+) -> Settings:
     """`base` with the options that were given, of those `wanted`; values that cannot be are wrong usage."""
     changes: dict[str, dict[str, Any]] = {}
     for part, field, hint in _fields(wanted):
         value = chosen.get(_option_name(part, field))
         if value is not None:
-            changes.setdefault(part, {})[field.name] = _parsed(value, hint, _option_name(part, field))
+            changes.setdefault(part, {})[field.name] = _parsed(
+                value, hint, _option_name(part, field)
+            )
     whole = changes.pop("", {})
     try:
         given = _own_given(changes.get("method", {}).get("name", base.method.name), chosen)
         if given:
             changes.setdefault("method", {})["options"] = base.method.options | given
-        parts = {part: dataclasses.replace(getattr(base, part), **values) for part, values in changes.items()}
+        parts = {
+            part: dataclasses.replace(getattr(base, part), **values)
+            for part, values in changes.items()
+        }
         return dataclasses.replace(base, **parts, **whole)
     except AnyshotError as error:
         raise typer.BadParameter(str(error)) from error
@@ -102,23 +136,32 @@ def settings_diff(
     found: dict[str, list[tuple[str, str, str]]] = {}
     for part, field, _ in _fields(wanted):
         value, before = (
-            _shown(getattr(getattr(one, part) if part else one, field.name)) or "default" for one in (settings, base)
+            _shown(getattr(getattr(one, part) if part else one, field.name)) or "default"
+            for one in (settings, base)
         )
         name = _flag(part, field)[2:]
         found.setdefault(PANELS.get(part, part), []).append((name, value, before))
     for field, _ in _own_fields(settings.method.name):
-        value, before = (_shown(one.method.options.get(field.name, field.default)) for one in (settings, base))
-        found.setdefault(display_name(settings.method.name), []).append((field.name.replace("_", "-"), value, before))
+        value, before = (
+            _shown(one.method.options.get(field.name, field.default)) for one in (settings, base)
+        )
+        found.setdefault(display_name(settings.method.name), []).append(
+            (field.name.replace("_", "-"), value, before)
+        )
     return found
 
 
 def add_method_options(command: Callable[..., None], method: str) -> Callable[..., None]:
     """The command with the options of a method's own settings, too."""
     signature = inspect.signature(command)
-    own = [_parameter(display_name(method), field, hint, None) for field, hint in _own_fields(method)]
+    own = [
+        _parameter(display_name(method), field, hint, None) for field, hint in _own_fields(method)
+    ]
     for parameter in own:
         if parameter.name in signature.parameters:
-            raise AnyshotError(f"{method!r} has a setting {parameter.name!r}, but there is one already; rename it.")
+            raise AnyshotError(
+                f"{method!r} has a setting {parameter.name!r}, but there is one already; rename it."
+            )
 
     @functools.wraps(command)
     def wrapped(**named: Any) -> None:
@@ -142,7 +185,9 @@ def _own_fields(method: str) -> list[tuple[dataclasses.Field[Any], Any]]:
 
 def _own_given(method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The method's own settings that were given, checked."""
-    fields = [(field, hint) for field, hint in _own_fields(method) if chosen.get(field.name) is not None]
+    fields = [
+        (field, hint) for field, hint in _own_fields(method) if chosen.get(field.name) is not None
+    ]
     given = {field.name: _parsed(chosen[field.name], hint, field.name) for field, hint in fields}
     if given:
         from anyshot.methods import method_class
@@ -172,9 +217,19 @@ def _flag(part: str, field: dataclasses.Field[Any]) -> str:
     return FLAGS.get(field.name) or f"--{_option_name(part, field).replace('_', '-')}"
 
 
-def _parameter(part: str, field: dataclasses.Field[Any], hint: Any, default: str | None) -> inspect.Parameter:
-    name, choices, many = _option_name(part, field), field.metadata.get("choices"), typing.get_origin(hint) is tuple
-    help, listed, is_open = field.metadata.get("help", ""), "|".join(choices or ()), isinstance(choices, Registry)
+def _parameter(
+    part: str, field: dataclasses.Field[Any], hint: Any, default: str | None
+) -> inspect.Parameter:
+    name, choices, many = (
+        _option_name(part, field),
+        field.metadata.get("choices"),
+        typing.get_origin(hint) is tuple,
+    )
+    help, listed, is_open = (
+        field.metadata.get("help", ""),
+        "|".join(choices or ()),
+        isinstance(choices, Registry),
+    )
     brief = bool(choices) and not many and not is_open and len(listed) < 16
     if choices and not brief:
         help += f" {'Any' if many else 'One'} of {', '.join(choices)}{', or FILE.py:NAME' if is_open else ''}."
@@ -192,12 +247,18 @@ def _parameter(part: str, field: dataclasses.Field[Any], hint: Any, default: str
         rich_help_panel=f"{'Switches' if hint is bool else 'Settings'}: {PANELS.get(part, part)}",
     )
     annotation = Annotated[shape | None, option]  # type: ignore[valid-type]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
 
 
 def _single(hint: Any) -> Any:
     """float for float | None."""
-    return next(a for a in typing.get_args(hint) if a is not type(None)) if isinstance(hint, types.UnionType) else hint
+    return (
+        next(a for a in typing.get_args(hint) if a is not type(None))
+        if isinstance(hint, types.UnionType)
+        else hint
+    )
 
 
 def _shown(default: Any) -> str:
@@ -212,7 +273,9 @@ def split_commas(text: str, name: str) -> list[str]:
     """The words of an option that takes several, separated by commas; "none" is none of them."""
     found = [word.strip() for word in text.split(",")] if text != "none" else []
     if not all(found):
-        raise typer.BadParameter("There is nothing here, or between two commas.", param_hint=f"--{name}")
+        raise typer.BadParameter(
+            "There is nothing here, or between two commas.", param_hint=f"--{name}"
+        )
     return found
 
 
@@ -224,4 +287,6 @@ def _parsed(value: Any, hint: Any, name: str) -> Any:
     try:
         return tuple(kind(word) for word in split_commas(value, name))
     except ValueError as error:
-        raise typer.BadParameter(f"{value!r} should be numbers separated by commas.", param_hint=f"--{name}") from error
+        raise typer.BadParameter(
+            f"{value!r} should be numbers separated by commas.", param_hint=f"--{name}"
+        ) from error

@@ -60,7 +60,8 @@ def _interrupt(number: int, frame: types.FrameType | None) -> None:
         code, module = frame.f_code, frame.f_globals.get("__name__")
         loading |= code.co_filename == "<frozen importlib._bootstrap>"
         training |= (
-            module in ("anyshot.training.meta_training", "anyshot.training.pretraining") and code.co_name != "<module>"
+            module in ("anyshot.training.meta_training", "anyshot.training.pretraining")
+            and code.co_name != "<module>"
         )
         frame = frame.f_back
     if loading and not training:

@@ -23,22 +23,38 @@ log = logging.getLogger(__name__)
 
 Split = Literal["test", "validation", "train"]
 Images = Annotated[
-    str | None, typer.Option(metavar="A,B", help="Image sets: names or folders. Default: those of the run.")
+    str | None,
+    typer.Option(metavar="A,B", help="Image sets: names or folders. Default: those of the run."),
 ]
-Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Determines the tasks; the same tasks for every method.")]
+Seed = Annotated[
+    int,
+    typer.Option(min=0, metavar="N", help="Determines the tasks; the same tasks for every method."),
+]
 Tasks = Annotated[int, typer.Option(min=1, metavar="N", help="Tasks for each image set.")]
-OfSplit = Annotated[Split, typer.Option(metavar="NAME", help="Whose classes: test, validation or train.")]
-Csv = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the results to this CSV file.")]
+OfSplit = Annotated[
+    Split, typer.Option(metavar="NAME", help="Whose classes: test, validation or train.")
+]
+Csv = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Also write the results to this CSV file.")
+]
 PerTask = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Also write the results of every task to this CSV file, a line each."),
+    typer.Option(
+        metavar="FILE", help="Also write the results of every task to this CSV file, a line each."
+    ),
 ]
 PoolSeeds = Annotated[
-    bool, typer.Option("--pool-seeds", help="Make one row of runs that differ in nothing but their seed.")
+    bool,
+    typer.Option(
+        "--pool-seeds", help="Make one row of runs that differ in nothing but their seed."
+    ),
 ]
 OtherMetrics = Annotated[
     str | None,
-    typer.Option(metavar="A,B", help=f"Other metrics besides: {', '.join(METRICS)}, or FILE.py:NAME. Default: none."),
+    typer.Option(
+        metavar="A,B",
+        help=f"Other metrics besides: {', '.join(METRICS)}, or FILE.py:NAME. Default: none.",
+    ),
 ]
 MANY = 100  # tasks: how long so many will take is measured and said before
 
@@ -54,7 +70,9 @@ MANY = 100  # tasks: how long so many will take is measured and said before
     default="the run's",
 )
 def test(
-    folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of one or several runs.")],
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="Folders of one or several runs.")
+    ],
     images: Images = None,
     split: OfSplit = "test",
     tasks: Tasks = 1000,
@@ -78,7 +96,13 @@ def test(
     Example: anyshot test runs/maml runs/taml --images glyphs,digits --shots class-imbalance:1-50 --json out.json
     """
     from anyshot.core.parallel.device import choose_device
-    from anyshot.evaluation.compare_runs import add_differences, check_poolable, evaluate_runs, plan_runs, pool_rows
+    from anyshot.evaluation.compare_runs import (
+        add_differences,
+        check_poolable,
+        evaluate_runs,
+        plan_runs,
+        pool_rows,
+    )
     from anyshot.evaluation.report.tables import payload, write_csv, write_per_task, write_results
 
     check_files(json, csv, per_task)
@@ -102,7 +126,14 @@ def test(
     if json:
         settings = {str(run.folder): run.settings.as_dict() for run in runs}
         code = {name: fingerprint(name) for name in others if not METRICS.is_builtin(name)}
-        facts = {"settings": settings, "split": split, "tasks": tasks, "seeds": [seed], "notes": notes, "metrics": code}
+        facts = {
+            "settings": settings,
+            "split": split,
+            "tasks": tasks,
+            "seeds": [seed],
+            "notes": notes,
+            "metrics": code,
+        }
         write_results(json, payload(rows), **facts)
 
 
@@ -132,7 +163,11 @@ def image_names(images: str | None) -> list[str] | None:
 
 def metric_names(metrics: str | None) -> list[str]:
     """What --metrics says, each by where it is, and known."""
-    names = [] if metrics is None else [METRICS.canonical_name(name) for name in split_commas(metrics, "metrics")]
+    names = (
+        []
+        if metrics is None
+        else [METRICS.canonical_name(name) for name in split_commas(metrics, "metrics")]
+    )
     try:
         for name in names:
             METRICS[name]
@@ -157,7 +192,12 @@ def print_time(trials: Sequence[RunOnSet], tasks: int, workers: int | None) -> N
 
     if tasks >= MANY:
         time = duration(seconds(trials, tasks, workers))
-        log.info("%d × %s tasks will take about %s (--tasks N for fewer).", len(trials), f"{tasks:,}", time)
+        log.info(
+            "%d × %s tasks will take about %s (--tasks N for fewer).",
+            len(trials),
+            f"{tasks:,}",
+            time,
+        )
 
 
 def duration(seconds: float) -> str:
@@ -166,7 +206,9 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} seconds"
     if seconds < 99.5 * 60:
         return f"{seconds / 60:.0f} minutes"
-    return f"{seconds / 3600:.1f} hours" if seconds < 99.5 * 3600 else f"{seconds / 86_400:.0f} days"
+    return (
+        f"{seconds / 3600:.1f} hours" if seconds < 99.5 * 3600 else f"{seconds / 86_400:.0f} days"
+    )
 
 
 def show(rows: Sequence[ResultRow], title: str) -> None:
@@ -187,6 +229,9 @@ def task_text(runs: Sequence[Run], notes: Sequence[str] = ()) -> str:
     named: dict[bool, list[str]] = {}
     for run in runs:
         named.setdefault(run.settings.method.transductive, []).append(run.folder.name)
-    whose = [ways[key] + (f" ({', '.join(names)})" if len(named) > 1 else "") for key, names in named.items()]
+    whose = [
+        ways[key] + (f" ({', '.join(names)})" if len(named) > 1 else "")
+        for key, names in named.items()
+    ]
     asked = "asked for " if notes else ""  # and the caption tells what was drawn
     return f"{way}-way {asked}{shots}, {query} query images a class, {', '.join(whose)}"

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anyshot.cli.settings_options import EVERYTHING, Address, Device, Jobs, Json, On, Workers, options
+from anyshot.cli.settings_options import (
+    EVERYTHING,
+    Address,
+    Device,
+    Jobs,
+    Json,
+    On,
+    Workers,
+    options,
+)
 from anyshot.cli.training_commands import (
     Folder,
     Preset,
@@ -47,7 +56,10 @@ def train(
     device: Device = "auto",
     json: Json = None,
     seeds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Train N runs, RUN/seed-0 and so on, from --seed upwards.")
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Train N runs, RUN/seed-0 and so on, from --seed upwards."
+        ),
     ] = 1,
     jobs: Jobs = None,
     on: On = "local",
@@ -67,7 +79,9 @@ def train(
     from anyshot.training.meta_training import train
 
     if recipe not in recipes.RECIPES:
-        raise typer.BadParameter(f"{recipe!r} is not one of {', '.join(recipes.RECIPES)}.", param_hint="--recipe")
+        raise typer.BadParameter(
+            f"{recipe!r} is not one of {', '.join(recipes.RECIPES)}.", param_hint="--recipe"
+        )
     ours = recipe == "anyshot" and preset in recipes.PAPERS
     stages = recipes.train_by_recipe if ours else train
     how: dict[str, Any] = {"workers": workers, "tensorboard": tensorboard, "device": device}
@@ -83,7 +97,9 @@ def train(
             return [stages(settings, folder, command=command, **how)]
 
     prepared = recipes.recipe if ours else lambda settings: settings
-    runs = run_training_command("train", start, folder, preset, chosen, json, show, prepared=prepared)
+    runs = run_training_command(
+        "train", start, folder, preset, chosen, json, show, prepared=prepared
+    )
     if runs and seeds > 1:
         _show_seeds(runs, json)
     elif runs:
@@ -96,13 +112,20 @@ def _show_seeds(runs: Sequence[Run], json: Path | None) -> None:
 
     chosen = {run.folder.name: run.best().state for run in runs}
     for name, state in chosen.items():
-        how_good = "" if state["selection"] is None else f", validation {100 * state['selection']:.1f}"
+        how_good = (
+            "" if state["selection"] is None else f", validation {100 * state['selection']:.1f}"
+        )
         print(f"{name}: iteration {state['iteration']}{how_good}")
     places = " ".join(shlex.quote(str(run.folder)) for run in runs)
     print(f"Next: anyshot test {places} --pool-seeds")
     if json:
         settings = runs[0].settings
-        write_results(json, chosen, settings=settings.as_dict(), seeds=[run.settings.train.seed for run in runs])
+        write_results(
+            json,
+            chosen,
+            settings=settings.as_dict(),
+            seeds=[run.settings.train.seed for run in runs],
+        )
 
 
 def _show(run: Run, json: Path | None) -> None:
@@ -114,5 +137,7 @@ def _show(run: Run, json: Path | None) -> None:
         title = f"{display_name(run.settings.method.name)}: validation accuracy, %"
         print_tables(accuracy_table(title, "iteration", validations, best["iteration"]))
     else:
-        print("There are no classes to validate on, so the parameters of the last iteration are the run's.")
+        print(
+            "There are no classes to validate on, so the parameters of the last iteration are the run's."
+        )
     print_next_step(run, "test", {"validations": validations, "chosen": best}, json)

@@ -31,7 +31,10 @@ def _preset_names() -> list[str]:
     return list(PRESETS)
 
 
-Folder = Annotated[Path | None, typer.Argument(metavar="RUN", help="Folder of the run: settings, log and checkpoints.")]
+Folder = Annotated[
+    Path | None,
+    typer.Argument(metavar="RUN", help="Folder of the run: settings, log and checkpoints."),
+]
 Preset = Annotated[
     str | None,
     typer.Option(
@@ -42,7 +45,9 @@ Preset = Annotated[
         autocompletion=_preset_names,
     ),
 ]
-Show = Annotated[bool, typer.Option("--show", help="Only print all settings that would be in force.")]
+Show = Annotated[
+    bool, typer.Option("--show", help="Only print all settings that would be in force.")
+]
 Tensorboard = Annotated[
     bool | None,
     typer.Option(
@@ -81,7 +86,9 @@ def run_training_command(
 
     if json:
         check_writable(json)
-    typer.echo("\n".join([f"Settings from {source}:", *settings_summary(settings, base, wanted)]), err=True)
+    typer.echo(
+        "\n".join([f"Settings from {source}:", *settings_summary(settings, base, wanted)]), err=True
+    )
     with _interruptible(command, folder):
         made = start(settings, folder, command=shlex.join(["anyshot", *sys.argv[1:]]))
     return None if rank() else made
@@ -98,11 +105,16 @@ def _interruptible(command: str, folder: Path) -> Iterator[None]:
         if Run.find_started(folder) is None:
             raise
         again = f"anyshot {command} {shlex.quote(str(folder))}"
-        raise KeyboardInterrupt(f"The run goes on from its last checkpoint when started again: {again}") from error
+        raise KeyboardInterrupt(
+            f"The run goes on from its last checkpoint when started again: {again}"
+        ) from error
 
 
 def _base(
-    folder: Path | None, preset: str | None, chosen: Mapping[str, Any], prepared: Callable[[Settings], Settings]
+    folder: Path | None,
+    preset: str | None,
+    chosen: Mapping[str, Any],
+    prepared: Callable[[Settings], Settings],
 ) -> tuple[Settings, str]:
     """The settings before any option, and where they come from."""
     if preset is None and folder is not None:
@@ -121,28 +133,39 @@ def _base(
     return prepared(base), f"the preset {name}" + ("" if preset else " (no --preset was given)")
 
 
-def all_settings(settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING) -> list[str]:
+def all_settings(
+    settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING
+) -> list[str]:
     """A line for each setting; "* way   3   (not 5)" for one that is not the base's."""
     lines = []
     for panel, group in settings_diff(settings, base, wanted).items():
         lines.append(panel)
         for name, value, before in group:
             changed = value != before
-            lines.append(f"{'*' if changed else ' '} {name:<18}{value}" + (f"   (not {before})" if changed else ""))
+            lines.append(
+                f"{'*' if changed else ' '} {name:<18}{value}"
+                + (f"   (not {before})" if changed else "")
+            )
     return lines
 
 
-def settings_summary(settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING) -> list[str]:
+def settings_summary(
+    settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING
+) -> list[str]:
     """A few lines; "task: *way 3, shots any-shot:1-50" has a star for what is not the base's."""
     lines = []
     for panel, group in settings_diff(settings, base, wanted).items():
-        words = ", ".join(f"{'*' if value != before else ''}{name} {value}" for name, value, before in group)
+        words = ", ".join(
+            f"{'*' if value != before else ''}{name} {value}" for name, value, before in group
+        )
         lines += textwrap.wrap(f"{panel}: {words}", 110, initial_indent="  ", subsequent_indent="    ",
                                break_long_words=False, break_on_hyphens=False)  # fmt: skip
     return lines
 
 
-def accuracy_table(title: str, when: str, records: Sequence[dict[str, Any]], chosen: int | None = None) -> Table:
+def accuracy_table(
+    title: str, when: str, records: Sequence[dict[str, Any]], chosen: int | None = None
+) -> Table:
     """A row for each validation or check, in percent; ``when`` is what tells them apart, iteration or epoch."""
     from rich import box
     from rich.table import Table
@@ -164,4 +187,10 @@ def print_next_step(run: Run, command: str, results: Mapping[str, Any], json: Pa
     place = shlex.quote(str(run.folder))
     print(f"The run is in {place}. Next: anyshot {command} {place}")
     if json:
-        write_results(json, results, run=run.folder, settings=run.settings.as_dict(), seeds=[run.settings.train.seed])
+        write_results(
+            json,
+            results,
+            run=run.folder,
+            settings=run.settings.as_dict(),
+            seeds=[run.settings.train.seed],
+        )

@@ -31,9 +31,16 @@ def weights(context: typer.Context) -> None:
     for name in pretrained.pretrained_names():
         config = pretrained.pretrained_config(name)
         settings = config.get("settings")
-        what = f"{settings['method']['name']}, {settings['method']['body']}" if settings else config["backbone"]
+        what = (
+            f"{settings['method']['name']}, {settings['method']['body']}"
+            if settings
+            else config["backbone"]
+        )
         sets = settings["images"] if settings else config["sets"]
-        size = sum(file.stat().st_size for file in (pretrained.HOME / name).glob("*.safetensors")) / 1000
+        size = (
+            sum(file.stat().st_size for file in (pretrained.HOME / name).glob("*.safetensors"))
+            / 1000
+        )
         table.add_row(name, what, ", ".join(sets), f"{size:.0f}")
     Console().print(table)
 
@@ -46,7 +53,9 @@ def show(name: Annotated[str, typer.Argument(metavar="NAME", help="Of the list."
     from anyshot.runs import pretrained
 
     if name not in pretrained.pretrained_names():
-        raise AnyshotError(f"There are no weights {name!r}{suggestion(name, pretrained.pretrained_names())}")
+        raise AnyshotError(
+            f"There are no weights {name!r}{suggestion(name, pretrained.pretrained_names())}"
+        )
     print((pretrained.HOME / name / "README.md").read_text(encoding="utf-8"))
 
 
@@ -67,7 +76,9 @@ def pack(
 @app.command()
 def make(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write them.")],
-    backbone: Annotated[str, typer.Option(metavar="NAME", help="Whose features to learn on.")] = "efficientnet-lite0",
+    backbone: Annotated[
+        str, typer.Option(metavar="NAME", help="Whose features to learn on.")
+    ] = "efficientnet-lite0",
 ) -> None:
     """Meta-train the learner on the features of all data sets; some minutes once the features are there.
 

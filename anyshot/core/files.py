@@ -26,7 +26,9 @@ def cache_folder() -> Path:
     if chosen := os.environ.get("ANYSHOT_CACHE"):
         place = os.path.expanduser(chosen)
         if place.startswith("~"):
-            raise AnyshotError(f"ANYSHOT_CACHE is '{chosen}', the home of a user whom this machine does not know.")
+            raise AnyshotError(
+                f"ANYSHOT_CACHE is '{chosen}', the home of a user whom this machine does not know."
+            )
         return Path(place)
     import platformdirs
 
@@ -37,7 +39,9 @@ def write_bytes(path: PathLike, data: bytes) -> None:
     """Write `data` to `path`; a reader, or a crash at any moment, finds the old file or the new one, never a part."""
     path = Path(os.path.realpath(path))  # a link stays one
     with os_errors_as_messages("write", path):
-        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or terminal is not replaced
+        if (
+            path.exists() and not path.is_file() and not path.is_dir()
+        ):  # a pipe or terminal is not replaced
             path.write_bytes(data)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +88,9 @@ def append_line(path: PathLike, line: str) -> None:
 def write_json(path: PathLike, obj: Any) -> None:
     """Write `obj` as indented JSON. Dataclasses, paths and NumPy values are welcome; NaN and infinities become null."""
     text = json.dumps(to_plain(obj), indent=2, ensure_ascii=False, allow_nan=False)
-    write_bytes(path, (text + "\n").encode(errors="backslashreplace"))  # "\\udce9": names that are not UTF-8 survive
+    write_bytes(
+        path, (text + "\n").encode(errors="backslashreplace")
+    )  # "\\udce9": names that are not UTF-8 survive
 
 
 def read_json(path: PathLike) -> Any:
@@ -95,10 +101,14 @@ def read_json(path: PathLike) -> Any:
     try:
         return json.loads(data)
     except ValueError as error:  # also UnicodeDecodeError
-        raise AnyshotError(f"The file '{path}' is not valid JSON ({error}). Restore or delete it.") from error
+        raise AnyshotError(
+            f"The file '{path}' is not valid JSON ({error}). Restore or delete it."
+        ) from error
 
 
-def write_tensors(path: PathLike, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+def write_tensors(
+    path: PathLike, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+) -> None:
     """Write named tensors of any device, layout or sharing as a safetensors file with text `metadata`."""
     from safetensors.torch import save
 
@@ -122,7 +132,9 @@ def to_plain(obj: Any) -> Any:
     if isinstance(obj, Mapping):
         return {str(key): to_plain(value) for key, value in obj.items()}
     if isinstance(obj, list | tuple | set | frozenset):
-        return [to_plain(value) for value in (sorted(obj) if isinstance(obj, set | frozenset) else obj)]
+        return [
+            to_plain(value) for value in (sorted(obj) if isinstance(obj, set | frozenset) else obj)
+        ]
     if isinstance(obj, os.PathLike):
         return os.fspath(obj)
     if hasattr(obj, "tolist"):  # NumPy and torch, scalars and arrays
@@ -152,10 +164,14 @@ def os_errors_as_messages(verb: str, path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise AnyshotError(f"Cannot {verb} '{path}': there is no such file. Check the path.") from error
+        raise AnyshotError(
+            f"Cannot {verb} '{path}': there is no such file. Check the path."
+        ) from error
     except OSError as error:
         hint = (
-            " Another place for the cache can be named in $ANYSHOT_CACHE." if verb != "read" and _in_cache(path) else ""
+            " Another place for the cache can be named in $ANYSHOT_CACHE."
+            if verb != "read" and _in_cache(path)
+            else ""
         )
         raise AnyshotError(f"Cannot {verb} '{path}': {error.strerror or error}.{hint}") from error
 

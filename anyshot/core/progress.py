@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-_state = random.getstate()  # Rich draws numbers when it is imported: not from a generator that a program has seeded
+_state = (
+    random.getstate()
+)  # Rich draws numbers when it is imported: not from a generator that a program has seeded
 
 from rich.console import Console  # noqa: E402
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: E402
@@ -44,7 +46,9 @@ def progress(
         yield advance
 
 
-_shown: list[Progress] = []  # the display that is on the screen: one at most, and inner work adds its bar to it
+_shown: list[
+    Progress
+] = []  # the display that is on the screen: one at most, and inner work adds its bar to it
 
 
 @contextmanager
@@ -78,7 +82,9 @@ def _display(console: Console) -> Progress:
         BarColumn(bar_width=30 if console.width >= 120 else 8, table_column=whole.copy()),
         MofNCompleteColumn(table_column=whole.copy()),
         TimeRemainingColumn(compact=True, elapsed_when_finished=True, table_column=whole.copy()),
-        TextColumn("{task.fields[note]}", markup=False, table_column=Column(no_wrap=False)),  # the only one to give way
+        TextColumn(
+            "{task.fields[note]}", markup=False, table_column=Column(no_wrap=False)
+        ),  # the only one to give way
         console=console,
     )
 
@@ -90,7 +96,11 @@ def _lines(description: str, total: int | None, done: int, console: Console) -> 
     before, kept = done, ""
 
     def line(ending: str) -> str:
-        parts = [f"{description}: {done}" + (f"/{total}" if total is not None else ""), ending, kept]
+        parts = [
+            f"{description}: {done}" + (f"/{total}" if total is not None else ""),
+            ending,
+            kept,
+        ]
         return ", ".join(part for part in parts if part)
 
     def say(text: str) -> None:

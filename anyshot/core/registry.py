@@ -45,7 +45,9 @@ class Registry:
         if not isinstance(name, str) or name in [*self]:
             return name in [*self]
         match = IMPORT_PATH.fullmatch(name)
-        return match is not None and match["module"] not in [*self]  # "fixed:x" is a slip, not a module
+        return match is not None and match["module"] not in [
+            *self
+        ]  # "fixed:x" is a slip, not a module
 
     def __getitem__(self, name: str) -> Any:
         """The object itself."""
@@ -73,7 +75,9 @@ class Registry:
                 or IMPORT_PATH.fullmatch(name)
                 or import_path(self._own.get(name, made)) != import_path(made)
             ):
-                raise AnyshotError(f"There is already a {self.kind} called {name!r}; choose another name.")
+                raise AnyshotError(
+                    f"There is already a {self.kind} called {name!r}; choose another name."
+                )
             self._own[name] = made
             return made
 
@@ -83,7 +87,9 @@ class Registry:
         """Several of them by the names to show, which must differ."""
         shown = [display_name(name) for name in names]
         if twice := [name for name in shown if shown.count(name) > 1]:
-            raise AnyshotError(f"Two of the {self.kind}s are called {twice[0]!r}; name each once, or rename one.")
+            raise AnyshotError(
+                f"Two of the {self.kind}s are called {twice[0]!r}; name each once, or rename one."
+            )
         return {name: self[where] for name, where in zip(shown, names, strict=True)}
 
     def is_builtin(self, name: str) -> bool:
@@ -94,7 +100,9 @@ class Registry:
         """The name in a form that means the same wherever it is read: one of anyshot's own, or a full place."""
         if name in self._own:
             where = import_path(self._own[name])
-            return where if IMPORT_PATH.fullmatch(where) else name  # inside a function: known to this process alone
+            return (
+                where if IMPORT_PATH.fullmatch(where) else name
+            )  # inside a function: known to this process alone
         match = IMPORT_PATH.fullmatch(name)
         if match is None or match["module"]:
             return name
@@ -114,11 +122,18 @@ METHODS = Registry(
     },
 )  #: subclasses of :class:`anyshot.Method`
 BODIES = Registry(
-    "body", {"conv4": "anyshot.models.bodies.conv4:conv4", "resnet12": "anyshot.models.bodies.resnet12:resnet12"}
+    "body",
+    {
+        "conv4": "anyshot.models.bodies.conv4:conv4",
+        "resnet12": "anyshot.models.bodies.resnet12:resnet12",
+    },
 )  #: functions (image size, channels) → :class:`anyshot.Body`
 STATISTICS = Registry(
     "statistic",
-    {name: f"anyshot.methods.set_statistics:{name}" for name in ("mean", "N", "var", "skewness", "kurtosis")},
+    {
+        name: f"anyshot.methods.set_statistics:{name}"
+        for name in ("mean", "N", "var", "skewness", "kurtosis")
+    },
 )  #: functions of :class:`anyshot.methods.set_statistics.Sets` → [sets, width]
 SHOT_RULES = Registry(
     "shot distribution",
@@ -167,11 +182,17 @@ def load_object(where: str) -> Any:
     """The object at a place."""
     match = _parsed(where)
     try:
-        found: Any = importlib.import_module(match["module"]) if match["module"] else _run_file(Path(match["file"]))
+        found: Any = (
+            importlib.import_module(match["module"])
+            if match["module"]
+            else _run_file(Path(match["file"]))
+        )
     except AnyshotError:
         raise
     except Exception as error:  # whatever somebody's file raises
-        raise AnyshotError(f"{where!r} cannot be loaded: {type(error).__name__}: {error}.") from error
+        raise AnyshotError(
+            f"{where!r} cannot be loaded: {type(error).__name__}: {error}."
+        ) from error
     for part in match["name"].split("."):
         if not hasattr(found, part):
             raise AnyshotError(f"There is no {match['name']!r} in {match['file']!r}.")
@@ -233,7 +254,11 @@ def fingerprint(where: str) -> Fingerprint:
         file = getattr(sys.modules[match["module"]], "__file__", None)
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             version = importlib.metadata.version(match["module"].partition(".")[0])
-    return {"file": file, "sha256": hashlib.sha256(_read(Path(file))).hexdigest() if file else None, "version": version}
+    return {
+        "file": file,
+        "sha256": hashlib.sha256(_read(Path(file))).hexdigest() if file else None,
+        "version": version,
+    }
 
 
 def verify_code(recorded: Mapping[str, Fingerprint]) -> None:

@@ -23,7 +23,11 @@ EMBEDDED = {"glyphs": open_glyphs, "digits": open_digits}
 
 
 def open_images(
-    name_or_path: str | Path, *, size: int | None = None, seed: int = 0, deal: SplitPolicy = default_shares
+    name_or_path: str | Path,
+    *,
+    size: int | None = None,
+    seed: int = 0,
+    deal: SplitPolicy = default_shares,
 ) -> ImageSet:
     """Open an image set by name ("glyphs", "digits", "cifar-fs" ...), or a folder: of a saved set, or of pictures.
 
@@ -47,7 +51,9 @@ def open_images(
     elif name and os.path.isdir(path):
         images = open_folder(path, size=size, seed=seed, deal=deal)
     else:
-        raise AnyshotError(f"There is no image set or folder {name!r}; sets are {', '.join([*EMBEDDED, *CATALOGUE])}.")
+        raise AnyshotError(
+            f"There is no image set or folder {name!r}; sets are {', '.join([*EMBEDDED, *CATALOGUE])}."
+        )
     if size is not None and images.size != (size, size):
         raise AnyshotError(
             f"The images of {name!r} are {images.size[0]}x{images.size[1]}, and {size}x{size} was asked for; "

@@ -32,7 +32,9 @@ def allowed(wanted: Sequence[str], imageset: ImageSet) -> tuple[str, ...]:
     ('shift', 'colour')
     """
     auto = ("flip", "shift") if imageset.flip_invariant else ("shift",)
-    return tuple(dict.fromkeys(name for word in wanted for name in (auto if word == "auto" else (word,))))
+    return tuple(
+        dict.fromkeys(name for word in wanted for name in (auto if word == "auto" else (word,)))
+    )
 
 
 def augment(images: Images, how: Sequence[str], rng: np.random.Generator) -> Images:
@@ -41,10 +43,16 @@ def augment(images: Images, how: Sequence[str], rng: np.random.Generator) -> Ima
     Beyond the edge the edge is repeated; a crop takes the nearest pixel.
     """
     n, height, width, _ = images.shape
-    rows, columns = np.arange(height)[None] + 0.5, np.arange(width)[None] + 0.5  # where each pixel is fetched from
+    rows, columns = (
+        np.arange(height)[None] + 0.5,
+        np.arange(width)[None] + 0.5,
+    )  # where each pixel is fetched from
     if "crop" in how:
         side, down, right = rng.uniform(CROP, 1, (n, 1)), rng.random((n, 1)), rng.random((n, 1))
-        rows, columns = side * rows + down * (1 - side) * height, side * columns + right * (1 - side) * width
+        rows, columns = (
+            side * rows + down * (1 - side) * height,
+            side * columns + right * (1 - side) * width,
+        )
     if "shift" in how:
         rows = rows + _steps(rng, n, height)
         columns = columns + _steps(rng, n, width)
@@ -70,7 +78,9 @@ def _fetched(images: Images, rows: Places, columns: Places) -> Images:
 
 def jitter_colours(images: Images, rng: np.random.Generator) -> Images:
     """Brightness, contrast (about the image's mean grey) and saturation of each image times a factor of its own."""
-    brightness, contrast, saturation = rng.uniform(1 - COLOUR, 1 + COLOUR, (3, len(images), 1, 1)).astype(np.float32)
+    brightness, contrast, saturation = rng.uniform(
+        1 - COLOUR, 1 + COLOUR, (3, len(images), 1, 1)
+    ).astype(np.float32)
     pixels = images.reshape(len(images), -1, 3).astype(np.float32)
     grey = (pixels @ GREY)[:, :, None]
     pixels = grey + saturation * (pixels - grey)

@@ -62,7 +62,9 @@ def _check(name: str, classes: int, way: int) -> None:
         )
 
 
-def split_by_seed(classes: Sequence[str], shares: Mapping[str, float], seed: int) -> dict[str, list[str]]:
+def split_by_seed(
+    classes: Sequence[str], shares: Mapping[str, float], seed: int
+) -> dict[str, list[str]]:
     """Deal classes to splits in the given shares (the last takes the rest); the same seed, the same split.
 
     >>> split_by_seed("abcde", {"train": 0.6, "validation": 0.2, "test": 0.2}, seed=0)

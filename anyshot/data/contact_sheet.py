@@ -22,9 +22,17 @@ INK, FAINT, PAPER = (30, 30, 30), (110, 110, 110), (255, 255, 255)
 
 def class_sheet(images: ImageSet, classes: int = 8, columns: int = 20) -> Image.Image:
     """Some classes of each split, evenly spread over it, one row each."""
-    parts = [_heading(f"{images.name}: {len(images)} images, {images.size[0]} x {images.size[1]}", columns, images)]
+    parts = [
+        _heading(
+            f"{images.name}: {len(images)} images, {images.size[0]} x {images.size[1]}",
+            columns,
+            images,
+        )
+    ]
     for split, members in images.splits.items():
-        spread = np.unique(np.linspace(0, len(members) - 1, min(classes, len(members))).round().astype(int))
+        spread = np.unique(
+            np.linspace(0, len(members) - 1, min(classes, len(members))).round().astype(int)
+        )
         parts.append(_heading(f"{split}: {len(spread)} of {len(members)} classes", columns, images))
         for c in (members[m] for m in spread):
             chosen = images.images_of(c)[:columns]

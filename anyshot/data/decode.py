@@ -16,7 +16,17 @@ from PIL import Image, ImageOps
 
 MOST_PIXELS = 80_000_000  # below Pillow's own alarm; a 20,000 x 20,000 picture would fill 1.2 GB
 SHORTEST_SIDE = 4
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")  # none that runs a program
+FORMATS = (
+    "PNG",
+    "JPEG",
+    "WEBP",
+    "GIF",
+    "BMP",
+    "TIFF",
+    "PPM",
+    "JPEG2000",
+    "AVIF",
+)  # none that runs a program
 
 Pixels = NDArray[np.uint8]
 
@@ -31,7 +41,9 @@ def decode(source: Path | bytes, side: int, bottom: int = 0) -> Pixels:
     `bottom` rows (of the file's own resolution) are cut off first.
     """
     try:
-        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=_formats()) as image:
+        with Image.open(
+            io.BytesIO(source) if isinstance(source, bytes) else source, formats=_formats()
+        ) as image:
             width, height = image.size
             if width * height > MOST_PIXELS:
                 raise Unreadable(f"too large ({width}x{height})")

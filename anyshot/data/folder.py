@@ -38,8 +38,12 @@ VERSION = 2  # raise it with any change that moves a pixel or records more
 class Listing:
     """What lies in a folder before any picture is opened."""
 
-    files: dict[str, list[Path]] = field(default_factory=dict)  # class -> its files, both in the order of their names
-    splits: dict[str, list[str]] = field(default_factory=dict)  # empty when the folder has no split folders
+    files: dict[str, list[Path]] = field(
+        default_factory=dict
+    )  # class -> its files, both in the order of their names
+    splits: dict[str, list[str]] = field(
+        default_factory=dict
+    )  # empty when the folder has no split folders
     skipped: list[tuple[str, str]] = field(default_factory=list)  # path, reason
 
 
@@ -53,7 +57,9 @@ def open_folder(
     """
     root, side = Path(os.path.expanduser(root)), size or SIDE
     if not root.is_dir():
-        raise AnyshotError(f"{root} is not a folder; give a folder that holds one folder of images for each class.")
+        raise AnyshotError(
+            f"{root} is not a folder; give a folder that holds one folder of images for each class."
+        )
     listing = list_folder(root)
     if not listing.files:
         raise AnyshotError(
@@ -69,7 +75,10 @@ def open_folder(
     if not listing.splits:
         dealt = split_by_seed(images.classes, deal(images.name, len(images.classes)), seed)
         place = {label: c for c, label in enumerate(images.classes)}
-        images = replace(images, splits={split: tuple(place[c] for c in members) for split, members in dealt.items()})
+        images = replace(
+            images,
+            splits={split: tuple(place[c] for c in members) for split, members in dealt.items()},
+        )
     _report(root, images)
     return images
 
@@ -81,7 +90,9 @@ def list_folder(root: Path) -> Listing:
     folders = [path for path in inside if os.path.isdir(path)]
     for path in inside:
         if not os.path.isdir(path):
-            listing.skipped.append((readable(path.name), _why_not(path) or "lies outside any class folder"))
+            listing.skipped.append(
+                (readable(path.name), _why_not(path) or "lies outside any class folder")
+            )
     if folders and all(path.name.lower() in SPLIT_NAMES for path in folders):
         for folder in folders:
             members = listing.splits.setdefault(SPLIT_NAMES[folder.name.lower()], [])
@@ -90,7 +101,9 @@ def list_folder(root: Path) -> Listing:
                     _add_class(root, path, listing)
                     members.append(readable(path.name))
                 else:
-                    listing.skipped.append((readable(path.relative_to(root)), "lies outside any class folder"))
+                    listing.skipped.append(
+                        (readable(path.relative_to(root)), "lies outside any class folder")
+                    )
     else:
         for path in folders:
             _add_class(root, path, listing)
@@ -116,7 +129,9 @@ def _walk(root: Path, folder: Path, skipped: list[tuple[str, str]]) -> Iterator[
         below = waiting.pop()
         real = os.path.realpath(below)
         if real in seen:
-            skipped.append((readable(below.relative_to(root)), "a link to a folder that was already read"))
+            skipped.append(
+                (readable(below.relative_to(root)), "a link to a folder that was already read")
+            )
             continue
         seen.add(real)
         for path in _visible(below):
@@ -132,7 +147,9 @@ def _visible(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
-        raise AnyshotError(f"{folder} cannot be read ({error.strerror}); check its permissions.") from error
+        raise AnyshotError(
+            f"{folder} cannot be read ({error.strerror}); check its permissions."
+        ) from error
 
 
 def _name(root: Path) -> str:
@@ -142,7 +159,9 @@ def _name(root: Path) -> str:
 def _why_not(path: Path) -> str:
     """Why a path is no regular file, or an empty string."""
     try:
-        return "" if path.is_file() else "a broken link" if path.is_symlink() else "not a regular file"
+        return (
+            "" if path.is_file() else "a broken link" if path.is_symlink() else "not a regular file"
+        )
     except OSError as error:  # a link that points to itself
         return f"cannot be read ({error.strerror})"
 
@@ -177,11 +196,18 @@ def _convert(root: Path, listing: Listing, folder: Path, side: int) -> None:
             if len(good) >= SMALLEST_CLASS:
                 writer.add(label, np.stack(good))
             else:
-                reason = f"the class has {len(good)} usable images, at least {SMALLEST_CLASS} are needed"
+                reason = (
+                    f"the class has {len(good)} usable images, at least {SMALLEST_CLASS} are needed"
+                )
                 listing.skipped.append((label, reason))
         if not writer.counts:
-            raise AnyshotError(f"No class of {root} has {SMALLEST_CLASS} usable images; {_sentence(listing.skipped)}.")
-        kept = {split: [c for c in members if c in writer.counts] for split, members in listing.splits.items()}
+            raise AnyshotError(
+                f"No class of {root} has {SMALLEST_CLASS} usable images; {_sentence(listing.skipped)}."
+            )
+        kept = {
+            split: [c for c in members if c in writer.counts]
+            for split, members in listing.splits.items()
+        }
         writer.splits = {split: members for split, members in kept.items() if members}
         writer.notes = {"source": str(root.resolve()), "skipped": listing.skipped}
 
@@ -196,5 +222,9 @@ def _sentence(skipped: list[tuple[str, str]]) -> str:
     named = ", ".join(f"{path} ({reason})" for path, reason in skipped[:5])
     more = f" and {len(skipped) - 5} more" if len(skipped) > 5 else ""
     kinds = Counter(reason.split(" (")[0] for _, reason in skipped)
-    summary = "; ".join(f"{count} {reason}" for reason, count in kinds.most_common()) if more else ""
-    return f"skipped {len(skipped)} of the files and folders: {named}{more}" + (f" [{summary}]" if summary else "")
+    summary = (
+        "; ".join(f"{count} {reason}" for reason, count in kinds.most_common()) if more else ""
+    )
+    return f"skipped {len(skipped)} of the files and folders: {named}{more}" + (
+        f" [{summary}]" if summary else ""
+    )

@@ -21,10 +21,14 @@ class LabelledDataset(Protocol):
     def __len__(self) -> int: ...
 
 
-def arrays_of(name: str, dataset: LabelledDataset, size: int | None) -> dict[str, NDArray[np.uint8]]:
+def arrays_of(
+    name: str, dataset: LabelledDataset, size: int | None
+) -> dict[str, NDArray[np.uint8]]:
     """{class name: uint8 [n, height, width, 3]}; classes in the order of `dataset.classes`, or of their labels."""
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
-        raise AnyshotError(f"A {type(dataset).__name__} has no length or no indices; give a data set that has both.")
+        raise AnyshotError(
+            f"A {type(dataset).__name__} has no length or no indices; give a data set that has both."
+        )
     known = list(getattr(dataset, "classes", []))
     groups: dict[Any, list[NDArray[np.uint8]]] = {}
     with progress(f"Reading {name}", len(dataset)) as advance:
@@ -34,22 +38,31 @@ def arrays_of(name: str, dataset: LabelledDataset, size: int | None) -> dict[str
             advance()
     sizes = {array.shape for arrays in groups.values() for array in arrays}
     if len(sizes) > 1:
-        raise AnyshotError(f"The images of {name!r} have {len(sizes)} different sizes; name one, such as size=84.")
+        raise AnyshotError(
+            f"The images of {name!r} have {len(sizes)} different sizes; name one, such as size=84."
+        )
     ordered = sorted(groups, key=lambda label: (isinstance(label, str), label))
     names = [_class_name(label, known) for label in ordered]
-    apart = [f"{name} ({label})" if names.count(name) > 1 else name for name, label in zip(names, ordered, strict=True)]
+    apart = [
+        f"{name} ({label})" if names.count(name) > 1 else name
+        for name, label in zip(names, ordered, strict=True)
+    ]
     return {name: np.stack(groups[label]) for name, label in zip(apart, ordered, strict=True)}
 
 
 def _pair(item: Any, index: int) -> tuple[Any, int | str]:
     """Image and label; a label is a number, of any library, or a name."""
     if not isinstance(item, tuple | list) or len(item) != 2:
-        raise AnyshotError(f"Item {index} of the data set is a {type(item).__name__}, not a pair (image, label).")
+        raise AnyshotError(
+            f"Item {index} of the data set is a {type(item).__name__}, not a pair (image, label)."
+        )
     image, label = item
     if hasattr(label, "item") and getattr(label, "ndim", 0) == 0:  # NumPy's and torch's numbers
         label = label.item()
     if isinstance(label, bool) or not isinstance(label, Integral | str):
-        raise AnyshotError(f"The label of item {index} is {label!r}; labels must be whole numbers or names.")
+        raise AnyshotError(
+            f"The label of item {index} is {label!r}; labels must be whole numbers or names."
+        )
     return image, label if isinstance(label, str) else int(label)
 
 
@@ -59,7 +72,9 @@ def _pixels(image: Any, index: int, size: int | None) -> NDArray[np.uint8]:
         array = np.asarray(image)
         if array.ndim == 3 and array.shape[2] == 1:
             array = array[..., 0]
-        if array.dtype != np.uint8 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 3)):
+        if array.dtype != np.uint8 or not (
+            array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 3)
+        ):
             raise AnyshotError(
                 f"Image {index} of the data set is {array.dtype} {list(array.shape)}; expected a PIL image or uint8 "
                 f"[height, width] or [height, width, 3]: leave out a transform that makes tensors."
@@ -72,5 +87,7 @@ def _class_name(label: int | str, known: list[Any]) -> str:
     if isinstance(label, str) or not known:
         return str(label)
     if not 0 <= label < len(known):
-        raise AnyshotError(f"A label of the data set is {label}, but it names only {len(known)} classes.")
+        raise AnyshotError(
+            f"A label of the data set is {label}, but it names only {len(known)} classes."
+        )
     return str(known[label])

@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 from anyshot.core.errors import AnyshotError
 from anyshot.data.class_splits import default_shares, split_by_seed
 from anyshot.data.from_dataset import LabelledDataset, arrays_of
-from anyshot.data.storage import KINDS, check_kind, check_splits, create, digest, indices_of, read_about, starts_of
+from anyshot.data.storage import (
+    KINDS,
+    check_kind,
+    check_splits,
+    create,
+    digest,
+    indices_of,
+    read_about,
+    starts_of,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,10 +70,16 @@ class ImageSet:
                 f"or [number, height, width] for grey ones."
             )
         if not all(isinstance(text, str) for text in (self.name, *self.classes)):
-            raise AnyshotError(f"The name {self.name!r} or a class of it is no string; name every class.")
+            raise AnyshotError(
+                f"The name {self.name!r} or a class of it is no string; name every class."
+            )
         if len(set(self.classes)) < len(self.classes):
             raise AnyshotError(f"Two classes of {self.name!r} have one name; give each its own.")
-        rising = len(self.starts) == len(self.classes) + 1 and self.starts[0] == 0 and (np.diff(self.starts) > 0).all()
+        rising = (
+            len(self.starts) == len(self.classes) + 1
+            and self.starts[0] == 0
+            and (np.diff(self.starts) > 0).all()
+        )
         if not rising or self.starts[-1] != len(self.images):
             raise AnyshotError(
                 f"The classes of {self.name!r} do not cover its {len(self.images)} images, or one is empty; "
@@ -80,7 +95,15 @@ class ImageSet:
         # A set that lies on disk travels to worker processes as its address, not as its pixels.
         if self.folder is not None:
             return _reopen, (self.folder, self.splits)
-        return ImageSet, (self.name, self.images, self.classes, self.starts, self.splits, self.notes, self.kind)
+        return ImageSet, (
+            self.name,
+            self.images,
+            self.classes,
+            self.starts,
+            self.splits,
+            self.notes,
+            self.kind,
+        )
 
     def __len__(self) -> int:
         return len(self.images)
@@ -115,7 +138,9 @@ class ImageSet:
 
         A saved set has the sum of its pixels recorded, so this reads none of them; one in memory is summed once.
         """
-        classes = [[label, int(count)] for label, count in zip(self.classes, self.counts, strict=True)]
+        classes = [
+            [label, int(count)] for label, count in zip(self.classes, self.counts, strict=True)
+        ]
         text = json.dumps([self.sha256 or digest(self.images), classes])
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -147,7 +172,9 @@ class ImageSet:
             raise AnyshotError(f"{name!r} has no classes; an image set needs at least one.")
         colour = {label: _in_colour(np.asarray(array)) for label, array in arrays.items()}
         if len({array.shape[1:] for array in colour.values()}) > 1:
-            raise AnyshotError(f"The classes of {name!r} differ in image size; resize all images to one size first.")
+            raise AnyshotError(
+                f"The classes of {name!r} differ in image size; resize all images to one size first."
+            )
         if splits is None:
             splits = split_by_seed(list(arrays), default_shares(name, len(arrays)), seed=0)
         return cls(
@@ -185,7 +212,9 @@ class ImageSet:
 
     def save(self, folder: str | Path) -> ImageSet:
         """Write the set to a folder that does not exist yet, whole or not at all, and open it there."""
-        splits = {split: [self.classes[c] for c in members] for split, members in self.splits.items()}
+        splits = {
+            split: [self.classes[c] for c in members] for split, members in self.splits.items()
+        }
         with create(folder, self.name, self.size, splits, self.notes, self.kind) as writer:
             for c, label in enumerate(self.classes):
                 writer.add(label, self.images_of(c))

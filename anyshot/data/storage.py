@@ -20,8 +20,16 @@ from anyshot.core.errors import AnyshotError
 from anyshot.core.files import os_errors_as_messages, read_json, write_json
 
 SPLITS = ("train", "validation", "test")
-SPLIT_NAMES = {split: split for split in SPLITS} | {"val": "validation", "valid": "validation"}  # as people call them
-KINDS = {"photographs": True, "drawings": True, "characters": False, "signs": False}  # kind -> may be seen in a mirror
+SPLIT_NAMES = {split: split for split in SPLITS} | {
+    "val": "validation",
+    "valid": "validation",
+}  # as people call them
+KINDS = {
+    "photographs": True,
+    "drawings": True,
+    "characters": False,
+    "signs": False,
+}  # kind -> may be seen in a mirror
 FORMAT = 1
 HEADER = 128  # bytes that NumPy's header takes for any shape of four numbers that fits on a disk
 
@@ -47,7 +55,9 @@ class Writer:
         if not len(images):
             raise AnyshotError(f"There are no images of class {label!r}; leave it out.")
         if label in self.counts and label != list(self.counts)[-1]:
-            raise AnyshotError(f"Class {label!r} was written before another class; classes come one after another.")
+            raise AnyshotError(
+                f"Class {label!r} was written before another class; classes come one after another."
+            )
         data = np.ascontiguousarray(images).data
         self.write(data)
         self.sha256.update(data)
@@ -77,7 +87,9 @@ def create(
         writer.add("dog", dogs)
     """
     with atomic_folder(Path(folder)) as temporary:
-        with open(temporary / "images.npy", "wb", buffering=0) as file:  # unbuffered: what fails, fails in `write`
+        with open(
+            temporary / "images.npy", "wb", buffering=0
+        ) as file:  # unbuffered: what fails, fails in `write`
             writer = Writer(file, size, splits or {}, dict(notes or {}), kind)
             writer.write(bytes(HEADER))
             yield writer
@@ -123,12 +135,16 @@ def digest(images: NDArray[np.uint8]) -> str:
     return hashlib.sha256(np.ascontiguousarray(images).data).hexdigest()
 
 
-def indices_of(name: str, classes: Sequence[str], splits: Mapping[str, Sequence[str]]) -> dict[str, tuple[int, ...]]:
+def indices_of(
+    name: str, classes: Sequence[str], splits: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[int, ...]]:
     """Splits by class name, under any of their names, as splits by class index."""
     place = {label: c for c, label in enumerate(classes)}
     unknown = [label for members in splits.values() for label in members if label not in place]
     if unknown:
-        raise AnyshotError(f"The splits of {name!r} name {unknown[0]!r}, which is not one of its {len(place)} classes.")
+        raise AnyshotError(
+            f"The splits of {name!r} name {unknown[0]!r}, which is not one of its {len(place)} classes."
+        )
     indices: dict[str, tuple[int, ...]] = {}
     for split, members in splits.items():
         usual = SPLIT_NAMES.get(split, split)
@@ -140,10 +156,14 @@ def check_splits(name: str, splits: Mapping[str, Sequence[int]], classes: int) -
     """Splits have known names, know only classes that exist, and share none."""
     strange = [split for split in splits if split not in SPLITS]
     if strange:
-        raise AnyshotError(f"{name!r} has a split {strange[0]!r}; splits are called {', '.join(SPLITS)}.")
+        raise AnyshotError(
+            f"{name!r} has a split {strange[0]!r}; splits are called {', '.join(SPLITS)}."
+        )
     listed = [c for members in splits.values() for c in members]
     if len(set(listed)) != len(listed):
-        raise AnyshotError(f"A class of {name!r} is in two splits; every class belongs to at most one.")
+        raise AnyshotError(
+            f"A class of {name!r} is in two splits; every class belongs to at most one."
+        )
     if not all(isinstance(c, Integral) and 0 <= c < classes for c in listed):
         raise AnyshotError(f"The splits of {name!r} name classes beyond its {classes}.")
 
@@ -151,11 +171,15 @@ def check_splits(name: str, splits: Mapping[str, Sequence[int]], classes: int) -
 def check_kind(name: str, kind: str) -> None:
     """The kind is one of those of which it is known what may be done to an image."""
     if kind not in KINDS:
-        raise AnyshotError(f"{name!r} is said to hold {kind!r}; kinds of images are {', '.join(KINDS)}.")
+        raise AnyshotError(
+            f"{name!r} is said to hold {kind!r}; kinds of images are {', '.join(KINDS)}."
+        )
 
 
 def _header(shape: tuple[int, ...]) -> bytes:
     buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(buffer, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        buffer, {"descr": "|u1", "fortran_order": False, "shape": shape}
+    )
     assert buffer.tell() == HEADER
     return buffer.getvalue()

@@ -81,7 +81,9 @@ def _published(entry: PublishedDataset) -> dict[str, Any]:
         "checksum": "no download" if not sums else "MD5" if all(sums) else "none published",
         "ready": is_ready(entry),
         "bytes": _bytes(place_of(entry)),
-        "download": sum(remote.first or remote.size or 0 for remote in entry.remotes) if entry.remotes else None,
+        "download": sum(remote.first or remote.size or 0 for remote in entry.remotes)
+        if entry.remotes
+        else None,
     }
 
 

@@ -17,12 +17,16 @@ from anyshot.data import ImageSet
 from anyshot.data.augment import allowed, augment
 
 Rng = np.random.Generator
-ShotRule = Callable[[Rng, int, int, int], np.ndarray]  #: (rng, way, least, most) → support images of each class
+ShotRule = Callable[
+    [Rng, int, int, int], np.ndarray
+]  #: (rng, way, least, most) → support images of each class
 
 
 def seed_sequence(seed: int, *names: str | int) -> np.random.SeedSequence:
     """A counter-based seed for (seed, names …): equal names give equal numbers, whoever asks and in whatever order."""
-    return np.random.SeedSequence([seed, *(zlib.crc32(n.encode()) if isinstance(n, str) else n for n in names)])
+    return np.random.SeedSequence(
+        [seed, *(zlib.crc32(n.encode()) if isinstance(n, str) else n for n in names)]
+    )
 
 
 def numpy_rng(seed: int, *names: str | int) -> Rng:
@@ -68,7 +72,9 @@ class Task:
     query_labels: Tensor  #: int64 [M]
     classes: tuple[str, ...] = ()  #: names, [way]
     imageset: str = ""  #: where the images are from
-    seed: tuple[int | str, ...] = (0,)  #: (seed, stream, index), from which the task and its noise are made
+    seed: tuple[int | str, ...] = (
+        0,
+    )  #: (seed, stream, index), from which the task and its noise are made
     flip_invariant: bool = True  #: whether the mirror image of an image is still one of its class
 
     @property
@@ -129,7 +135,13 @@ class TaskStream:
     ) -> None:
         self.imagesets = [imagesets] if isinstance(imagesets, ImageSet) else list(imagesets)
         self.settings = settings or TaskSettings()
-        self.split, self.seed, self.mixing, self.run, self.augment = split, seed, mixing, run, augment
+        self.split, self.seed, self.mixing, self.run, self.augment = (
+            split,
+            seed,
+            mixing,
+            run,
+            augment,
+        )
         rule, self.least, self.most = parse_shots(self.settings.shots)
         self.draw_shots: ShotRule = SHOT_RULES[rule]
         for imageset in self.imagesets:
@@ -138,7 +150,9 @@ class TaskStream:
     def _check(self, imageset: ImageSet) -> None:
         classes = imageset.splits.get(self.split, ())
         if len(classes) < self.settings.way:
-            there = ", ".join(f"{len(members)} in {split}" for split, members in imageset.splits.items())
+            there = ", ".join(
+                f"{len(members)} in {split}" for split, members in imageset.splits.items()
+            )
             raise AnyshotError(
                 f"{imageset.name} has {len(classes)} classes in its {self.split} split, but a task needs "
                 f"{self.settings.way}; lower the way or choose another split or image set (its classes: {there})."
@@ -170,7 +184,10 @@ class TaskStream:
             return ""
         ends = sorted({int(small.min()), int(small.max())})
         given = [(size, *self.class_sizes(size, self.most)) for size in ends]
-        each = [f"one of {size} images gives at most {n} support and {m} query images" for size, n, m in given]
+        each = [
+            f"one of {size} images gives at most {n} support and {m} query images"
+            for size, n, m in given
+        ]
         return (
             f"{imageset.name}: {small.size} of {sizes.size} {self.split} classes are too small for {s.shots} beside "
             f"{s.query} query images: {', '.join(each)}."
@@ -219,7 +236,9 @@ class TaskStream:
             index += 1
 
 
-def _gather(imageset: ImageSet, rows: list[np.ndarray], how: Sequence[str], rng: Rng) -> tuple[Tensor, Tensor]:
+def _gather(
+    imageset: ImageSet, rows: list[np.ndarray], how: Sequence[str], rng: Rng
+) -> tuple[Tensor, Tensor]:
     images = imageset.images[np.concatenate(rows)]  # a copy: the memory map stays untouched
     labels = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor([len(r) for r in rows]))
     return torch.from_numpy(augment(images, how, rng)), labels

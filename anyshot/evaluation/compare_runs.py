@@ -16,7 +16,14 @@ from anyshot.core.registry import display_name
 from anyshot.core.settings import Settings
 from anyshot.data.tasks import TaskStream
 from anyshot.evaluation.evaluate_tasks import evaluate, seconds_per_task
-from anyshot.evaluation.metrics import PairedDifference, Summary, average, paired_difference, pool_seeds, same_tasks
+from anyshot.evaluation.metrics import (
+    PairedDifference,
+    Summary,
+    average,
+    paired_difference,
+    pool_seeds,
+    same_tasks,
+)
 from anyshot.methods import Method
 from anyshot.runs.run import Run
 
@@ -62,11 +69,17 @@ class ResultRow:
 
 
 def plan_runs(
-    runs: Sequence[Run], images: Sequence[str] | None = None, split: str = "test", seed: int = 0, device: str = "cpu"
+    runs: Sequence[Run],
+    images: Sequence[str] | None = None,
+    split: str = "test",
+    seed: int = 0,
+    device: str = "cpu",
 ) -> list[RunOnSet]:
     """Every run on every image set (by default the run's own), opened and checked, so that nothing fails halfway."""
     if len({run.settings.task for run in runs}) > 1:
-        raise AnyshotError("These runs have different tasks; say by --way, --shots and --query which to test them on.")
+        raise AnyshotError(
+            "These runs have different tasks; say by --way, --shots and --query which to test them on."
+        )
     if len({run.folder.resolve() for run in runs}) < len(runs):
         raise AnyshotError("A run is named twice; name every run once.")
     short = [run.folder.name for run in runs]
@@ -82,7 +95,9 @@ def plan_runs(
 
 def shortfalls(trials: Sequence[RunOnSet]) -> list[str]:
     """What the classes of the image sets do not allow, each said once."""
-    return list(dict.fromkeys(sentence for trial in trials for sentence in trial.stream.size_warnings()))
+    return list(
+        dict.fromkeys(sentence for trial in trials for sentence in trial.stream.size_warnings())
+    )
 
 
 def seconds(trials: Sequence[RunOnSet], tasks: int, workers: int | None = None) -> float:
@@ -103,7 +118,9 @@ def evaluate_runs(
     rows = []
     for trial in trials:
         with progress(f"Testing {trial.name} on {trial.images}", tasks) as advance:
-            summary = evaluate(trial.method, trial.stream, tasks, workers=workers, advance=advance, metrics=metrics)
+            summary = evaluate(
+                trial.method, trial.stream, tasks, workers=workers, advance=advance, metrics=metrics
+            )
         rows.append(ResultRow(trial.name, trial.images, (trial.settings,), summary))
     return rows
 
@@ -114,11 +131,15 @@ def check_poolable(trials: Sequence[RunOnSet]) -> None:
     for trial in trials:
         groups.setdefault((_unseeded(trial.settings), trial.images), []).append(trial)
     if len(groups) == len(trials):
-        raise AnyshotError("No two of these runs differ in their seed alone, so there is nothing to pool.")
+        raise AnyshotError(
+            "No two of these runs differ in their seed alone, so there is nothing to pool."
+        )
     for group in groups.values():
         names = ", ".join(trial.name for trial in group)
         if len({trial.settings.train.seed for trial in group}) < len(group):
-            raise AnyshotError(f"{names} have the same settings, and some the same seed; pool runs of different seeds.")
+            raise AnyshotError(
+                f"{names} have the same settings, and some the same seed; pool runs of different seeds."
+            )
         if len({trial.stream.class_names() for trial in group}) > 1:
             raise AnyshotError(
                 f"{names} have other classes in their splits of {group[0].images}; they cannot be pooled."
@@ -134,7 +155,11 @@ def pool_rows(rows: Sequence[ResultRow]) -> list[ResultRow]:
     for first, *others in groups.values():
         name = f"{first.run} +{len(others)}" if others else first.run
         settings = tuple(row.settings[0] for row in (first, *others))
-        out.append(ResultRow(name, first.images, settings, pool_seeds([row.summary for row in (first, *others)])))
+        out.append(
+            ResultRow(
+                name, first.images, settings, pool_seeds([row.summary for row in (first, *others)])
+            )
+        )
     return out
 
 
@@ -151,10 +176,14 @@ def add_differences(rows: Sequence[ResultRow]) -> list[ResultRow]:
         for row in own:
             base = first.get(row.images)
             if base and base.run != name and same_tasks([base.summary, row.summary]):
-                row = replace(row, paired=paired_difference(base.summary, row.summary), paired_to=base.run)
+                row = replace(
+                    row, paired=paired_difference(base.summary, row.summary), paired_to=base.run
+                )
             out.append(row)
         if len(own) > 1:
-            out.append(ResultRow(name, MEAN, own[0].settings, average([row.summary for row in own])))
+            out.append(
+                ResultRow(name, MEAN, own[0].settings, average([row.summary for row in own]))
+            )
     return out
 
 

@@ -42,7 +42,13 @@ def evaluate(
         names = ", ".join(imageset.name for imageset in stream.imagesets)
         with progress(f"Testing {method.name} on {names}", tasks) as shown:
             return evaluate(
-                method, stream, tasks, prediction=prediction, workers=workers, advance=shown, metrics=metrics
+                method,
+                stream,
+                tasks,
+                prediction=prediction,
+                workers=workers,
+                advance=shown,
+                metrics=metrics,
             )
     total, start = Metrics(METRICS.resolve(metrics)), time.perf_counter()
 
@@ -60,7 +66,9 @@ def evaluate(
     return total.compute(time.perf_counter() - start)
 
 
-def predict_task(method: Method, stream: TaskStream, index: int, prediction: str | None = None) -> TaskResult:
+def predict_task(
+    method: Method, stream: TaskStream, index: int, prediction: str | None = None
+) -> TaskResult:
     """The method's answer to one task of the stream."""
     task = stream.task(index)
     probabilities = method.predict(task, prediction=prediction).cpu().numpy()

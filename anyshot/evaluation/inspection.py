@@ -37,8 +37,14 @@ class BalanceRecord:
 def inspect_task(method: Method, task: Task) -> BalanceRecord:
     """The posterior of one task, by sampling: ω and γ are not linear in what is Gaussian."""
     if not isinstance(method, TAML) or method.encoder is None:
-        raise AnyshotError(f"{method.name} has no balancing variables to look at; inspect a run of taml.")
-    q = method.encoder(method.to_input(task.support), task.support_labels.to(method.reference_tensor.device), task.way)
+        raise AnyshotError(
+            f"{method.name} has no balancing variables to look at; inspect a run of taml."
+        )
+    q = method.encoder(
+        method.to_input(task.support),
+        task.support_labels.to(method.reference_tensor.device),
+        task.way,
+    )
     if not method.settings.bayesian:
         q = Posterior(q.mean, {k: torch.zeros_like(v) for k, v in q.deviation.items()})
     noise, shots = task.noise(), torch.tensor(task.shots).to(method.reference_tensor)

@@ -16,7 +16,9 @@ from anyshot.methods import Method
 LIMITS = (0.02, 50.0)  #: beyond, probabilities are all alike, or 0 and 1
 
 
-def fit_temperature(probabilities: Sequence[NDArray[np.floating]], labels: Sequence[NDArray[np.int64]]) -> float:
+def fit_temperature(
+    probabilities: Sequence[NDArray[np.floating]], labels: Sequence[NDArray[np.int64]]
+) -> float:
     """The T that minimises the mean −log p(label) of p^(1/T) / Σ p^(1/T), for arrays [M, way] of one or more tasks.
 
     That is a convex function of 1/T, so there is one minimum.
@@ -30,11 +32,16 @@ def fit_temperature(probabilities: Sequence[NDArray[np.floating]], labels: Seque
     own = [log[np.arange(len(y)), y] for log, y in zip(logs, labels, strict=True)]
 
     def nll(inverse: float) -> float:
-        sums = [np.logaddexp.reduce(inverse * log, axis=1) - inverse * at for log, at in zip(logs, own, strict=True)]
+        sums = [
+            np.logaddexp.reduce(inverse * log, axis=1) - inverse * at
+            for log, at in zip(logs, own, strict=True)
+        ]
         return float(np.concatenate(sums).mean())
 
     low, high = LIMITS
-    found = minimize_scalar(nll, bounds=(1 / high, 1 / low), method="bounded", options={"xatol": 1e-6})
+    found = minimize_scalar(
+        nll, bounds=(1 / high, 1 / low), method="bounded", options={"xatol": 1e-6}
+    )
     return 1 / float(found.x)
 
 
@@ -48,5 +55,9 @@ def calibrated(
 ) -> float:
     """The temperature of a method (at 1 now) on the first ``tasks`` tasks of each stream."""
     asked = [(stream, index) for stream in streams for index in range(tasks)]
-    results = map_and_gather(lambda pair: predict_task(method, *pair, prediction), asked, workers, advance)
-    return fit_temperature([np.asarray(r.probabilities) for r in results], [np.asarray(r.labels) for r in results])
+    results = map_and_gather(
+        lambda pair: predict_task(method, *pair, prediction), asked, workers, advance
+    )
+    return fit_temperature(
+        [np.asarray(r.probabilities) for r in results], [np.asarray(r.labels) for r in results]
+    )

@@ -6,6 +6,14 @@ nine are in :mod:`anyshot.experiments.paper`; anyone's own is a file with an ``E
 
 from __future__ import annotations
 
-from anyshot.experiments.experiment import Block, Column, Experiment, Model, Picture, Published, published
+from anyshot.experiments.experiment import (
+    Block,
+    Column,
+    Experiment,
+    Model,
+    Picture,
+    Published,
+    published,
+)
 
 __all__ = ["Block", "Column", "Experiment", "Model", "Picture", "Published", "published"]

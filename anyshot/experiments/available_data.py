@@ -55,7 +55,9 @@ def chosen(experiment: Experiment, images: Sequence[str]) -> Experiment:
             raise AnyshotError(
                 f"{experiment.name} has no column of {name!r}; there are {', '.join(dict.fromkeys(known))}."
             )
-    return replace(experiment, blocks=_with_columns(experiment, lambda column: column.images in images))
+    return replace(
+        experiment, blocks=_with_columns(experiment, lambda column: column.images in images)
+    )
 
 
 def with_ready(experiment: Experiment) -> tuple[Experiment, list[str]]:
@@ -65,12 +67,21 @@ def with_ready(experiment: Experiment) -> tuple[Experiment, list[str]]:
     for block in experiment.blocks:
         own = learned(block)
         some = tuple(name for name in own if is_available(name))
-        looked_at = [*block.columns, *(column for picture in block.pictures for column in picture.columns)]
-        missing |= dict.fromkeys(name for name in (*own, *(c.images for c in looked_at)) if not is_available(name))
+        looked_at = [
+            *block.columns,
+            *(column for picture in block.pictures for column in picture.columns),
+        ]
+        missing |= dict.fromkeys(
+            name for name in (*own, *(c.images for c in looked_at)) if not is_available(name)
+        )
         blocks.append(replace(block, images=some))
-    kept = _with_columns(replace(experiment, blocks=tuple(blocks)), lambda column: is_available(column.images))
+    kept = _with_columns(
+        replace(experiment, blocks=tuple(blocks)), lambda column: is_available(column.images)
+    )
     kept = tuple(block for block in kept if block.images)
-    sentences = [f"{name} is not ready here and left out (anyshot data prepare {name})." for name in missing]
+    sentences = [
+        f"{name} is not ready here and left out (anyshot data prepare {name})." for name in missing
+    ]
     if not kept:
         raise AnyshotError(
             f"Nothing of {experiment.name} can be done with the images that are here. {' '.join(sentences)}"

@@ -27,7 +27,9 @@ USUAL = Speed()
 
 def seconds(unit: Job, speed: Speed = USUAL) -> float:
     """The unit from its start to its end."""
-    return training_seconds(unit.settings, speed) + sum(probe_seconds(probe, speed) for probe in unit.probes)
+    return training_seconds(unit.settings, speed) + sum(
+        probe_seconds(probe, speed) for probe in unit.probes
+    )
 
 
 def training_seconds(settings: Settings, speed: Speed) -> float:
@@ -39,7 +41,9 @@ def training_seconds(settings: Settings, speed: Speed) -> float:
     validations = max(1, t.iterations // (t.validate_every or t.iterations)) * t.validation_tasks
     validations *= bool(settings.images) + len(settings.ood)
     one = speed.adaptation * settings.method.test_steps / 10
-    return size * (t.iterations * t.meta_batch * speed.training * settings.method.steps / 5 + validations * one)
+    return size * (
+        t.iterations * t.meta_batch * speed.training * settings.method.steps / 5 + validations * one
+    )
 
 
 def probe_seconds(probe: Measurement, speed: Speed) -> float:
@@ -51,7 +55,11 @@ def probe_seconds(probe: Measurement, speed: Speed) -> float:
 
 def adapted(method: MethodSettings) -> int:
     """How often a test adapts to each task."""
-    return method.samples if method.name == "taml" and method.bayesian and method.prediction == "mc" else 1
+    return (
+        method.samples
+        if method.name == "taml" and method.bayesian and method.prediction == "mc"
+        else 1
+    )
 
 
 def _size(task: TaskSettings) -> float:
@@ -71,5 +79,9 @@ def done(unit: Job) -> float:
         return 0.0
     kind, last = ("iteration", s.train.iterations) if s.warm is None else ("epoch", s.warm.epochs)
     trained = min(1.0, log.read_bytes().count(f'"kind": "{kind}"'.encode()) / last)
-    kept = [probe_seconds(probe, USUAL) for probe in unit.probes if cache_path(unit.folder, probe).exists()]
+    kept = [
+        probe_seconds(probe, USUAL)
+        for probe in unit.probes
+        if cache_path(unit.folder, probe).exists()
+    ]
     return (trained * training_seconds(s, USUAL) + sum(kept)) / seconds(unit)

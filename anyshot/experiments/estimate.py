@@ -58,7 +58,9 @@ def estimate(experiment: Experiment, speed: Speed) -> Estimate:
         return sum(seconds(unit, speed) for unit in make_plan(here, scale, Path()).units)
 
     needs = {name: is_available(name) for name in dict.fromkeys(sets)}
-    return Estimate(experiment.name, experiment.title, needs, len(units), takes(SHORT), takes(PAPER))
+    return Estimate(
+        experiment.name, experiment.title, needs, len(units), takes(SHORT), takes(PAPER)
+    )
 
 
 def measured_speed() -> Speed:
@@ -73,7 +75,9 @@ def measured_speed() -> Speed:
         advance()
         adaptation = _seconds_each(lambda index: method.predict(stream.task(index)))
         advance()
-    return Speed(training, adaptation, training / 900)  # an image of a warm start: a 900th of a training task
+    return Speed(
+        training, adaptation, training / 900
+    )  # an image of a warm start: a 900th of a training task
 
 
 def _seconds_each(work: Callable[[int], object]) -> float:

@@ -90,19 +90,27 @@ class Experiment:
     title: str
     models: tuple[Model, ...]
     blocks: tuple[Block, ...]
-    reference: str = ""  #: the model that others are compared with; the last one, where nothing is said
+    reference: str = (
+        ""  #: the model that others are compared with; the last one, where nothing is said
+    )
     seeds: int = 3  #: of each model
     seeds_short: int = 1  #: of each model at the scale ``short``
     tasks: int = 3000  #: of each test
 
     def __post_init__(self) -> None:
         names = [model.name for model in self.models]
-        drawn = [name for block in self.blocks for picture in block.pictures for name in picture.models]
+        drawn = [
+            name for block in self.blocks for picture in block.pictures for name in picture.models
+        ]
         for name in [*([self.reference] if self.reference else []), *drawn]:
             if name not in names:
-                raise AnyshotError(f"The experiment {self.name!r} has no model {name!r}{suggestion(name, names)}")
+                raise AnyshotError(
+                    f"The experiment {self.name!r} has no model {name!r}{suggestion(name, names)}"
+                )
         if not names or len(set(names)) < len(names) or not self.blocks:
-            raise AnyshotError(f"The experiment {self.name!r} needs models of different names, and at least one block.")
+            raise AnyshotError(
+                f"The experiment {self.name!r} needs models of different names, and at least one block."
+            )
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -131,10 +139,14 @@ def published(table: str) -> list[dict[str, Published]]:
     rows = {}
     for line in table.strip().splitlines():
         name = re.split(r"\s+[\d.]+±", line.strip())[0]
-        rows[name] = [Published(float(a), float(b)) for a, b in re.findall(r"([\d.]+)±([\d.]+)", line)]
+        rows[name] = [
+            Published(float(a), float(b)) for a, b in re.findall(r"([\d.]+)±([\d.]+)", line)
+        ]
     widths = {len(numbers) for numbers in rows.values()}
     if len(widths) != 1:
         raise AnyshotError(
             f"The rows of a published table have {sorted(widths)} numbers, but should have as many each."
         )
-    return [{name: numbers[place] for name, numbers in rows.items()} for place in range(widths.pop())]
+    return [
+        {name: numbers[place] for name, numbers in rows.items()} for place in range(widths.pop())
+    ]

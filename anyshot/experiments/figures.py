@@ -14,7 +14,13 @@ from anyshot.core.errors import AnyshotError
 from anyshot.core.settings import suggestion
 from anyshot.evaluation.metrics import pool_seeds
 from anyshot.evaluation.metrics.summary import confidence_half_width
-from anyshot.evaluation.report.experiment_figures import Lines, Point, bars_figure, lines_figure, map_figure
+from anyshot.evaluation.report.experiment_figures import (
+    Lines,
+    Point,
+    bars_figure,
+    lines_figure,
+    map_figure,
+)
 from anyshot.experiments.experiment import Picture
 from anyshot.experiments.measurement import Value, summary_of
 
@@ -47,9 +53,14 @@ class FigureValues:
 def measurements_for(picture: Picture) -> list[tuple[str, dict[str, int], int]]:
     """(kind of probe, changed settings of the method, value) of all that a picture asks of a model and column."""
     if picture.kind not in PROBED:
-        raise AnyshotError(f"There is no picture {picture.kind!r}{suggestion(picture.kind, PROBED)}")
+        raise AnyshotError(
+            f"There is no picture {picture.kind!r}{suggestion(picture.kind, PROBED)}"
+        )
     change = picture.kind == "samples"
-    return [(PROBED[picture.kind], {"samples": value} if change else {}, value) for value in picture.values or (0,)]
+    return [
+        (PROBED[picture.kind], {"samples": value} if change else {}, value)
+        for value in picture.values or (0,)
+    ]
 
 
 @dataclass(frozen=True)
@@ -70,7 +81,9 @@ def _lines(panels: Mapping[str, Lines], *labels: str, **options: Any) -> FigureW
 
 
 # ---------------------------------------------------------------------------------------------------- of tests
-def _accuracies(answers: Sequence[FigureValues], x: Callable[[FigureValues], float]) -> dict[str, list[Point]]:
+def _accuracies(
+    answers: Sequence[FigureValues], x: Callable[[FigureValues], float]
+) -> dict[str, list[Point]]:
     lines: dict[str, list[Point]] = {}
     for answer in answers:
         s = pool_seeds([summary_of(value) for value in answer.found])
@@ -100,7 +113,9 @@ def gain(answers: Sequence[FigureValues]) -> FigureWithNumbers:
     for answer in others:
         sizes, gains = [], []
         for one, two in zip(base.each("scores"), answer.each("scores"), strict=True):
-            for n, asked, before, after in zip(one["shots"], one["asked"], one["hits"], two["hits"], strict=True):
+            for n, asked, before, after in zip(
+                one["shots"], one["asked"], one["hits"], two["hits"], strict=True
+            ):
                 sizes.append(n)
                 gains.append(100 * (after - before) / asked)
         lines[answer.model] = by_size(sizes, gains)
@@ -115,8 +130,12 @@ def omega(answers: Sequence[FigureValues]) -> FigureWithNumbers:
     for answer in answers:
         records = answer.each("records")
         sizes = [n for record in records for n in record["shots"]]
-        lines[answer.model] = by_size(sizes, [mean for record in records for mean in record["omega_mean"]])
-    return _lines({"": lines}, "images in the class, $N_c$", r"$E[\omega_c]$", level=1 / answers[0].way)
+        lines[answer.model] = by_size(
+            sizes, [mean for record in records for mean in record["omega_mean"]]
+        )
+    return _lines(
+        {"": lines}, "images in the class, $N_c$", r"$E[\omega_c]$", level=1 / answers[0].way
+    )
 
 
 def gamma(answers: Sequence[FigureValues]) -> FigureWithNumbers:
@@ -137,7 +156,9 @@ def starts(answers: Sequence[FigureValues]) -> FigureWithNumbers:
     together = np.concatenate([*vectors, np.zeros((1, vectors[0].shape[1]))])
     flat = tsne(together)
     ends = np.cumsum([len(group) for group in vectors])
-    groups = dict(zip([answer.images for answer in answers], np.split(flat[:-1], ends[:-1]), strict=True))
+    groups = dict(
+        zip([answer.images for answer in answers], np.split(flat[:-1], ends[:-1]), strict=True)
+    )
     return FigureWithNumbers(map_figure(groups, flat[-1], r"$\theta$"))
 
 
@@ -148,7 +169,9 @@ def distances(answers: Sequence[FigureValues]) -> FigureWithNumbers:
     for answer in answers:
         found = answer.each("distances")
         values = {name: [one[key] for one in found] for key, name in names.items()}
-        groups[answer.images] = {n: [Point(0, float(np.mean(v)), confidence_half_width(v))] for n, v in values.items()}
+        groups[answer.images] = {
+            n: [Point(0, float(np.mean(v)), confidence_half_width(v))] for n, v in values.items()
+        }
     return FigureWithNumbers(bars_figure(groups, r"$\ell_2$ distance from $E[\theta_0]$"), groups)
 
 
@@ -177,7 +200,9 @@ def by_size(sizes: Sequence[float], values: Sequence[float], bins: int = 8) -> l
     for members in (place == b for b in range(bins)):
         if members.any():
             interval = confidence_half_width(y[members].tolist())
-            points.append(Point(float(np.exp(np.log(x[members]).mean())), float(y[members].mean()), interval))
+            points.append(
+                Point(float(np.exp(np.log(x[members]).mean())), float(y[members].mean()), interval)
+            )
     return points
 
 
@@ -186,6 +211,8 @@ def tsne(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
-        raise AnyshotError("t-SNE needs scikit-learn; run: pip install 'anyshot[sklearn]'") from error
+        raise AnyshotError(
+            "t-SNE needs scikit-learn; run: pip install 'anyshot[sklearn]'"
+        ) from error
     few = min(30.0, (len(vectors) - 1) / 3)
     return TSNE(perplexity=few, init="pca", random_state=0).fit_transform(vectors)

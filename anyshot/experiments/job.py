@@ -48,7 +48,9 @@ def run_job(unit: Job, workers: int | None = None, command: str = "") -> None:
 
 def stages(units: Sequence[Job]) -> list[list[Job]]:
     """Units in the order of their needs: those that others start from, then the others."""
-    return [wave for first in (True, False) if (wave := [unit for unit in units if unit.first == first])]
+    return [
+        wave for first in (True, False) if (wave := [unit for unit in units if unit.first == first])
+    ]
 
 
 def merge_jobs(units: Sequence[Job]) -> list[Job]:
@@ -56,5 +58,7 @@ def merge_jobs(units: Sequence[Job]) -> list[Job]:
     found: dict[str, Job] = {}
     for unit in units:
         before = found.get(unit.folder, replace(unit, probes=()))
-        found[unit.folder] = replace(before, probes=tuple(dict.fromkeys((*before.probes, *unit.probes))))
+        found[unit.folder] = replace(
+            before, probes=tuple(dict.fromkeys((*before.probes, *unit.probes)))
+        )
     return list(found.values())

@@ -53,13 +53,19 @@ def test(method: Method, stream: TaskStream, probe: Measurement, workers: int | 
 
 def balance(method: Method, stream: TaskStream, probe: Measurement, workers: int | None) -> Value:
     """ω, γ and z of every task."""
-    return {"records": [dataclasses.asdict(record) for record in inspect_stream(method, stream, probe.tasks)]}
+    return {
+        "records": [
+            dataclasses.asdict(record) for record in inspect_stream(method, stream, probe.tasks)
+        ]
+    }
 
 
 KINDS: dict[str, Callable[[Method, TaskStream, Measurement, int | None], Value]] = {
     "test": test,
     "balance": balance,
-    "starts": lambda method, stream, probe, workers: {"starts": starts(method, stream, probe.tasks)},
+    "starts": lambda method, stream, probe, workers: {
+        "starts": starts(method, stream, probe.tasks)
+    },
     "distances": lambda method, stream, probe, workers: {
         "distances": distances(method, stream, probe.tasks, probe.value, workers)
     },
@@ -88,7 +94,11 @@ def cached(folder: str | Path, probe: Measurement) -> Value | None:
         return None
     value = read_json(path)
     _, sums = _seen(Run(folder), probe)
-    return value if value.get("sums") == sums and from_plain(Measurement, value["probe"]) == probe else None
+    return (
+        value
+        if value.get("sums") == sums and from_plain(Measurement, value["probe"]) == probe
+        else None
+    )
 
 
 def cache_path(folder: str | Path, probe: Measurement) -> Path:
@@ -101,7 +111,9 @@ def summary_of(value: Value) -> Summary:
     """The summary of what a test has found."""
 
     def score(one: dict[str, Any]) -> TaskScore:
-        values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in one.items()}
+        values: dict[str, Any] = {
+            key: tuple(v) if isinstance(v, list) else v for key, v in one.items()
+        }
         return TaskScore(**values)
 
     return summarise([score(one) for one in value["scores"]], value["bins"], value["seconds"])
@@ -110,9 +122,14 @@ def summary_of(value: Value) -> Summary:
 def _seen(run: Run, probe: Measurement) -> tuple[ImageSet, dict[str, str]]:
     """The images, and the checksums of what the answer depends on besides the probe."""
     images = run.imageset(probe.images)
-    return images, {"parameters": hashlib.sha256(run.best_path.read_bytes()).hexdigest(), "images": images.checksum}
+    return images, {
+        "parameters": hashlib.sha256(run.best_path.read_bytes()).hexdigest(),
+        "images": images.checksum,
+    }
 
 
 def digest(asked: Settings | Measurement) -> str:
     """A few letters that stand for what differs from the defaults."""
-    return hashlib.sha256(json.dumps(to_plain(non_default(asked)), sort_keys=True).encode()).hexdigest()[:10]
+    return hashlib.sha256(
+        json.dumps(to_plain(non_default(asked)), sort_keys=True).encode()
+    ).hexdigest()[:10]

@@ -121,9 +121,16 @@ TASK_IMBALANCE = Experiment(
     blocks=(
         Block(
             "cifar-fs",
-            tuple(Column("svhn", f"fixed:{k}", f"SVHN, N = {5 * k}") for k in (1, 5, 10, 20, 50, 100, 200, 400)),
+            tuple(
+                Column("svhn", f"fixed:{k}", f"SVHN, N = {5 * k}")
+                for k in (1, 5, 10, 20, 50, 100, 200, 400)
+            ),
             pictures=(
-                Picture("accuracy-by-size", "Task size vs. accuracy", ("MAML", "Meta-SGD", _gamma.name, _z.name)),
+                Picture(
+                    "accuracy-by-size",
+                    "Task size vs. accuracy",
+                    ("MAML", "Meta-SGD", _gamma.name, _z.name),
+                ),
                 Picture(
                     "samples",
                     "MC sample size vs. accuracy",
@@ -131,7 +138,12 @@ TASK_IMBALANCE = Experiment(
                     (Column("svhn"),),
                     (1, 2, 5, 10, 20),
                 ),
-                Picture("gamma", "Task size vs. E[γ]", (_gamma.name,), (Column("svhn", "task-imbalance:1-400"),)),
+                Picture(
+                    "gamma",
+                    "Task size vs. E[γ]",
+                    (_gamma.name,),
+                    (Column("svhn", "task-imbalance:1-400"),),
+                ),
             ),
         ),
     ),
@@ -160,7 +172,11 @@ CLASS_IMBALANCE = Experiment(
             if name != "1–50"
             else (
                 Picture("omega", "E[ω] against class size", (_omega.name,)),
-                Picture("gain", "Accuracy improvement over Meta-SGD", (META_SGD.name, _one_over_n.name, _omega.name)),
+                Picture(
+                    "gain",
+                    "Accuracy improvement over Meta-SGD",
+                    (META_SGD.name, _one_over_n.name, _omega.name),
+                ),
             ),
         )
         for place, (name, shots) in enumerate(_shots.items())
@@ -175,11 +191,20 @@ Deterministic TAML             73.82±0.21  46.78±0.24
 Bayesian TAML (naive approx.)  73.52±0.20  47.15±0.20
 Bayesian TAML (MC approx.)     75.15±0.20  51.87±0.23
 """)
-_deterministic, _mc = Model("Deterministic TAML", change={"bayesian": False}), Model("Bayesian TAML (MC approx.)")
+_deterministic, _mc = (
+    Model("Deterministic TAML", change={"bayesian": False}),
+    Model("Bayesian TAML (MC approx.)"),
+)
 BAYESIAN = Experiment(
     "bayesian",
     "Bayesian and deterministic TAML",
-    models=(MAML, META_SGD, _deterministic, Model("Bayesian TAML (naive approx.)", test=NAIVE), _mc),
+    models=(
+        MAML,
+        META_SGD,
+        _deterministic,
+        Model("Bayesian TAML (naive approx.)", test=NAIVE),
+        _mc,
+    ),
     blocks=(
         Block(
             "cifar-fs",
@@ -188,7 +213,12 @@ BAYESIAN = Experiment(
                 Column("svhn", name="SVHN", paper=_bayesian[1]),
             ),
             pictures=(
-                Picture("gamma", "E[γ] vs. Bayesianness", (_mc.name, _deterministic.name), (Column("cifar-fs"),)),
+                Picture(
+                    "gamma",
+                    "E[γ] vs. Bayesianness",
+                    (_mc.name, _deterministic.name),
+                    (Column("cifar-fs"),),
+                ),
             ),
         ),
     ),
@@ -202,7 +232,11 @@ Mean + N, hierarchical        74.88±0.20
 Mean + Var. + N, flat         73.93±0.21
 Mean + Var. + N, hierarchical 75.15±0.20
 """)
-_statistics = {"Mean": ("mean",), "Mean + N": ("mean", "N"), "Mean + Var. + N": ("mean", "var", "N")}
+_statistics = {
+    "Mean": ("mean",),
+    "Mean + N": ("mean", "N"),
+    "Mean + Var. + N": ("mean", "var", "N"),
+}
 ENCODING = Experiment(
     "encoding",
     "Dataset encoding",
@@ -228,12 +262,20 @@ STATISTICS = Experiment(
     "Higher-order statistics",
     models=tuple(
         Model(f"Mean + Var.{more}", change={"statistics": ("mean", "var", *extra)})
-        for more, extra in {"": (), " + Skew.": ("skewness",), " + Kurt.": ("kurtosis",), " + N": ("N",)}.items()
+        for more, extra in {
+            "": (),
+            " + Skew.": ("skewness",),
+            " + Kurt.": ("kurtosis",),
+            " + N": ("N",),
+        }.items()
     ),
     blocks=(
         Block(
             "cifar-fs",
-            (Column("cifar-fs", name="CIFAR-FS", paper=_higher[0]), Column("svhn", name="SVHN", paper=_higher[1])),
+            (
+                Column("cifar-fs", name="CIFAR-FS", paper=_higher[0]),
+                Column("svhn", name="SVHN", paper=_higher[1]),
+            ),
         ),
     ),
 )

@@ -22,7 +22,11 @@ from anyshot.experiments.scale import PAPER, Scale
 from anyshot.runs.run import Run
 from anyshot.training.presets import preset, pretraining_settings
 
-APART = {"seed", "body_from", "checkpoint_every"}  #: settings that are no part of the protocol, or told in words
+APART = {
+    "seed",
+    "body_from",
+    "checkpoint_every",
+}  #: settings that are no part of the protocol, or told in words
 
 
 class MeasurementRef(NamedTuple):
@@ -49,7 +53,9 @@ class Plan:
     experiment: Experiment
     scale: Scale
     units: tuple[Job, ...]
-    tests: dict[tuple[str, int], tuple[MeasurementRef, ...]]  #: by model and column; a run for each seed
+    tests: dict[
+        tuple[str, int], tuple[MeasurementRef, ...]
+    ]  #: by model and column; a run for each seed
     looks: tuple[tuple[Picture, tuple[FigureInput, ...]], ...]  #: what each picture shows
     differences: tuple[str, ...]  #: to the paper's protocol
 
@@ -61,19 +67,35 @@ def make_plan(experiment: Experiment, scale: Scale, out: Path, start: str | None
     looks: list[tuple[Picture, tuple[FigureInput, ...]]] = []
     for block in experiment.blocks:
         before = len(tests) // len(experiment.models)
-        for model, (place, column) in itertools.product(experiment.models, enumerate(block.columns, before)):
+        for model, (place, column) in itertools.product(
+            experiment.models, enumerate(block.columns, before)
+        ):
             tests[model.name, place] = grid.asked(block, model, column, "test")
         for picture in block.pictures:
             shown = tuple(
-                FigureInput(name, column, value, grid.asked(block, experiment.model(name), column, kind, change, value))
+                FigureInput(
+                    name,
+                    column,
+                    value,
+                    grid.asked(block, experiment.model(name), column, kind, change, value),
+                )
                 for name in picture.models
                 for column in picture.columns or block.columns
                 for kind, change, value in measurements_for(picture)
             )
             looks.append((picture, shown))
     if start and start not in grid.used:
-        raise AnyshotError(f"No model of {experiment.name} could start from '{start}': none learns from its images.")
-    return Plan(experiment, scale, tuple(merge_jobs(grid.units)), tests, tuple(looks), tuple(grid.differences()))
+        raise AnyshotError(
+            f"No model of {experiment.name} could start from '{start}': none learns from its images."
+        )
+    return Plan(
+        experiment,
+        scale,
+        tuple(merge_jobs(grid.units)),
+        tests,
+        tuple(looks),
+        tuple(grid.differences()),
+    )
 
 
 class PlanBuilder:
@@ -99,21 +121,36 @@ class PlanBuilder:
         for seed in range(self.scale.seeds_of(self.experiment)):
             settings = self.settings(block, model, seed)
             task = replace(settings.task, shots=column.shots or settings.task.shots)
-            tasks = self.scale.tasks_of(self.experiment, task.shots, adapts=kind in ("test", "distances"))
+            tasks = self.scale.tasks_of(
+                self.experiment, task.shots, adapts=kind in ("test", "distances")
+            )
             if kind != "test":
-                tasks = min(tasks, self.scale.pictured if kind != "distances" else max(2, self.scale.pictured // 10))
+                tasks = min(
+                    tasks,
+                    self.scale.pictured
+                    if kind != "distances"
+                    else max(2, self.scale.pictured // 10),
+                )
             method = replace(settings.method, **{**model.test, **(change or {})})
-            probe = Measurement(kind, column.images, task, tasks, method, 0 if kind == "test" else value)
+            probe = Measurement(
+                kind, column.images, task, tasks, method, 0 if kind == "test" else value
+            )
             unit = self.unit(block, model, settings, probe)
             self.units.append(unit)
             found.append(MeasurementRef(unit.folder, probe))
         return tuple(found)
 
-    def settings(self, block: Block, model: Model, seed: int, scale: Scale | None = None) -> Settings:
+    def settings(
+        self, block: Block, model: Model, seed: int, scale: Scale | None = None
+    ) -> Settings:
         """Of a model's training, without where it starts."""
         scale, base = scale or self.scale, preset(block.preset, model.method)
         images = learned(block)
-        ood = tuple(name for name in base.ood if is_available(name)) if set(images) <= set(base.images) else ()
+        ood = (
+            tuple(name for name in base.ood if is_available(name))
+            if set(images) <= set(base.images)
+            else ()
+        )
         method = {**scale.method, **scale.methods.get(model.method, {}), **model.change}
         return replace(
             base,
@@ -127,7 +164,10 @@ class PlanBuilder:
     def unit(self, block: Block, model: Model, settings: Settings, probe: Measurement) -> Job:
         """The run of these settings, from the warm start if there is one."""
         self.trained.setdefault((block, model.name), settings)
-        name, start = self.name(block, model, settings), self.warm_start(block, settings) if self.scale.warm else None
+        name, start = (
+            self.name(block, model, settings),
+            self.warm_start(block, settings) if self.scale.warm else None,
+        )
         if start is not None:
             place, identity = start
             key = digest(settings.with_initial_body(identity))
@@ -140,8 +180,16 @@ class PlanBuilder:
         """What a run is about, for people who look at folders."""
         usual = preset(block.preset, model.method).method
         images = [Path(name).name for name in settings.images]
-        changed = [str(value) for key, value in model.change.items() if getattr(usual, key) != value]
-        words = [*images, block.shots, display_name(model.method), *changed, str(settings.train.seed)]
+        changed = [
+            str(value) for key, value in model.change.items() if getattr(usual, key) != value
+        ]
+        words = [
+            *images,
+            block.shots,
+            display_name(model.method),
+            *changed,
+            str(settings.train.seed),
+        ]
         return re.sub(r"[^\w.]+", "-", " ".join(words)).strip("-")[:80]
 
     def warm_start(self, block: Block, settings: Settings) -> tuple[str, str]:
@@ -163,18 +211,23 @@ class PlanBuilder:
         """What the scale changes in the paper's protocol, in sentences; what a model changes is what it is."""
         found: dict[str, dict[tuple[str, str], list[str]]] = {}
         for (block, name), used in self.trained.items():
-            paper = self.settings(replace(block, images=()), self.experiment.model(name), used.train.seed, PAPER)
+            paper = self.settings(
+                replace(block, images=()), self.experiment.model(name), used.train.seed, PAPER
+            )
             paper = replace(paper, ood=preset(block.preset).ood)
             before, now = _flat(paper), _flat(used)
             for key in [key for key in before if key not in APART]:
                 if before[key] != now[key]:
-                    models = found.setdefault(key, {}).setdefault((_shown(now[key]), _shown(before[key])), [])
+                    models = found.setdefault(key, {}).setdefault(
+                        (_shown(now[key]), _shown(before[key])), []
+                    )
                     models += [name] if name not in models else []
         everyone = {name for _, name in self.trained}
         sentences = []
         for key, pairs in found.items():
             each = [
-                f"{key} {now}, not {before}" + (f" ({', '.join(models)})" if set(models) != everyone else "")
+                f"{key} {now}, not {before}"
+                + (f" ({', '.join(models)})" if set(models) != everyone else "")
                 for (now, before), models in pairs.items()
             ]
             sentences.append("; ".join(each))
@@ -192,4 +245,10 @@ def _shown(value: object) -> str:
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, bool):
         return "on" if value else "off"
-    return "the method's own" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    return (
+        "the method's own"
+        if value is None
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )

@@ -40,7 +40,9 @@ class Request:
     out: Path = Path("runs/reproduce")
     data: DataChoice | None = None  #: instead of the experiment's image sets
     columns: tuple[str, ...] = ()  #: image sets whose columns are wanted; none: all
-    recipe: str | None = None  #: "paper": from the paper's start, "anyshot": from a warm start; None: the scale's own
+    recipe: str | None = (
+        None  #: "paper": from the paper's start, "anyshot": from a warm start; None: the scale's own
+    )
     start: str | None = None  #: a warm start that is there already
     seeds: int | None = None
     tasks: int | None = None
@@ -50,7 +52,9 @@ class Request:
     def folder(self) -> Path:
         """For what comes out."""
         sets = (*self.data.learned, *self.data.others) if self.data else self.columns
-        return self.out / "-".join([self.experiment.name, self.scale, *(Path(name).name for name in sets)])
+        return self.out / "-".join(
+            [self.experiment.name, self.scale, *(Path(name).name for name in sets)]
+        )
 
 
 def find_experiment(name: str) -> Experiment:
@@ -61,7 +65,9 @@ def find_experiment(name: str) -> Experiment:
 def scaled(request: Request) -> Scale:
     """The scale, with what was asked for besides."""
     if request.start and request.recipe == "paper":
-        raise AnyshotError("The paper's recipe has no warm start; leave out --from or --recipe paper.")
+        raise AnyshotError(
+            "The paper's recipe has no warm start; leave out --from or --recipe paper."
+        )
     scale = scale_of(request.scale, request.recipe or ("anyshot" if request.start else None))
     if request.iterations:
         every = min(scale.train.get("validate_every", 10_000), max(1, request.iterations // 2))
@@ -78,7 +84,9 @@ def plan_of(request: Request) -> tuple[Plan, list[str]]:
     if data:
         experiment = with_data(experiment, data)
         names = ", ".join((*data.learned, *data.others))
-        notes.append(f"On {names} instead of the paper's images, so there are no numbers of the paper to stand beside.")
+        notes.append(
+            f"On {names} instead of the paper's images, so there are no numbers of the paper to stand beside."
+        )
     if request.columns:
         experiment = chosen(experiment, request.columns)
     experiment, missing = with_ready(experiment)
@@ -109,8 +117,15 @@ def write(outcome: ExperimentResult, folder: Path) -> None:
     settings = {Path(unit.folder).name: unit.settings.as_dict() for unit in plan.units}
     facts = {"experiment": plan.experiment.name, "scale": plan.scale.name, "settings": settings}
     write_results(folder / "results.json", results(outcome), **facts)
-    drawn = {shown.name: save_figure(shown.drawn.figure, folder / shown.name)[0] for shown in outcome.pictures}
-    texts = {"table.md": _markdown(outcome), "table.tex": _latex(outcome), "report.html": _html(outcome, drawn)}
+    drawn = {
+        shown.name: save_figure(shown.drawn.figure, folder / shown.name)[0]
+        for shown in outcome.pictures
+    }
+    texts = {
+        "table.md": _markdown(outcome),
+        "table.tex": _latex(outcome),
+        "report.html": _html(outcome, drawn),
+    }
     for name, text in texts.items():
         write_bytes(folder / name, text.encode(errors="backslashreplace"))
 
@@ -121,7 +136,9 @@ def tables(outcome: ExperimentResult) -> dict[str, TableRows]:
         return {p.title: number_lines(p.drawn.numbers) for p in outcome.pictures if p.drawn.numbers}
     found = {"Accuracy, %": accuracy_lines(outcome.beside)}
     if len(outcome.beside.models) > 1:
-        found["Paired differences of accuracy, % points"] = paired_lines(outcome.beside, "accuracy", 100)
+        found["Paired differences of accuracy, % points"] = paired_lines(
+            outcome.beside, "accuracy", 100
+        )
         found["Paired differences of NLL"] = paired_lines(outcome.beside, "nll")
     return found | {"Details": detail_lines(outcome.beside)}
 
@@ -149,5 +166,7 @@ def _html(outcome: ExperimentResult, drawn: Mapping[str, Path]) -> str:
     for shown in outcome.pictures:
         body.append(picture(shown.title, drawn[shown.name].read_bytes()))
         if shown.drawn.numbers:
-            body.append(f"<details><summary>Numbers</summary>{html(number_lines(shown.drawn.numbers))}</details>")
+            body.append(
+                f"<details><summary>Numbers</summary>{html(number_lines(shown.drawn.numbers))}</details>"
+            )
     return page(outcome.plan.experiment.title, "\n".join(body))

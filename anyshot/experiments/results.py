@@ -53,15 +53,22 @@ def collect(plan: Plan, failures: Failures, notes: Sequence[str] = ()) -> Experi
     """The outcome of a grid whose units have run."""
     beside = table(plan)
     pictures, missing = _pictures(plan, beside)
-    failed = [f"{_models(plan, folder)} failed: {sentence}" for folder, sentence in failures.items()]
-    return ExperimentResult(plan, beside, tuple(pictures), (*_protocol(plan, beside), *notes, *failed, *missing))
+    failed = [
+        f"{_models(plan, folder)} failed: {sentence}" for folder, sentence in failures.items()
+    ]
+    return ExperimentResult(
+        plan, beside, tuple(pictures), (*_protocol(plan, beside), *notes, *failed, *missing)
+    )
 
 
 def _models(plan: Plan, folder: str) -> str:
     """Whose run is in a folder."""
     asked = [(model, one) for (model, _), found in plan.tests.items() for one in found]
     asked += [(look.model, one) for _, looks in plan.looks for look in looks for one in look.asked]
-    return ", ".join(dict.fromkeys(model for model, one in asked if one.folder == folder)) or "A warm start"
+    return (
+        ", ".join(dict.fromkeys(model for model, one in asked if one.folder == folder))
+        or "A warm start"
+    )
 
 
 def table(plan: Plan) -> PaperComparison:
@@ -73,10 +80,18 @@ def table(plan: Plan) -> PaperComparison:
         best = _best(found)
         base = found[experiment.compared_with]
         for name, summary in found.items():
-            comparable = base and summary and name != experiment.compared_with and same_tasks([summary, base])
+            comparable = (
+                base
+                and summary
+                and name != experiment.compared_with
+                and same_tasks([summary, base])
+            )
             ahead = paired_difference(summary, base) if comparable and summary and base else None
             cells[name, place] = Cell(summary, column.paper.get(name), ahead, name == best)
-    models, columns = (tuple(m.name for m in experiment.models), tuple(c.label for c in experiment.columns))
+    models, columns = (
+        tuple(m.name for m in experiment.models),
+        tuple(c.label for c in experiment.columns),
+    )
     return PaperComparison(models, columns, cells, experiment.compared_with)
 
 
@@ -96,7 +111,10 @@ def _best(found: dict[str, Summary | None]) -> str | None:
         return None
     first = max(some, key=lambda name: some[name].accuracy)
     others = [summary for name, summary in some.items() if name != first]
-    ahead = all(same_tasks([one, some[first]]) and excludes_zero(paired_difference(one, some[first])) for one in others)
+    ahead = all(
+        same_tasks([one, some[first]]) and excludes_zero(paired_difference(one, some[first]))
+        for one in others
+    )
     return first if ahead else None
 
 
@@ -106,7 +124,11 @@ def _pictures(plan: Plan, beside: PaperComparison) -> tuple[list[NamedFigure], l
     found, missing = [], []
     if any(cell.paper for cell in beside.cells.values()):
         found.append(
-            NamedFigure("accuracy", "Accuracy beside the paper's", FigureWithNumbers(comparison_figure(beside)))
+            NamedFigure(
+                "accuracy",
+                "Accuracy beside the paper's",
+                FigureWithNumbers(comparison_figure(beside)),
+            )
         )
     for picture, looks in plan.looks:
         try:
@@ -119,7 +141,11 @@ def _pictures(plan: Plan, beside: PaperComparison) -> tuple[list[NamedFigure], l
         found.append(NamedFigure(picture.kind if alone else _name(picture, looks), title, drawn))
     if logs := _logs(plan):
         found.append(
-            NamedFigure("training", "Learning curves of the first seed", FigureWithNumbers(training_figure(logs)))
+            NamedFigure(
+                "training",
+                "Learning curves of the first seed",
+                FigureWithNumbers(training_figure(logs)),
+            )
         )
     return found, missing
 
@@ -129,7 +155,10 @@ def _logs(plan: Plan) -> dict[str, list[dict[str, Any]]]:
     asked = [(model, found[0].folder) for (model, _), found in plan.tests.items()]
     asked += [(look.model, look.asked[0].folder) for _, looks in plan.looks for look in looks]
     first = dict(reversed(asked))
-    runs = {model: Run.find_started(first[model]) for model in dict.fromkeys(model for model, _ in asked)}
+    runs = {
+        model: Run.find_started(first[model])
+        for model in dict.fromkeys(model for model, _ in asked)
+    }
     return {model: list(run.records()) for model, run in runs.items() if run}
 
 
@@ -140,8 +169,12 @@ def _name(picture: Picture, looks: Sequence[FigureInput]) -> str:
 def _answer(look: FigureInput) -> FigureValues:
     found = _found(look.asked)
     if len(found) < len(look.asked):
-        raise AnyshotError(f"not every run of {look.model} has been measured on {look.column.label}.")
-    return FigureValues(look.model, look.column.set, look.asked[0].probe.task.way, look.value, tuple(found))
+        raise AnyshotError(
+            f"not every run of {look.model} has been measured on {look.column.label}."
+        )
+    return FigureValues(
+        look.model, look.column.set, look.asked[0].probe.task.way, look.value, tuple(found)
+    )
 
 
 def _protocol(plan: Plan, beside: PaperComparison) -> list[str]:
@@ -159,10 +192,16 @@ def _protocol(plan: Plan, beside: PaperComparison) -> list[str]:
             f"{' and seeds' if seeds > 1 else ''}; bold: ahead of every other by more than the paired interval, "
             "and differences larger than their interval."
         )
-    short_of = [f"{seeds} seed{'s' if seeds > 1 else ''}, not {e.seeds}"] if seeds != e.seeds else []
+    short_of = (
+        [f"{seeds} seed{'s' if seeds > 1 else ''}, not {e.seeds}"] if seeds != e.seeds else []
+    )
     short_of += [f"{counts} test tasks, not {e.tasks:,}"] if tasks and tasks[0] != e.tasks else []
     starts = {unit.settings.train.body_from for unit in plan.units} - {None}
-    warm = {run.settings.warm.epochs for start in starts if (run := Run.find_started(str(start))) and run.settings.warm}
+    warm = {
+        run.settings.warm.epochs
+        for start in starts
+        if (run := Run.find_started(str(start))) and run.settings.warm
+    }
     if starts:
         epochs = f" of {' or '.join(map(str, sorted(warm)))} epochs" if warm else ""
         ours = [
@@ -171,10 +210,16 @@ def _protocol(plan: Plan, beside: PaperComparison) -> list[str]:
             if name in starts and Run(name).folder == pretrained.HOME / name
         ]
         named = "".join(f" (that of the weights {name})" for name in ours)
-        short_of.append(f"all models from one warm start{epochs} of the body{named}, not from the paper's random one")
+        short_of.append(
+            f"all models from one warm start{epochs} of the body{named}, not from the paper's random one"
+        )
     for block in e.blocks if some else ():
         names = ", ".join(column.label for column in block.columns)
-        sentences += [f"Learned from {', '.join(Path(i).name for i in learned(block))}: {names}."] if names else []
+        sentences += (
+            [f"Learned from {', '.join(Path(i).name for i in learned(block))}: {names}."]
+            if names
+            else []
+        )
     different = "; ".join([*short_of, *plan.differences])
     sentences += [f"Other than the paper's protocol: {different}."] if different else []
     return sentences + _drawn(plan, beside)
@@ -188,7 +233,9 @@ def _drawn(plan: Plan, beside: PaperComparison) -> list[str]:
         summaries = [beside.cells[model, place].summary for model in beside.models]
         least = min((s.support_mean for s in summaries if s), default=most)
         if rule == "fixed" and least < most:
-            found.append(f"{beside.columns[place]}: {least:.0f} images a class on average, since there are no more.")
+            found.append(
+                f"{beside.columns[place]}: {least:.0f} images a class on average, since there are no more."
+            )
     return list(dict.fromkeys(found))
 
 
@@ -203,7 +250,9 @@ def results(outcome: ExperimentResult) -> dict[str, Any]:
                 "column": outcome.beside.columns[place],
                 "images": outcome.plan.experiment.columns[place].images,
                 "shots": asked[0].probe.task.shots,
-                "paper": None if cell.paper is None else {"accuracy": cell.paper[0], "interval": cell.paper[1]},
+                "paper": None
+                if cell.paper is None
+                else {"accuracy": cell.paper[0], "interval": cell.paper[1]},
                 "best": cell.best,
                 "reference": outcome.beside.reference,
                 "reference_minus_this": cell.ahead,
@@ -212,7 +261,12 @@ def results(outcome: ExperimentResult) -> dict[str, Any]:
             }
         )
     pictures = {p.name: p.drawn.numbers for p in outcome.pictures}
-    return {"rows": rows, "pairs": _pairs(outcome.beside), "notes": outcome.notes, "pictures": pictures}
+    return {
+        "rows": rows,
+        "pairs": _pairs(outcome.beside),
+        "notes": outcome.notes,
+        "pictures": pictures,
+    }
 
 
 def _pairs(beside: PaperComparison) -> list[dict[str, Any]]:

@@ -28,6 +28,10 @@ def run_jobs(
     work = partial(run_job, workers=workers, command=command)
     with show_progress(units, title, done, seconds):
         for wave in stages(units):
-            found = run_grid({unit.folder: unit for unit in wave}, work, on=on, jobs=jobs, address=address)
-            failures |= {folder: outcome.error for folder, outcome in found.items() if outcome.error}
+            found = run_grid(
+                {unit.folder: unit for unit in wave}, work, on=on, jobs=jobs, address=address
+            )
+            failures |= {
+                folder: outcome.error for folder, outcome in found.items() if outcome.error
+            }
     return failures

@@ -34,7 +34,9 @@ class Scale:
     fewer_large: bool = False  #: the larger the tasks beyond those of training, the fewer
     task: Mapping[str, Any] = field(default_factory=dict)
     method: Mapping[str, Any] = field(default_factory=dict)
-    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  #: of single methods besides
+    methods: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict
+    )  #: of single methods besides
     train: Mapping[str, Any] = field(default_factory=dict)
     warm: bool = False  #: whether all models start from one warm start
     data: DataChoice | None = None
@@ -47,7 +49,9 @@ class Scale:
         """Tasks of a test with such shots, or of a look at φ, which adapts to none and need not spare large ones."""
         tasks = self.tasks or max(2, round(self.share * experiment.tasks))
         _, _, most = parse_shots(shots)
-        return max(2, tasks * LARGE // most) if self.fewer_large and adapts and most > LARGE else tasks
+        return (
+            max(2, tasks * LARGE // most) if self.fewer_large and adapts and most > LARGE else tasks
+        )
 
 
 def with_pretrained_body(scale: Scale) -> Scale:
@@ -57,7 +61,9 @@ def with_pretrained_body(scale: Scale) -> Scale:
     slowly: fast, it unlearns unfamiliar images."""
     method = {key: recipe.METHOD[key] for key in ("centre", "alpha", "alpha_head", "gains")}
     train = {**scale.train, "body_rate": 0.1}
-    return replace(scale, warm=True, method={**method, **scale.method}, methods=recipe.EXCEPTIONS, train=train)
+    return replace(
+        scale, warm=True, method={**method, **scale.method}, methods=recipe.EXCEPTIONS, train=train
+    )
 
 
 PAPER = Scale("paper")
@@ -79,7 +85,13 @@ SMOKE = Scale(
     fewer_large=True,
     task={"way": 3, "query": 3},
     method={"channels": 16, "start": "he", "steps": 1, "test_steps": 1, "samples": 2},
-    train={"iterations": 2, "meta_batch": 1, "validate_every": 0, "validation_tasks": 2, "checkpoint_every": 2},
+    train={
+        "iterations": 2,
+        "meta_batch": 1,
+        "validate_every": 0,
+        "validation_tasks": 2,
+        "checkpoint_every": 2,
+    },
     data=DataChoice(("glyphs",), ("digits",)),
 )
 SCALES = {scale.name: scale for scale in (SMOKE, COLD, PAPER)}  #: as the paper starts

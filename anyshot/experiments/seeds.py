@@ -42,15 +42,21 @@ def train_seeds(
     ``jobs`` and ``address`` are those of :func:`anyshot.experiments.launch.run_grid`, other options those of :func:`anyshot.train`.
     """
     if launched_by_torchrun():
-        raise AnyshotError("torchrun trains one run on all ranks; leave it for several seeds, or train one at a time.")
+        raise AnyshotError(
+            "torchrun trains one run on all ranks; leave it for several seeds, or train one at a time."
+        )
     units = {}
     for seed in range(settings.train.seed, settings.train.seed + seeds):
         place = Path(folder) / f"seed-{seed}"
-        units[str(place)] = SeedRun(replace(settings, train=replace(settings.train, seed=seed)), place, options)
+        units[str(place)] = SeedRun(
+            replace(settings, train=replace(settings.train, seed=seed)), place, options
+        )
     with show_progress(list(units.values()), "Seeds", _share):
         found = run_grid(units, partial(_train, stages), on=on, jobs=jobs, address=address)
     if failed := [place for place, outcome in found.items() if outcome.error]:
-        raise AnyshotError(f"{len(failed)} of {seeds} runs failed ({', '.join(failed)}); the same command tries again.")
+        raise AnyshotError(
+            f"{len(failed)} of {seeds} runs failed ({', '.join(failed)}); the same command tries again."
+        )
     return [Run(place) for place in units]
 
 

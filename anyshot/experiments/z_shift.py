@@ -30,8 +30,14 @@ def starts(method: Method, stream: TaskStream, tasks: int) -> list[list[float]]:
                 _posterior(method, task).mean, torch.tensor(task.shots).to(method.reference_tensor)
             )
             z = phi["z"].split([u.channels for u in method.body.layers for _ in range(2)])
-            lengths = [method.theta[unit.weight].flatten(1).norm(dim=1) for unit in method.body.layers]
-            moves = [part for w, b, size in zip(z[::2], z[1::2], lengths, strict=True) for part in (w * size, b)]
+            lengths = [
+                method.theta[unit.weight].flatten(1).norm(dim=1) for unit in method.body.layers
+            ]
+            moves = [
+                part
+                for w, b, size in zip(z[::2], z[1::2], lengths, strict=True)
+                for part in (w * size, b)
+            ]
             found.append(torch.cat(moves).tolist())
             advance()
     return found
@@ -50,9 +56,17 @@ def distances(
         q, noise = _posterior(method, task), task.noise()
         phis = [q.mean, *(q.sample(noise) for _ in range(samples))]
         support, labels, _, _ = method.task_tensors(task)
-        members = [method.inner_problem(support, labels, task.way, phi, method.settings.test_steps) for phi in phis]
-        mean, *drawn = adapt_many(members, rule=lambda inner: method.adapted_parameters(inner, order=0))
-        start, average = members[0].theta, {k: torch.stack([t[k] for t in drawn]).mean(0) for k in mean}
+        members = [
+            method.inner_problem(support, labels, task.way, phi, method.settings.test_steps)
+            for phi in phis
+        ]
+        mean, *drawn = adapt_many(
+            members, rule=lambda inner: method.adapted_parameters(inner, order=0)
+        )
+        start, average = (
+            members[0].theta,
+            {k: torch.stack([t[k] for t in drawn]).mean(0) for k in mean},
+        )
         body = list(method.theta)
         found = {"without": (mean, list(mean)), "with": (average, list(mean)),
                  "without, body": (mean, body), "with, body": (average, body)}  # fmt: skip
@@ -65,14 +79,18 @@ def distances(
 
 def _with_z(method: Method) -> TAML:
     if not isinstance(method, TAML) or "z" not in method.settings.balance:
-        raise AnyshotError(f"{method.name} has no z to look at; take a model of taml whose balance has it.")
+        raise AnyshotError(
+            f"{method.name} has no z to look at; take a model of taml whose balance has it."
+        )
     return method
 
 
 def _posterior(method: TAML, task: Task) -> Posterior:
     assert method.encoder is not None  # z is on
     return method.encoder(
-        method.to_input(task.support), task.support_labels.to(method.reference_tensor.device), task.way
+        method.to_input(task.support),
+        task.support_labels.to(method.reference_tensor.device),
+        task.way,
     )
 
 

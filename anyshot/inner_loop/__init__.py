@@ -69,7 +69,9 @@ def gradient(
     """
     labels = _checked(body, theta, images, labels)
     if weights.shape != labels.shape:
-        raise AnyshotError(f"Weights are {list(weights.shape)}, but should be one for each of {len(labels)} images.")
+        raise AnyshotError(
+            f"Weights are {list(weights.shape)}, but should be one for each of {len(labels)} images."
+        )
     if _uses_engine(engine, autograd_functions.obstacle(body, theta, norm, [images], weights)):
         return autograd_functions.gradient(theta, images, labels, weights, norm, centre)
     return update.gradient(theta, images, labels, weights, norm, centre, body)
@@ -92,7 +94,9 @@ def cross_entropy(
     twice in θ if the statistics are the images' own.
     """
     labels = _checked(body, theta, images, labels)
-    if _uses_engine(engine, autograd_functions.obstacle(body, theta, norm, _sets(images, reference))):
+    if _uses_engine(
+        engine, autograd_functions.obstacle(body, theta, norm, _sets(images, reference))
+    ):
         return autograd_functions.cross_entropy(theta, images, labels, norm, centre, reference)
     scores = logits(body, theta, norm, images, centre, reference)
     return F.cross_entropy(scores, labels, reduction="none"), scores.detach()
@@ -104,13 +108,17 @@ def features(
 ) -> Tensor:  # fmt: skip
     """:func:`anyshot.models.network.embed`, differentiable once in θ, β and s; :func:`anyshot.models.network.embed` itself is
     differentiable as often as you like."""
-    if _uses_engine(engine, autograd_functions.obstacle(body, theta, norm, _sets(images, reference))):
+    if _uses_engine(
+        engine, autograd_functions.obstacle(body, theta, norm, _sets(images, reference))
+    ):
         return autograd_functions.features(theta, norm, images, centre, reference)
     return embed(body, theta, norm, images, centre, reference)
 
 
 # ---------------------------------------------------------------------------------------------- inner problems
-def support_gradient(inner: InnerProblem, theta: Parameters, engine: str = "auto", step: int = 0) -> Parameters:
+def support_gradient(
+    inner: InnerProblem, theta: Parameters, engine: str = "auto", step: int = 0
+) -> Parameters:
     """:func:`gradient` of the problem's support loss at θ, on the images as the step sees them."""
     return gradient(
         theta, inner.view(step), inner.labels, inner.weights, inner.norm, centre=inner.centre, body=inner.body,
@@ -143,7 +151,11 @@ def query_loss(
 def _moved(inner: InnerProblem, order: int, engine: str) -> Parameters:
     """θ_K."""
     return update.update(
-        inner.theta, lambda t, k: support_gradient(inner, t, engine, k), inner.rates, inner.steps, order
+        inner.theta,
+        lambda t, k: support_gradient(inner, t, engine, k),
+        inner.rates,
+        inner.steps,
+        order,
     )
 
 
@@ -164,7 +176,9 @@ def adapt_many(
     Problems whose images (or views) are the same tensors share what depends on the images alone (the patch moments).
     """
     rule = rule or (lambda inner: adapt(inner, engine))
-    if len(inners) == 1 and workers is None:  # nothing to share out: all threads for the one there is
+    if (
+        len(inners) == 1 and workers is None
+    ):  # nothing to share out: all threads for the one there is
         return [rule(inners[0])]
     return map_tasks(rule, inners, workers, size=lambda inner: len(inner.labels) * inner.steps)
 
@@ -185,22 +199,31 @@ def logits_many(
     def one(pair: tuple[InnerProblem, Parameters]) -> Tensor:
         inner, theta = pair
         reference = inner.reference()
-        if _uses_engine(engine, autograd_functions.obstacle(inner.body, theta, inner.norm, _sets(images, reference))):
+        if _uses_engine(
+            engine,
+            autograd_functions.obstacle(inner.body, theta, inner.norm, _sets(images, reference)),
+        ):
             return autograd_functions.logits(theta, images, inner.norm, inner.centre, reference)
         return inner.query_logits(theta, images)
 
     pairs = list(zip(inners, thetas, strict=True))
-    return torch.stack([one(pairs[0])] if len(pairs) == 1 and workers is None else map_tasks(one, pairs, workers))
+    return torch.stack(
+        [one(pairs[0])] if len(pairs) == 1 and workers is None else map_tasks(one, pairs, workers)
+    )
 
 
 # ---------------------------------------------------------------------------------------------- which way, and checks
 def _uses_engine(engine: str, obstacle: str | None) -> bool:
     if engine not in ("auto", "engine", "autograd"):
-        raise AnyshotError(f"engine={engine!r} is not known; expected 'auto', 'engine' or 'autograd'.")
+        raise AnyshotError(
+            f"engine={engine!r} is not known; expected 'auto', 'engine' or 'autograd'."
+        )
     if engine == "autograd" or obstacle is None:
         return engine != "autograd"
     if engine == "engine":
-        raise AnyshotError(f"The engine cannot do this: {obstacle}. Use engine='auto' or 'autograd'.")
+        raise AnyshotError(
+            f"The engine cannot do this: {obstacle}. Use engine='auto' or 'autograd'."
+        )
     if obstacle not in _said:
         _said.add(obstacle)
         log.warning("The engine steps aside for autograd (slower, same numbers): %s.", obstacle)
@@ -213,9 +236,15 @@ def _sets(images: Tensor, reference: Tensor | None) -> list[Tensor]:
 
 def _checked(body: Features, theta: Parameters, images: Tensor, labels: Tensor) -> Tensor:
     """The labels as int64; a sentence for what cannot be."""
-    missing = [n for n in (conv4.CONV_WEIGHTS if body is conv4.features else ()) + HEAD_PARAMETERS if n not in theta]
+    missing = [
+        n
+        for n in (conv4.CONV_WEIGHTS if body is conv4.features else ()) + HEAD_PARAMETERS
+        if n not in theta
+    ]
     if missing:
-        raise AnyshotError(f"θ has no {', '.join(missing)}; a body's start() and zero_head() make all parameters.")
+        raise AnyshotError(
+            f"θ has no {', '.join(missing)}; a body's start() and zero_head() make all parameters."
+        )
     if labels.is_floating_point() or labels.shape != images.shape[:1]:
         kind = str(labels.dtype).removeprefix("torch.")
         raise AnyshotError(
@@ -225,5 +254,7 @@ def _checked(body: Features, theta: Parameters, images: Tensor, labels: Tensor) 
     way = len(theta["head_bias"])
     low, high = (int(t) for t in labels.aminmax())
     if not 0 <= low <= high < way:
-        raise AnyshotError(f"Labels are from {low} to {high}, but the head's {way} classes are 0 to {way - 1}.")
+        raise AnyshotError(
+            f"Labels are from {low} to {high}, but the head's {way} classes are 0 to {way - 1}."
+        )
     return labels.long()

@@ -31,9 +31,13 @@ class InnerProblem:
     norm: Norm  #: shift β and scale after each normalisation, not adapted
     steps: int  #: K
     centre: bool = False  #: centred features before the head
-    transductive: bool = True  #: the query is normalised with its own statistics; else with the support's at θ_K
+    transductive: bool = (
+        True  #: the query is normalised with its own statistics; else with the support's at θ_K
+    )
     body: Features = conv4.features
-    views: tuple[Tensor, ...] = ()  #: of the support images, which the steps see in turn; none: the images at each
+    views: tuple[
+        Tensor, ...
+    ] = ()  #: of the support images, which the steps see in turn; none: the images at each
 
     def view(self, step: int) -> Tensor:
         """The support images as a step sees them: step k the view k, and after the last the first again."""
@@ -49,7 +53,11 @@ class InnerProblem:
 
 
 def update(
-    theta: Parameters, gradient: Callable[[Parameters, int], Parameters], rates: Parameters, steps: int, order: int = 2
+    theta: Parameters,
+    gradient: Callable[[Parameters, int], Parameters],
+    rates: Parameters,
+    steps: int,
+    order: int = 2,
 ) -> Parameters:
     """θ_K. ``gradient(θ, k)`` is g of step k, made for instance with :func:`anyshot.gradient`.
 
@@ -62,7 +70,9 @@ def update(
     """
     missing = [name for name in theta if name not in rates]
     if missing:
-        raise AnyshotError(f"There is no step size for {', '.join(missing)}; rates has {', '.join(rates)}.")
+        raise AnyshotError(
+            f"There is no step size for {', '.join(missing)}; rates has {', '.join(rates)}."
+        )
     graph = torch.is_grad_enabled() and order > 0
     with torch.set_grad_enabled(graph):
         theta = theta if graph else {name: value.detach() for name, value in theta.items()}
@@ -74,17 +84,33 @@ def update(
 
 
 def gradient(
-    theta: Parameters, images: Tensor, labels: Tensor, weights: Tensor, norm: Norm, centre: bool, body: Features
+    theta: Parameters,
+    images: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    norm: Norm,
+    centre: bool,
+    body: Features,
 ) -> tuple[Parameters, Tensor]:
     """:func:`anyshot.inner_loop.gradient` by autograd."""
     graph = torch.is_grad_enabled()
     with torch.inference_mode(False), torch.enable_grad():
         # views, so that a head made of the body does not lead back to it; a zero head has a gradient, too
-        at = {n: v.view_as(v) if graph and v.requires_grad else _fresh(v).requires_grad_() for n, v in theta.items()}
+        at = {
+            n: v.view_as(v) if graph and v.requires_grad else _fresh(v).requires_grad_()
+            for n, v in theta.items()
+        }
         images, labels, weights = (_usable(t) for t in (images, labels, weights))
-        norm = Norm([_usable(t) for t in norm.shift], None if norm.scale is None else [_usable(t) for t in norm.scale])
-        loss = weights @ F.cross_entropy(logits(body, at, norm, images, centre), labels, reduction="none")
-        found = torch.autograd.grad(loss, list(at.values()), create_graph=graph, materialize_grads=True)
+        norm = Norm(
+            [_usable(t) for t in norm.shift],
+            None if norm.scale is None else [_usable(t) for t in norm.scale],
+        )
+        loss = weights @ F.cross_entropy(
+            logits(body, at, norm, images, centre), labels, reduction="none"
+        )
+        found = torch.autograd.grad(
+            loss, list(at.values()), create_graph=graph, materialize_grads=True
+        )
     return dict(zip(at, found, strict=True)), loss if graph else loss.detach()
 
 

@@ -28,7 +28,9 @@ __all__ = [
 ]  # fmt: skip
 
 
-def create_method(settings: MethodSettings, image_size: tuple[int, int] = (32, 32), seed: int = 0) -> Method:
+def create_method(
+    settings: MethodSettings, image_size: tuple[int, int] = (32, 32), seed: int = 0
+) -> Method:
     """A method at its start.
 
     >>> create_method(MethodSettings(name="maml")).name
@@ -54,6 +56,8 @@ def method_class(settings: MethodSettings) -> type[Method]:
     """The class of the method that is named, once it and its own settings are what they should be."""
     found = METHODS[settings.name]
     if not (isinstance(found, type) and issubclass(found, Method)):
-        raise AnyshotError(f"{settings.name!r} is no method; expected a class made from anyshot.Method.")
+        raise AnyshotError(
+            f"{settings.name!r} is no method; expected a class made from anyshot.Method."
+        )
     method_options(found.Options, settings.options)
     return found

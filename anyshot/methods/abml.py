@@ -36,18 +36,31 @@ class ABML(MAML):
         sizes.update(head_weight=torch.Size([1, body.width]), head_bias=torch.Size([1]))
         self.rho = nn.ParameterDict(
             {
-                n: torch.full(size, math.log(math.expm1(head if n in HEAD_PARAMETERS else deviation)))
+                n: torch.full(
+                    size, math.log(math.expm1(head if n in HEAD_PARAMETERS else deviation))
+                )
                 for n, size in sizes.items()
             }
         )
 
     def adapted(
-        self, images: Tensor, labels: Tensor, noise: torch.Generator, steps: int, order: int, views: Views = ()
+        self,
+        images: Tensor,
+        labels: Tensor,
+        noise: torch.Generator,
+        steps: int,
+        order: int,
+        views: Views = (),
     ) -> tuple[InnerProblem, Parameters, Parameters]:
         """The inner problem, the prior and q_K; both hold "mean name" and "rho name" for each parameter."""
-        inner, n = self.inner_problem(images, labels, int(labels.max()) + 1, {}, steps, views), len(labels)
+        inner, n = (
+            self.inner_problem(images, labels, int(labels.max()) + 1, {}, steps, views),
+            len(labels),
+        )
         prior = {f"mean {name}": mean for name, mean in inner.theta.items()}
-        prior |= {f"rho {name}": self.rho[name].expand_as(mean) for name, mean in inner.theta.items()}
+        prior |= {
+            f"rho {name}": self.rho[name].expand_as(mean) for name, mean in inner.theta.items()
+        }
 
         def gradient(q: Parameters, k: int) -> Parameters:
             """Of CE(μ + σ ∘ ε) + KL / N: the chain rule by hand, since only g is large."""
@@ -84,9 +97,13 @@ class ABML(MAML):
         self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str
     ) -> Probabilities:
         s = self.settings
-        inner, _, q = self.adapted(images, labels, noise, s.test_steps, 0, tuple(self.views(images)))
+        inner, _, q = self.adapted(
+            images, labels, noise, s.test_steps, 0, tuple(self.views(images))
+        )
         if prediction == "naive":
-            return average_ensemble([inner], [{name: q[f"mean {name}"] for name in inner.theta}], self.engine)
+            return average_ensemble(
+                [inner], [{name: q[f"mean {name}"] for name in inner.theta}], self.engine
+            )
         samples = [sample(q, draw(q, noise)) for _ in range(s.samples)]
         return average_ensemble([inner] * s.samples, samples, self.engine)
 
@@ -100,13 +117,16 @@ def draw(q: Parameters, noise: torch.Generator) -> Parameters:
     """ε ~ N(0, 1) for each parameter."""
     means = {name: q[f"mean {name}"] for name in names(q)}
     return {
-        name: torch.randn(mean.shape, generator=noise, dtype=torch.float32).to(mean) for name, mean in means.items()
+        name: torch.randn(mean.shape, generator=noise, dtype=torch.float32).to(mean)
+        for name, mean in means.items()
     }
 
 
 def sample(q: Parameters, epsilon: Parameters) -> Parameters:
     """θ̂ = μ + σ ∘ ε."""
-    return {name: q[f"mean {name}"] + F.softplus(q[f"rho {name}"]) * epsilon[name] for name in names(q)}
+    return {
+        name: q[f"mean {name}"] + F.softplus(q[f"rho {name}"]) * epsilon[name] for name in names(q)
+    }
 
 
 def gaussian_kl(q: Parameters, p: Parameters) -> Tensor:

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from anyshot.models.network import Body, Norm, Parameters
 
-Phi = Mapping[str, Tensor]  #: values of the variables that are switched on; with Conv4-32 omega [C], gamma [5], z [256]
+Phi = Mapping[
+    str, Tensor
+]  #: values of the variables that are switched on; with Conv4-32 omega [C], gamma [5], z [256]
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,18 @@ class Posterior:
 
     def sample(self, noise: torch.Generator) -> dict[str, Tensor]:
         """φ̂ = μ + σ ∘ ε, reparametrised; the variables draw from ``noise`` in a fixed order."""
-        draw = {k: torch.randn(m.shape, generator=noise, dtype=torch.float32).to(m) for k, m in self.mean.items()}
+        draw = {
+            k: torch.randn(m.shape, generator=noise, dtype=torch.float32).to(m)
+            for k, m in self.mean.items()
+        }
         return {k: m + self.deviation[k] * draw[k] for k, m in self.mean.items()}
 
     def kl(self) -> Tensor:
         """KL[q ‖ N(0, 1)] = ½ Σ (μ² + σ² − 1 − log σ²)."""
-        terms = [m**2 + self.deviation[k] ** 2 - 1 - 2 * self.deviation[k].log() for k, m in self.mean.items()]
+        terms = [
+            m**2 + self.deviation[k] ** 2 - 1 - 2 * self.deviation[k].log()
+            for k, m in self.mean.items()
+        ]
         return 0.5 * torch.cat(terms).sum()
 
     def mean_penalty(self) -> Tensor:
@@ -38,7 +46,9 @@ class Posterior:
         return 0.5 * torch.cat([m**2 for m in self.mean.values()]).sum()
 
 
-def image_weights(labels: Tensor, way: int, phi: Phi, like: Tensor, class_mean: bool = False) -> Tensor:
+def image_weights(
+    labels: Tensor, way: int, phi: Phi, like: Tensor, class_mean: bool = False
+) -> Tensor:
     """w_n, [N], so that the inner loss is Σ_n w_n CE_n.
 
     w_n = ω_c · C / N for an image of class c, with ω_c = 1/C when ω is off, which is the mean cross-entropy.
@@ -52,7 +62,11 @@ def image_weights(labels: Tensor, way: int, phi: Phi, like: Tensor, class_mean: 
 
 def variable_sizes(body: Body) -> dict[str, int]:
     """How many numbers each variable has; of ω̃, one a class."""
-    return {"omega": 1, "gamma": len(body.layer_parameters), "z": 2 * sum(unit.channels for unit in body.layers)}
+    return {
+        "omega": 1,
+        "gamma": len(body.layer_parameters),
+        "z": 2 * sum(unit.channels for unit in body.layers),
+    }
 
 
 def apply_gamma(rates: Parameters, phi: Phi, body: Body) -> Parameters:
@@ -61,7 +75,9 @@ def apply_gamma(rates: Parameters, phi: Phi, body: Body) -> Parameters:
         return rates
     gamma = phi["gamma"].exp()
     return {
-        name: rates[name] * gamma[layer] for layer, names in enumerate(body.layer_parameters.values()) for name in names
+        name: rates[name] * gamma[layer]
+        for layer, names in enumerate(body.layer_parameters.values())
+        for name in names
     }
 
 
@@ -72,10 +88,14 @@ def apply_z(
     normalised values x̂ become (1 + z̃) ∘ x̂ + β + z̃, through all steps."""
     if "z" not in phi:
         return theta, norm
-    z = phi["z"].split([unit.channels for unit in body.layers for _ in range(2)])  # unit by unit: weight's, bias's
+    z = phi["z"].split(
+        [unit.channels for unit in body.layers for _ in range(2)]
+    )  # unit by unit: weight's, bias's
     scales, shifts = [1 + part for part in z[::2]], z[1::2]
     if site == "activation":
-        return theta, Norm([beta + shift for beta, shift in zip(norm.shift, shifts, strict=True)], scales)
+        return theta, Norm(
+            [beta + shift for beta, shift in zip(norm.shift, shifts, strict=True)], scales
+        )
     theta = dict(theta)
     for unit, scale, shift in zip(body.layers, scales, shifts, strict=True):
         theta[unit.weight] = theta[unit.weight] * broadcast_over_outputs(scale, theta[unit.weight])

@@ -17,7 +17,14 @@ from torch import Tensor, nn
 from anyshot.core.registry import display_name
 from anyshot.core.settings import MethodSettings, method_options
 from anyshot.data.tasks import Task
-from anyshot.inner_loop import InnerProblem, adapt_many, features, logits_many, query_cross_entropy, support_gradient
+from anyshot.inner_loop import (
+    InnerProblem,
+    adapt_many,
+    features,
+    logits_many,
+    query_cross_entropy,
+    support_gradient,
+)
 from anyshot.inner_loop.update_rule import update
 from anyshot.methods.balancing import Phi, Posterior, apply_gamma, apply_z, image_weights
 from anyshot.methods.predictor import Images, Labels, Predictor, as_images, as_labels
@@ -46,7 +53,11 @@ def apply_temperature(p: Tensor, temperature: float) -> Tensor:
     >>> tempered(torch.tensor([[0.8, 0.2]]), 0.5)
     tensor([[0.9412, 0.0588]])
     """
-    return p if temperature == 1 else (p.clamp_min(torch.finfo(p.dtype).tiny).log() / temperature).softmax(1)
+    return (
+        p
+        if temperature == 1
+        else (p.clamp_min(torch.finfo(p.dtype).tiny).log() / temperature).softmax(1)
+    )
 
 
 #: Images [M, channels, height, width] and which of the settings' views of them this is → probabilities [M, way]
@@ -74,9 +85,7 @@ class Method(nn.Module):
         """A method's own settings: none, unless it says otherwise. Its fields become options of ``anyshot train``."""
 
     temperature = 1.0  #: of its probabilities; what :mod:`anyshot.evaluation.temperature` has found
-    engine = (
-        "auto"  #: what does the inner loop, as :mod:`anyshot.inner_loop` says; "autograd" is slower, the same numbers
-    )
+    engine = "auto"  #: what does the inner loop, as :mod:`anyshot.inner_loop` says; "autograd" is slower, the same numbers
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__()
@@ -113,7 +122,9 @@ class Method(nn.Module):
         """Features [n, width] of images [n, channels, height, width] at θ and the normalisations' β and s, or at their
         start, differentiable once; with the statistics of the ``reference`` images, or of the set in hand."""
         theta, norm = theta or dict(self.theta), norm or self.norm
-        return features(theta, norm, images, self.settings.centre, reference, self.engine, self.body.features)
+        return features(
+            theta, norm, images, self.settings.centre, reference, self.engine, self.body.features
+        )
 
     def to_input(self, images: Images) -> Tensor:
         """Images for the network: float in [0, 1] where the meta-parameters are."""
@@ -134,7 +145,11 @@ class Method(nn.Module):
     @torch.inference_mode(False)
     @torch.no_grad()
     def adapt(
-        self, images: Images, labels: Labels, noise: torch.Generator | None = None, prediction: str | None = None
+        self,
+        images: Images,
+        labels: Labels,
+        noise: torch.Generator | None = None,
+        prediction: str | None = None,
     ) -> Predictor:
         """A classifier learned from images and their labels, tensors or arrays; no graph is kept.
 
@@ -151,7 +166,13 @@ class Method(nn.Module):
             answers = [classify(view, i) for i, view in enumerate(self.views(queries))]
             return apply_temperature(torch.stack(answers).mean(0), self.temperature)
 
-        return Predictor(probabilities, self.body, self.reference_tensor, int(y.max()) + 1, self.settings.transductive)
+        return Predictor(
+            probabilities,
+            self.body,
+            self.reference_tensor,
+            int(y.max()) + 1,
+            self.settings.transductive,
+        )
 
     def adapt_classifier(
         self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str
@@ -159,13 +180,17 @@ class Method(nn.Module):
         """What :meth:`adapt` wraps: learn from float images [N, channels, height, width] and labels [N]."""
         raise NotImplementedError
 
-    def predict(self, task: Task, noise: torch.Generator | None = None, prediction: str | None = None) -> Tensor:
+    def predict(
+        self, task: Task, noise: torch.Generator | None = None, prediction: str | None = None
+    ) -> Tensor:
         """Probabilities [M, way] of the task's query images after learning from its support set."""
         method = self
         if self.settings.flips and not task.flip_invariant:
             method = copy.copy(self)  # the same parameters
             method.settings = replace(self.settings, flips=False)
-        return method.adapt(task.support, task.support_labels, noise or task.noise(), prediction)(task.query)
+        return method.adapt(task.support, task.support_labels, noise or task.noise(), prediction)(
+            task.query
+        )
 
     def views(self, images: Tensor) -> Iterator[Tensor]:
         """What a classifier learns from, and is asked about: the images as they are and at the settings' other zooms,
@@ -183,7 +208,9 @@ class GradientMethod(Method):
 
     alpha: ClassVar[float]  #: the paper's inner step size
 
-    def head(self, theta: Parameters, norm: Norm, images: Tensor, labels: Tensor, way: int) -> Parameters:
+    def head(
+        self, theta: Parameters, norm: Norm, images: Tensor, labels: Tensor, way: int
+    ) -> Parameters:
         """The head's start, given the body's: zeros, not learned."""
         return zero_head(way, self.body.width, self.reference_tensor)
 
@@ -205,15 +232,31 @@ class GradientMethod(Method):
         """The task's inner problem for one φ, whose steps see the ``views`` of the images in turn, if there are any."""
         s, phi = (
             self.settings,
-            self.apply_gains_and_priors(phi, torch.bincount(labels, minlength=way).to(self.reference_tensor)),
+            self.apply_gains_and_priors(
+                phi, torch.bincount(labels, minlength=way).to(self.reference_tensor)
+            ),
         )
         theta, norm = apply_z(dict(self.theta), self.norm, phi, self.body, s.z_site)
         theta = {**theta, **self.head(theta, norm, images, labels, way)}
         weights = image_weights(labels, way, phi, self.reference_tensor, s.class_mean)
         rates, body = apply_gamma(self.rates(), phi, self.body), self.body.features
-        return InnerProblem(images, labels, weights, theta, rates, norm, steps, s.centre, s.transductive, body, views)
+        return InnerProblem(
+            images,
+            labels,
+            weights,
+            theta,
+            rates,
+            norm,
+            steps,
+            s.centre,
+            s.transductive,
+            body,
+            views,
+        )
 
-    def gradient(self, inner: InnerProblem, theta: Parameters, order: int, step: int = 0) -> Parameters:
+    def gradient(
+        self, inner: InnerProblem, theta: Parameters, order: int, step: int = 0
+    ) -> Parameters:
         """g at θ on the support set, as a function of θ if ``order`` is 2, and as a constant otherwise; ``step`` says
         whose view of the images counts, where steps see different ones."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and order == 2):
@@ -221,7 +264,13 @@ class GradientMethod(Method):
 
     def adapted_parameters(self, inner: InnerProblem, order: int) -> Parameters:
         """θ_K by the update rule, which is the shared one unless a method says otherwise."""
-        return update(inner.theta, lambda t, k: self.gradient(inner, t, order, k), inner.rates, inner.steps, order)
+        return update(
+            inner.theta,
+            lambda t, k: self.gradient(inner, t, order, k),
+            inner.rates,
+            inner.steps,
+            order,
+        )
 
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
         support, labels, query, query_labels = self.task_tensors(task)
@@ -242,7 +291,9 @@ class GradientMethod(Method):
         self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str
     ) -> Probabilities:
         way = int(labels.max()) + 1
-        q = self.posterior(images, labels, way)  # of the images alone: other views of them are no further evidence
+        q = self.posterior(
+            images, labels, way
+        )  # of the images alone: other views of them are no further evidence
         if q is None:
             phis: list[Phi] = [{}]
         elif not self.settings.bayesian or prediction == "naive":
@@ -250,7 +301,10 @@ class GradientMethod(Method):
         else:
             phis = [q.sample(noise) for _ in range(self.settings.samples)]
         views = tuple(self.views(images))
-        members = [self.inner_problem(images, labels, way, phi, self.settings.test_steps, views) for phi in phis]
+        members = [
+            self.inner_problem(images, labels, way, phi, self.settings.test_steps, views)
+            for phi in phis
+        ]
         thetas = adapt_many(members, rule=lambda inner: self.adapted_parameters(inner, order=0))
         return average_ensemble(members, thetas, self.engine)
 
@@ -261,5 +315,6 @@ def constant_rates(method: GradientMethod) -> Parameters:
     body = method.alpha if s.alpha is None else s.alpha
     head = body if s.alpha_head is None else s.alpha_head
     return {
-        name: like.new_full((), head if name in HEAD_PARAMETERS else body) for name in (*method.theta, *HEAD_PARAMETERS)
+        name: like.new_full((), head if name in HEAD_PARAMETERS else body)
+        for name in (*method.theta, *HEAD_PARAMETERS)
     }

@@ -23,8 +23,12 @@ class MTNet(MAML):
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(settings, body, generator)
         start = settings.zeta
-        self.mixing = nn.ParameterDict({unit.weight: torch.eye(unit.channels) for unit in body.layers})  # T
-        self.zeta = nn.ParameterDict({unit.weight: torch.full((unit.channels,), start) for unit in body.layers})
+        self.mixing = nn.ParameterDict(
+            {unit.weight: torch.eye(unit.channels) for unit in body.layers}
+        )  # T
+        self.zeta = nn.ParameterDict(
+            {unit.weight: torch.full((unit.channels,), start) for unit in body.layers}
+        )
         self.zeta["head_weight"] = torch.full((1,), start)  # one shared logit: no class is special
 
     def soft_mask(self, noise: torch.Generator, way: int) -> Parameters:
@@ -33,12 +37,17 @@ class MTNet(MAML):
         for name, zeta in self.zeta.items():
             size = way if name == "head_weight" else len(zeta)
             u = torch.rand(size, generator=noise, dtype=torch.float32).to(zeta)
-            masks[name] = torch.sigmoid(zeta + u.log() - (-u).log1p())  # logistic noise: the difference of two Gumbels
+            masks[name] = torch.sigmoid(
+                zeta + u.log() - (-u).log1p()
+            )  # logistic noise: the difference of two Gumbels
         return masks
 
     def mask(self, noise: torch.Generator, way: int) -> Parameters:
         """M, straight through: 0 or 1 forward, the soft mask's gradient backward."""
-        return {name: (soft > 0.5).to(soft) + soft - soft.detach() for name, soft in self.soft_mask(noise, way).items()}
+        return {
+            name: (soft > 0.5).to(soft) + soft - soft.detach()
+            for name, soft in self.soft_mask(noise, way).items()
+        }
 
     def mixed(self, theta: Parameters, back: bool = False) -> Parameters:
         """Convolving with W and then mixing by T is convolving with T W. ``back``: from the gradient for T W to that
@@ -60,17 +69,28 @@ class MTNet(MAML):
         }
         for unit in self.body.layers:
             m = mask[unit.weight]
-            rates[unit.weight] = alpha[unit.weight] * broadcast_over_outputs(m, self.theta[unit.weight])
+            rates[unit.weight] = alpha[unit.weight] * broadcast_over_outputs(
+                m, self.theta[unit.weight]
+            )
             if unit.bias:
                 rates[unit.bias] = alpha[unit.bias] * m
         return rates
 
     def adapted(
-        self, images: Tensor, labels: Tensor, noise: torch.Generator, steps: int, order: int, views: Views = ()
+        self,
+        images: Tensor,
+        labels: Tensor,
+        noise: torch.Generator,
+        steps: int,
+        order: int,
+        views: Views = (),
     ) -> tuple[InnerProblem, Parameters]:
         """The inner problem, and the mixed parameters after its last step."""
         way = int(labels.max()) + 1
-        inner, rates = self.inner_problem(images, labels, way, {}, steps, views), self.masked_rates(noise, way)
+        inner, rates = (
+            self.inner_problem(images, labels, way, {}, steps, views),
+            self.masked_rates(noise, way),
+        )
 
         def gradient(theta: Parameters, k: int) -> Parameters:
             return self.mixed(support_gradient(inner, self.mixed(theta), self.engine, k), back=True)
@@ -87,5 +107,7 @@ class MTNet(MAML):
     def adapt_classifier(
         self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str
     ) -> Probabilities:
-        inner, theta = self.adapted(images, labels, noise, self.settings.test_steps, 0, tuple(self.views(images)))
+        inner, theta = self.adapted(
+            images, labels, noise, self.settings.test_steps, 0, tuple(self.views(images))
+        )
         return average_ensemble([inner], [theta], self.engine)

@@ -13,7 +13,9 @@ from torch import Tensor
 from anyshot.core.errors import AnyshotError
 from anyshot.models.network import Body, to_float
 
-Images = Tensor | np.ndarray  #: uint8 [n, height, width, channels], or float [n, channels, height, width] in [0, 1]
+Images = (
+    Tensor | np.ndarray
+)  #: uint8 [n, height, width, channels], or float [n, channels, height, width] in [0, 1]
 Labels = Tensor | np.ndarray | Sequence[int]
 
 log = logging.getLogger(__name__)
@@ -27,7 +29,12 @@ class Predictor:
     """
 
     def __init__(
-        self, probabilities: Callable[[Tensor], Tensor], body: Body, like: Tensor, way: int, transductive: bool
+        self,
+        probabilities: Callable[[Tensor], Tensor],
+        body: Body,
+        like: Tensor,
+        way: int,
+        transductive: bool,
     ):
         self.probabilities, self.body, self.like, self.way = probabilities, body, like, way
         self.wants_company = transductive
@@ -60,7 +67,11 @@ def as_images(images: Images, body: Body, like: Tensor) -> Tensor:
     size, channels = body.image_size, body.image_channels
     expected = (*size, channels) if given.dtype == torch.uint8 else (channels, *size)
     kind = str(given.dtype).removeprefix("torch.")
-    if given.shape[1:] != expected or not len(given) or not (given.dtype == torch.uint8 or given.is_floating_point()):
+    if (
+        given.shape[1:] != expected
+        or not len(given)
+        or not (given.dtype == torch.uint8 or given.is_floating_point())
+    ):
         height, width = size
         raise AnyshotError(
             f"Images are {kind} {list(given.shape)}, but should be uint8 [n, {height}, {width}, {channels}] or float "
@@ -74,7 +85,9 @@ def as_images(images: Images, body: Body, like: Tensor) -> Tensor:
             f"Images are {kind} with values from {low:g} to {high:g}, but float images should have values from 0 to 1; "
             "divide by 255 or clip, or give uint8 images."
         )
-    return given.to(like, copy=given.is_inference())  # a tensor that inference mode made is of little use outside it
+    return given.to(
+        like, copy=given.is_inference()
+    )  # a tensor that inference mode made is of little use outside it
 
 
 def as_labels(labels: Labels, images: int, device: torch.device) -> Tensor:

@@ -14,6 +14,8 @@ class ProtoMAML(MAML):
 
     alpha = 0.0005
 
-    def head(self, theta: Parameters, norm: Norm, images: Tensor, labels: Tensor, way: int) -> Parameters:
+    def head(
+        self, theta: Parameters, norm: Norm, images: Tensor, labels: Tensor, way: int
+    ) -> Parameters:
         p = prototypes(self.embed(images, theta, norm), labels, way)
         return {"head_weight": 2 * p, "head_bias": -(p**2).sum(1)}

@@ -19,7 +19,9 @@ class ProtoNet(Method):
     """logits = −‖f(x) − p_c‖², f the flattened body, normalised over the set in hand (or as the support set)."""
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
-        super().__init__(dataclasses.replace(settings, start="he"), body, generator)  # σ = 0.02 hardly moves
+        super().__init__(
+            dataclasses.replace(settings, start="he"), body, generator
+        )  # σ = 0.02 hardly moves
 
     def scores(self, p: Tensor, support: Tensor, query: Tensor) -> Tensor:
         """Class scores [M, way] of query images, given the class means; the support's statistics may be wanted."""

@@ -46,7 +46,9 @@ class FeatureSets:
         """The moment in units of the deviation."""
         var = self.moment(2)
         some = var > 1e-12
-        return torch.where(some, self.moment(order) / torch.where(some, var, 1.0) ** (order / 2), 0.0)
+        return torch.where(
+            some, self.moment(order) / torch.where(some, var, 1.0) ** (order / 2), 0.0
+        )
 
 
 Statistic = Callable[[FeatureSets], Tensor]  #: [sets, width]

@@ -19,7 +19,10 @@ class TAML(MetaSGD):
         super().__init__(settings, body, generator)
         self.encoder = TaskEncoder(settings, body, generator) if settings.balance else None
         self.log_gain = nn.ParameterDict(
-            {name: torch.tensor(gain).log() for name, gain in zip(BALANCING, settings.gains, strict=False)}
+            {
+                name: torch.tensor(gain).log()
+                for name, gain in zip(BALANCING, settings.gains, strict=False)
+            }
         )
 
     def posterior(self, images: Tensor, labels: Tensor, way: int) -> Posterior | None:
@@ -27,5 +30,7 @@ class TAML(MetaSGD):
 
     def apply_gains_and_priors(self, phi: Phi, shots: Tensor) -> Phi:
         """Gains scale what the variables do, while the prior N(0, 1) stays on the variables themselves."""
-        gained = {k: v * self.log_gain[k].exp() if k in self.log_gain else v for k, v in phi.items()}
+        gained = {
+            k: v * self.log_gain[k].exp() if k in self.log_gain else v for k, v in phi.items()
+        }
         return super().apply_gains_and_priors(gained, shots)

@@ -29,11 +29,16 @@ class StatisticsPooling(nn.Module):
 
     def __init__(self, statistics: Sequence[str]) -> None:
         super().__init__()
-        self.statistics, self.mix = [STATISTICS[name] for name in statistics], nn.Linear(len(statistics), 4)
+        self.statistics, self.mix = (
+            [STATISTICS[name] for name in statistics],
+            nn.Linear(len(statistics), 4),
+        )
 
     def forward(self, features: Tensor, members: Tensor, cardinality: Tensor) -> Tensor:
         """Features [n, width], 0/1 members [sets, n], cardinality [sets]."""
-        return F.relu(self.mix(set_statistics(FeatureSets(features, members, cardinality), self.statistics))).flatten(1)
+        return F.relu(
+            self.mix(set_statistics(FeatureSets(features, members, cardinality), self.statistics))
+        ).flatten(1)
 
 
 class TaskEncoder(nn.Module):
@@ -42,7 +47,9 @@ class TaskEncoder(nn.Module):
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__()
         self.settings = settings
-        with torch.device("meta"):  # shapes alone: torch's own start would draw from its global generator
+        with torch.device(
+            "meta"
+        ):  # shapes alone: torch's own start would draw from its global generator
             self._build(settings, body)
         self.to_empty(device="cpu")
         self._start(generator, settings.start)
@@ -55,14 +62,20 @@ class TaskEncoder(nn.Module):
         self.class_pooling = StatisticsPooling(settings.statistics)
         task_width = 64
         if settings.hierarchical:
-            self.class_features = nn.Sequential(nn.Linear(64 * 4, 128), nn.ReLU(), nn.Linear(128, 32))
+            self.class_features = nn.Sequential(
+                nn.Linear(64 * 4, 128), nn.ReLU(), nn.Linear(128, 32)
+            )
             task_width = 32
         self.task_pooling = StatisticsPooling(settings.statistics)
         self.heads = nn.ModuleDict()
         for name in settings.balance:
-            width, hidden = (64 * 4, settings.omega_hidden) if name == "omega" else (task_width * 4, 64)
+            width, hidden = (
+                (64 * 4, settings.omega_hidden) if name == "omega" else (task_width * 4, 64)
+            )
             out = nn.Linear(hidden or width, 2 * variable_sizes(body)[name])
-            self.heads[name] = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), out) if hidden else out
+            self.heads[name] = (
+                nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), out) if hidden else out
+            )
 
     @torch.no_grad()
     def _start(self, generator: torch.Generator, start: str) -> None:
@@ -95,7 +108,9 @@ class TaskEncoder(nn.Module):
         s = self.class_pooling(h, members, shots)  # s_c, [C, 256]
         by_shots = self.settings.task_cardinality == "shots"
         size = shots.mean() if by_shots else self.encode_size(h.new_full((), way))
-        of_task = self.class_features(s) if self.settings.hierarchical else h  # NN2, or all images at once
+        of_task = (
+            self.class_features(s) if self.settings.hierarchical else h
+        )  # NN2, or all images at once
         v = self.task_pooling(of_task, of_task.new_ones(1, len(of_task)), size[None])[0]
         mean, deviation = {}, {}
         for name, head in self.heads.items():

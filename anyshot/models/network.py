@@ -20,7 +20,10 @@ from anyshot.core.errors import AnyshotError
 
 EPS = 1e-3  #: of the normalisation's variance
 HEAD_PARAMETERS = ("head_weight", "head_bias")
-BODY_PREFIXES = ("theta.", "shift.")  #: how the names of the body's parameters begin, in every method
+BODY_PREFIXES = (
+    "theta.",
+    "shift.",
+)  #: how the names of the body's parameters begin, in every method
 Parameters = dict[str, Tensor]
 
 
@@ -38,10 +41,17 @@ class Norm:
 
     def __call__(self, unit: int, y: Tensor) -> Tensor:
         """Normalised, scaled and shifted y, [n, channels, …]."""
-        return normalise(y, None if self.scale is None else self.scale[unit], self.shift[unit], self.reference_size)
+        return normalise(
+            y,
+            None if self.scale is None else self.scale[unit],
+            self.shift[unit],
+            self.reference_size,
+        )
 
 
-Features = Callable[[Parameters, Norm, Tensor], Tensor]  #: (θ, norm, images [n, channels, h, w]) → [n, width]
+Features = Callable[
+    [Parameters, Norm, Tensor], Tensor
+]  #: (θ, norm, images [n, channels, h, w]) → [n, width]
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,11 @@ class Body:
         """The layers in the order of γ and the parameters of each; the last is the head."""
         layers: dict[str, tuple[str, ...]] = {}
         for unit in self.layers:
-            layers[unit.group] = (*layers.get(unit.group, ()), unit.weight, *([unit.bias] if unit.bias else []))
+            layers[unit.group] = (
+                *layers.get(unit.group, ()),
+                unit.weight,
+                *([unit.bias] if unit.bias else []),
+            )
         return {**layers, "head": HEAD_PARAMETERS}
 
     @cached_property
@@ -88,10 +102,14 @@ class Body:
             theta = {u.weight: torch.empty(u.size) for u in self.layers}
             theta |= {u.bias: torch.empty(u.channels) for u in self.layers if u.bias}
             try:
-                return self.features(theta, self.norm(), torch.empty(2, self.image_channels, *self.image_size)).shape[1]
+                return self.features(
+                    theta, self.norm(), torch.empty(2, self.image_channels, *self.image_size)
+                ).shape[1]
             except RuntimeError as error:
                 height, width = self.image_size
-                raise AnyshotError(f"The body cannot take images of {height}×{width} pixels ({error}).") from error
+                raise AnyshotError(
+                    f"The body cannot take images of {height}×{width} pixels ({error})."
+                ) from error
 
     def norm(self) -> Norm:
         """The normalisations at their start: no shift."""
@@ -111,7 +129,9 @@ class Body:
 
 def truncated_normal(size: Sequence[int], sigma: float, generator: torch.Generator) -> Tensor:
     """N(0, σ²) cut at ±2σ."""
-    return torch.nn.init.trunc_normal_(torch.empty(*size), 0.0, sigma, -2 * sigma, 2 * sigma, generator=generator)
+    return torch.nn.init.trunc_normal_(
+        torch.empty(*size), 0.0, sigma, -2 * sigma, 2 * sigma, generator=generator
+    )
 
 
 def zero_head(way: int, features: int, like: Tensor) -> Parameters:
@@ -159,4 +179,6 @@ def logits(
     features: Features, theta: Parameters, norm: Norm, x: Tensor, centre: bool = False, reference: Tensor | None = None
 ) -> Tensor:  # fmt: skip
     """Class scores [n, way]."""
-    return F.linear(embed(features, theta, norm, x, centre, reference), theta["head_weight"], theta["head_bias"])
+    return F.linear(
+        embed(features, theta, norm, x, centre, reference), theta["head_weight"], theta["head_bias"]
+    )

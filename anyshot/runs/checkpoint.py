@@ -28,7 +28,9 @@ class Checkpoint:
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write whole or not at all, as safetensors; the state and the digest are the file's metadata."""
     state = json.dumps(to_plain(checkpoint.state))
-    write_tensors(path, checkpoint.tensors, {"state": state, "sha256": digest(state, checkpoint.tensors)})
+    write_tensors(
+        path, checkpoint.tensors, {"state": state, "sha256": digest(state, checkpoint.tensors)}
+    )
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -41,7 +43,9 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise AnyshotError(f"The checkpoint '{path}' is damaged ({error}).") from error
     state = about.get("state", "")
     if digest(state, tensors) != about.get("sha256"):
-        raise AnyshotError(f"The checkpoint '{path}' is damaged (its content is not what was written).")
+        raise AnyshotError(
+            f"The checkpoint '{path}' is damaged (its content is not what was written)."
+        )
     return Checkpoint(json.loads(state), tensors)
 
 

@@ -10,7 +10,13 @@ from pathlib import Path
 from anyshot.core.errors import AnyshotError, NotPreparedError
 from anyshot.core.settings import Settings
 from anyshot.data import CATALOGUE, EMBEDDED, ImageSet, open_images
-from anyshot.data.class_splits import SplitPolicy, default_shares, test_only, training_shares, validation_shares
+from anyshot.data.class_splits import (
+    SplitPolicy,
+    default_shares,
+    test_only,
+    training_shares,
+    validation_shares,
+)
 from anyshot.runs.image_record import SetRecord, apply_record
 
 
@@ -35,12 +41,17 @@ class RunImageSets:
             counts = {split: len(images.splits[split]) for split in words if split in images.splits}
             text = ", ".join(f"{count} {words[split]}" for split, count in counts.items())
             last = images in self.images and "validation" not in counts
-            found.append(f"{images.name} has classes: {text}" + (", none to validate on." if last else "."))
+            found.append(
+                f"{images.name} has classes: {text}" + (", none to validate on." if last else ".")
+            )
         return found
 
     def named(self, settings: Settings) -> Settings:
         """The settings with the names of the sets that are really used."""
-        names = {learned: tuple(r.given for r in self.records if r.learned == learned) for learned in (True, False)}
+        names = {
+            learned: tuple(r.given for r in self.records if r.learned == learned)
+            for learned in (True, False)
+        }
         return replace(settings, images=names[True], ood=names[False])
 
 
@@ -52,8 +63,14 @@ def open_image_sets(
 ) -> RunImageSets:
     """The sets that the settings name, or those given instead; for a run with records, as they were when it began."""
     way = settings.task.way
-    learned = [_open(i, recorded, True, training_shares(way)) for i in (settings.images if images is None else images)]
-    others = [_open_ood(i, recorded, validation_shares(way)) for i in (settings.ood if ood is None else ood)]
+    learned = [
+        _open(i, recorded, True, training_shares(way))
+        for i in (settings.images if images is None else images)
+    ]
+    others = [
+        _open_ood(i, recorded, validation_shares(way))
+        for i in (settings.ood if ood is None else ood)
+    ]
     if not learned:
         raise AnyshotError("There is no image set to learn from; give at least one.")
     sets, records = zip(*learned, *others, strict=True)
@@ -61,7 +78,9 @@ def open_image_sets(
     if len(sizes) > 1:
         raise AnyshotError(f"Image sets of one run need one image size, but these have {sizes}.")
     if len(set(names)) < len(names):  # the log and the choice of the best go by name
-        raise AnyshotError(f"Image sets of one run need different names, but these are {', '.join(names)}.")
+        raise AnyshotError(
+            f"Image sets of one run need different names, but these are {', '.join(names)}."
+        )
     return RunImageSets(sets[: len(learned)], sets[len(learned) :], records)
 
 
@@ -82,10 +101,16 @@ def _open(
         place = None if source.folder is None else str(source.folder.resolve())
     else:
         images, given = (
-            open_images(_place(source, recorded), deal=default_shares if _known(source, recorded) else deal),
+            open_images(
+                _place(source, recorded), deal=default_shares if _known(source, recorded) else deal
+            ),
             source,
         )
-        place = given if given in (*EMBEDDED, *CATALOGUE) else os.path.realpath(os.path.expanduser(given))
+        place = (
+            given
+            if given in (*EMBEDDED, *CATALOGUE)
+            else os.path.realpath(os.path.expanduser(given))
+        )
     record = next((r for r in recorded if r.name == images.name), None)
     if record is None:
         return images, SetRecord.of(images, given, place, learned)
@@ -97,14 +122,18 @@ def _open(
     return replace(images, splits=record.splits_for(images)), record
 
 
-def _open_ood(source: str | ImageSet, recorded: Sequence[SetRecord], deal: SplitPolicy) -> tuple[ImageSet, SetRecord]:
+def _open_ood(
+    source: str | ImageSet, recorded: Sequence[SetRecord], deal: SplitPolicy
+) -> tuple[ImageSet, SetRecord]:
     """As any other; but where it cannot be had, a new run may go without it."""
     try:
         return _open(source, recorded, False, deal)
     except NotPreparedError as error:
         if recorded:
             raise
-        raise AnyshotError(f"{error}, or go without what only validates: --ood none (ood=() in Python)") from error
+        raise AnyshotError(
+            f"{error}, or go without what only validates: --ood none (ood=() in Python)"
+        ) from error
 
 
 def _place(name: str, recorded: Sequence[SetRecord]) -> str:

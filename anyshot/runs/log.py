@@ -30,7 +30,9 @@ class TrainingLog:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             if wanted:
-                raise AnyshotError("TensorBoard is not installed; run: pip install 'anyshot[tensorboard]'") from error
+                raise AnyshotError(
+                    "TensorBoard is not installed; run: pip install 'anyshot[tensorboard]'"
+                ) from error
             return
         place = self.run.folder / "tensorboard"
         with os_errors_as_messages("write", place):

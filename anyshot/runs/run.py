@@ -74,7 +74,14 @@ class Run:
             self.code: dict[str, Fingerprint] = {
                 place: dict(self.info["code"][place]) for place in self.settings.user_code()
             }
-        except (AnyshotError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        except (
+            AnyshotError,
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            OverflowError,
+        ) as error:
             raise AnyshotError(
                 f"'{file}' does not describe a run ({type(error).__name__}: {error}); restore it, "
                 "or choose another folder."
@@ -255,7 +262,9 @@ class Run:
             yield
         except (RuntimeError, KeyError, TypeError, ValueError) as error:
             first = str(error).splitlines()[0]
-            raise AnyshotError(f"{name} of the run '{self.folder}' does not fit its settings ({first}).") from error
+            raise AnyshotError(
+                f"{name} of the run '{self.folder}' does not fit its settings ({first})."
+            ) from error
 
 
 def load(run: str | Path, device: str = "cpu") -> Method:
@@ -296,7 +305,9 @@ def _checkpoints(folder: Path) -> list[Path]:
     if not place.is_dir():
         return []
     with os_errors_as_messages("read", place):
-        return sorted(path for path in place.iterdir() if NAME.fullmatch(path.name) and path.is_file())
+        return sorted(
+            path for path in place.iterdir() if NAME.fullmatch(path.name) and path.is_file()
+        )
 
 
 def _longer(old: Settings, new: Settings) -> bool:
@@ -317,7 +328,9 @@ def _why_not_longer(old: Settings, new: Settings) -> str:
 def _differences(old: Settings, new: Settings) -> str:
     """way 5, not 10; rate 0.001, not 0.002"""
     a, b = _flat(old.as_dict()), _flat(new.as_dict())
-    return "; ".join(f"{key} {a.get(key)}, not {b.get(key)}" for key in a | b if a.get(key) != b.get(key))
+    return "; ".join(
+        f"{key} {a.get(key)}, not {b.get(key)}" for key in a | b if a.get(key) != b.get(key)
+    )
 
 
 def _flat(values: dict[str, Any]) -> dict[str, Any]:

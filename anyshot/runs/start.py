@@ -39,7 +39,11 @@ class InitialBody:
     def load_into(self, method: Method) -> None:
         """The method with this body."""
         state = method.state_dict()
-        own = {name: tuple(value.shape) for name, value in state.items() if name.startswith(BODY_PREFIXES)}
+        own = {
+            name: tuple(value.shape)
+            for name, value in state.items()
+            if name.startswith(BODY_PREFIXES)
+        }
         found = {name: tuple(value.shape) for name, value in self.tensors.items()}
         if own != found:
             wrong = sorted(dict(own.items() ^ found.items()))
@@ -52,9 +56,13 @@ class InitialBody:
     def check_leakage(self, records: Sequence[SetRecord]) -> tuple[SetRecord, ...]:
         """The records of a run that starts here: its own and those of other sets that the body has learned from. It may
         not validate or test on classes that the body has learned from."""
-        learned = {r.sums[label] for r in self.sets if r.learned for label in r.splits.get("train", ())}
+        learned = {
+            r.sums[label] for r in self.sets if r.learned for label in r.splits.get("train", ())
+        }
         for record in records:
-            others = [label for split in ("validation", "test") for label in record.splits.get(split, ())]
+            others = [
+                label for split in ("validation", "test") for label in record.splits.get(split, ())
+            ]
             seen = [label for label in others if record.sums[label] in learned]
             if seen:
                 raise AnyshotError(
@@ -63,7 +71,10 @@ class InitialBody:
                     "the same split."
                 )
         names = {record.name for record in records}
-        return (*records, *(record for record in self.sets if record.learned and record.name not in names))
+        return (
+            *records,
+            *(record for record in self.sets if record.learned and record.name not in names),
+        )
 
 
 def open_initial_body(source: str) -> InitialBody:
@@ -76,7 +87,9 @@ def open_initial_body(source: str) -> InitialBody:
         path, sets = run.best_path, run.sets
     try:
         data = path.read_bytes()
-        tensors = {name: value for name, value in load(data).items() if name.startswith(BODY_PREFIXES)}
+        tensors = {
+            name: value for name, value in load(data).items() if name.startswith(BODY_PREFIXES)
+        }
     except (OSError, SafetensorError) as error:
         raise AnyshotError(
             f"There is no body in '{source}' ({error}); give the folder of a run, the name of weights that come with "

@@ -75,8 +75,14 @@ def train(
     :func:`anyshot.core.parallel.ranks.joined` the processes that torchrun started train one run together, to the same bits.
     """
     if settings.warm is not None:
-        raise AnyshotError(f"The settings of '{folder}' are those of a warm start; anyshot warm takes them.")
-    with ranks.on_rank_zero(exclusive_training(folder)), torch.inference_mode(False), torch.enable_grad():
+        raise AnyshotError(
+            f"The settings of '{folder}' are those of a warm start; anyshot warm takes them."
+        )
+    with (
+        ranks.on_rank_zero(exclusive_training(folder)),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+    ):
         run, sources, origin = open_or_create_run(settings, folder, imagesets, ood, command)
         for sentence in sources.describe():
             log.info("%s", sentence)
@@ -105,13 +111,19 @@ class MetaTraining:
         self.journal, s, t = TrainingLog(run, callback), self.settings, self.settings.train
         self.method = run.new_method(device)
         self.optimiser = Optimizer(self.method, t)
-        self.stream = TaskStream(imagesets, "train", s.task, t.seed, s.mixing, t.meta_batch, t.augment)
+        self.stream = TaskStream(
+            imagesets, "train", s.task, t.seed, s.mixing, t.meta_batch, t.augment
+        )
         self.validation = {
-            i.name: TaskStream(i, "validation", s.task, t.seed) for i in imagesets if "validation" in i.splits
+            i.name: TaskStream(i, "validation", s.task, t.seed)
+            for i in imagesets
+            if "validation" in i.splits
         }
         self.ood = {i.name: TaskStream(i, "validation", s.task, t.seed) for i in ood}
         if t.calibrate and not self.validation:
-            raise AnyshotError("There are no classes to validate on, so there is nothing to calibrate with; leave it.")
+            raise AnyshotError(
+                "There are no classes to validate on, so there is nothing to calibrate with; leave it."
+            )
 
     def load_body(self, origin: InitialBody) -> None:
         """Start with a body that was trained before."""
@@ -125,12 +137,17 @@ class MetaTraining:
         if not resumed:
             self.checkpoint()  # from here on the run has begun
         state = self.state
-        with progress(f"Meta-training {self.method.name}", t.iterations, done=state.iteration) as advance:
+        with progress(
+            f"Meta-training {self.method.name}", t.iterations, done=state.iteration
+        ) as advance:
             while not self.is_done():
                 started = time.perf_counter()
                 record = self.step()
                 speed = t.meta_batch / (time.perf_counter() - started)
-                if state.iteration % (t.validate_every or t.iterations) == 0 or state.iteration == t.iterations:
+                if (
+                    state.iteration % (t.validate_every or t.iterations) == 0
+                    or state.iteration == t.iterations
+                ):
                     self.validate()
                 if state.iteration % t.checkpoint_every == 0 or self.is_done():
                     self.checkpoint()
@@ -161,15 +178,24 @@ class MetaTraining:
             one, draws, list(self.method.parameters()), self.workers, size=len
         )
         gradients = [total / t.meta_batch for total in sums]
-        record: dict[str, Any] = {k: sum(info[k] for info in infos) / t.meta_batch for k in infos[0]}
+        record: dict[str, Any] = {
+            k: sum(info[k] for info in infos) / t.meta_batch for k in infos[0]
+        }
         state.iteration += 1
-        if math.isfinite(record["loss"] + record["penalty"]) and all(g.isfinite().all() for g in gradients):
+        if math.isfinite(record["loss"] + record["penalty"]) and all(
+            g.isfinite().all() for g in gradients
+        ):
             state.skipped_in_a_row = 0
             self.optimiser.step(gradients, state.iteration - 1)
         else:
             state.skipped += 1
             state.skipped_in_a_row += 1
-        record = {"kind": "iteration", "iteration": state.iteration, **record, "skipped": state.skipped}
+        record = {
+            "kind": "iteration",
+            "iteration": state.iteration,
+            **record,
+            "skipped": state.skipped,
+        }
         self.journal.add(record, state.iteration)
         if state.skipped_in_a_row >= MOST_SKIPPED:
             raise AnyshotError(
@@ -204,7 +230,12 @@ class MetaTraining:
             state.best, state.best_iteration, state.stale = chosen_by, state.iteration, 0
             self.save_best(chosen_by, s.select)
         accuracies = {name: summary.accuracy for name, summary in summaries.items()}
-        record = {"kind": "validation", "iteration": state.iteration, "selection": chosen_by, **accuracies}
+        record = {
+            "kind": "validation",
+            "iteration": state.iteration,
+            "selection": chosen_by,
+            **accuracies,
+        }
         self.journal.add(record, state.iteration)
 
     def save_best(self, selection: float | None, by: str) -> None:
@@ -223,8 +254,14 @@ class MetaTraining:
         method.temperature = 1.0
         with progress("Calibrating", t.validation_tasks * len(self.validation)) as advance:
             streams = list(self.validation.values())
-            temperature = calibrated(method, streams, t.validation_tasks, t.validate_by, self.workers, advance)
-        record = {"kind": "calibration", "iteration": best.state["iteration"], "temperature": temperature}
+            temperature = calibrated(
+                method, streams, t.validation_tasks, t.validate_by, self.workers, advance
+            )
+        record = {
+            "kind": "calibration",
+            "iteration": best.state["iteration"],
+            "temperature": temperature,
+        }
         self.journal.add(record, self.state.iteration)
         self.run.save_best(Checkpoint({**best.state, "temperature": temperature}, best.tensors))
         self.checkpoint()  # with this line of the log
@@ -242,7 +279,9 @@ class MetaTraining:
         """Everything that the next iteration depends on."""
         collectives.broadcast_tensors(self.optimiser.state_tensors().values())
         if work := ranks.utilisation():
-            self.journal.add({"kind": "ranks", "iteration": self.state.iteration, **work}, self.state.iteration)
+            self.journal.add(
+                {"kind": "ranks", "iteration": self.state.iteration, **work}, self.state.iteration
+            )
         self.state.log_lines = self.run.log_lines()
         checkpoint = Checkpoint(asdict(self.state), self.optimiser.state_tensors())
         self.run.save_checkpoint(f"meta-{self.state.iteration:07d}", checkpoint)
@@ -267,8 +306,15 @@ def task_gradients(method: Method, task: Task) -> tuple[list[Tensor], dict[str, 
     gradients = torch.autograd.grad(
         objective.loss + objective.penalty, parameters, allow_unused=True, materialize_grads=True
     )
-    loss, penalty = (float(torch.as_tensor(part).detach()) for part in (objective.loss, objective.penalty))
-    return list(gradients), {"loss": loss, "penalty": penalty, "kl": objective.kl, "accuracy": objective.accuracy}
+    loss, penalty = (
+        float(torch.as_tensor(part).detach()) for part in (objective.loss, objective.penalty)
+    )
+    return list(gradients), {
+        "loss": loss,
+        "penalty": penalty,
+        "kl": objective.kl,
+        "accuracy": objective.accuracy,
+    }
 
 
 def _note(record: dict[str, Any], speed: float, skipped: int) -> str:

@@ -26,7 +26,8 @@ class Optimizer:
             [
                 {
                     "params": [p],
-                    "factor": factors.get(name, 1.0) * (settings.body_rate if name.startswith(BODY_PREFIXES) else 1),
+                    "factor": factors.get(name, 1.0)
+                    * (settings.body_rate if name.startswith(BODY_PREFIXES) else 1),
                 }
                 for name, p in method.named_parameters()
             ]  # a group for each parameter: each has its rate
@@ -77,4 +78,8 @@ def learning_rate_factor(settings: TrainSettings, iteration: int) -> float:
     rising, falling = settings.rising, settings.iterations - settings.rising
     if iteration < rising:
         return (iteration + 1) / rising
-    return 0.5 + 0.5 * math.cos(math.pi * (iteration - rising) / falling) if settings.decay == "cosine" else 1.0
+    return (
+        0.5 + 0.5 * math.cos(math.pi * (iteration - rising) / falling)
+        if settings.decay == "cosine"
+        else 1.0
+    )

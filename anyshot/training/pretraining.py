@@ -51,10 +51,18 @@ def pretrain(
     """Train the body until the settings' last epoch, or go on with the warm start in ``folder``; all else is as in
     :func:`anyshot.train`."""
     if settings.warm is None:
-        raise AnyshotError(f"The settings of '{folder}' are those of meta-training; anyshot train takes them.")
-    with ranks.on_rank_zero(exclusive_training(folder)), torch.inference_mode(False), torch.enable_grad():
+        raise AnyshotError(
+            f"The settings of '{folder}' are those of meta-training; anyshot train takes them."
+        )
+    with (
+        ranks.on_rank_zero(exclusive_training(folder)),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+    ):
         run, sources, _ = open_or_create_run(settings, folder, imagesets, ood, command)
-        return Pretraining(run, sources.images, sources.ood, workers, callback, device).train(tensorboard)
+        return Pretraining(run, sources.images, sources.ood, workers, callback, device).train(
+            tensorboard
+        )
 
 
 class Pretraining:
@@ -70,8 +78,16 @@ class Pretraining:
         device: str = "cpu",
     ) -> None:
         assert run.settings.warm is not None
-        self.run, self.settings, self.seed, self.workers = run, run.settings.warm, run.settings.train.seed, workers
-        self.journal, self.images = TrainingLog(run, callback), PretrainingImages(imagesets, self.settings)
+        self.run, self.settings, self.seed, self.workers = (
+            run,
+            run.settings.warm,
+            run.settings.train.seed,
+            workers,
+        )
+        self.journal, self.images = (
+            TrainingLog(run, callback),
+            PretrainingImages(imagesets, self.settings),
+        )
         if not self.batch:
             raise AnyshotError(
                 f"{len(self.images)} images are too few for {self.settings.parts} parts of a batch; take fewer parts."
@@ -94,7 +110,9 @@ class Pretraining:
     @property
     def batch(self) -> int:
         """Images in a step: fewer where there are not so many, and whole parts."""
-        return min(self.settings.batch, len(self.images)) // self.settings.parts * self.settings.parts
+        return (
+            min(self.settings.batch, len(self.images)) // self.settings.parts * self.settings.parts
+        )
 
     @property
     def steps(self) -> int:
@@ -103,7 +121,9 @@ class Pretraining:
 
     def rate(self, step: int) -> float:
         """The rate of a step, counted from the start of the run."""
-        return self.settings.rate * learning_rate(self.settings.schedule, step / (self.settings.epochs * self.steps))
+        return self.settings.rate * learning_rate(
+            self.settings.schedule, step / (self.settings.epochs * self.steps)
+        )
 
     def train(self, tensorboard: bool | None = False) -> Run:
         """All epochs that are left."""
@@ -117,7 +137,9 @@ class Pretraining:
                 if self.epoch % (s.check_every or s.epochs) == 0 or self.epoch == s.epochs:
                     self.check()
                 if self.epoch == s.epochs:
-                    self.run.save_best(Checkpoint({"epoch": self.epoch}, dict(self.kept.state_dict())))
+                    self.run.save_best(
+                        Checkpoint({"epoch": self.epoch}, dict(self.kept.state_dict()))
+                    )
                 self.checkpoint()
         self.journal.close()
         return self.run
@@ -127,7 +149,9 @@ class Pretraining:
         """Every image once, in an order that the seed and the epoch determine."""
         order = numpy_rng(self.seed, "warm", self.epoch).permutation(len(self.images))
         losses, hits = 0.0, 0.0
-        for step, chosen in enumerate(order[: self.steps * self.batch].reshape(self.steps, self.batch)):
+        for step, chosen in enumerate(
+            order[: self.steps * self.batch].reshape(self.steps, self.batch)
+        ):
             loss, right = self.step(chosen, step)
             losses, hits = losses + loss, hits + right
             if not math.isfinite(loss):
@@ -137,7 +161,12 @@ class Pretraining:
                 )
             advance(1, f"loss {losses / (step + 1):.3f}  accuracy {hits / (step + 1):.1%}")
         self.epoch += 1
-        record = {"kind": "epoch", "epoch": self.epoch, "loss": losses / self.steps, "accuracy": hits / self.steps}
+        record = {
+            "kind": "epoch",
+            "epoch": self.epoch,
+            "loss": losses / self.steps,
+            "accuracy": hits / self.steps,
+        }
         self.journal.add(record, self.epoch)
 
     def step(self, chosen: NDArray[np.int64], step: int) -> tuple[float, float]:
@@ -157,7 +186,9 @@ class Pretraining:
         losses, hits = zip(*shares, strict=True)
         return sum(losses), sum(hits)
 
-    def part(self, rows: NDArray[np.int64], rng: Rng) -> tuple[tuple[Tensor, ...], tuple[float, float]]:
+    def part(
+        self, rows: NDArray[np.int64], rng: Rng
+    ) -> tuple[tuple[Tensor, ...], tuple[float, float]]:
         """Gradients; loss and accuracy; of a part, each as its share of the batch's; with the part's own statistics."""
         uint8, labels, turns = self.images.get(rows, rng)
         x, y = (
@@ -165,12 +196,16 @@ class Pretraining:
             torch.from_numpy(labels).to(self.method.reference_tensor.device),
         )
         scores = F.linear(self.method.embed(x), *self.layer)
-        classes, angles = scores.split([self.images.classes, scores.shape[1] - self.images.classes], 1)
+        classes, angles = scores.split(
+            [self.images.classes, scores.shape[1] - self.images.classes], 1
+        )
         loss = F.cross_entropy(classes, y, label_smoothing=self.settings.label_smoothing)
         if angles.shape[1]:
             loss = loss + F.cross_entropy(angles, torch.from_numpy(turns).to(y))
         share = len(rows) / self.batch
-        gradients = torch.autograd.grad(loss * share, self.parameters, allow_unused=True, materialize_grads=True)
+        gradients = torch.autograd.grad(
+            loss * share, self.parameters, allow_unused=True, materialize_grads=True
+        )
         return gradients, (loss.item() * share, accuracy(classes, y) * share)
 
     # ------------------------------------------------------------------------------------------------ checks
@@ -179,7 +214,9 @@ class Pretraining:
         found: dict[str, float] = {}
         for name, stream in self.streams.items():
             tasks = [partial(stream.task, i) for i in range(self.settings.check_tasks)]
-            results = collectives.map_and_gather(lambda task: mean_accuracies(self.kept, task()), tasks, self.workers)
+            results = collectives.map_and_gather(
+                lambda task: mean_accuracies(self.kept, task()), tasks, self.workers
+            )
             means, cosines = np.mean(results, 0).tolist()
             found |= {f"{name} nearest mean": means, f"{name} cosine": cosines}
         self.journal.add({"kind": "check", "epoch": self.epoch, **found}, self.epoch)
@@ -193,7 +230,11 @@ class Pretraining:
             state |= {f"average.{name}": value for name, value in self.kept.state_dict().items()}
         for i, parameter in enumerate(self.parameters):
             moments = self.optimiser.state[parameter]
-            state |= {f"momentum.{i}": moments["momentum_buffer"]} if moments.get("momentum_buffer") is not None else {}
+            state |= (
+                {f"momentum.{i}": moments["momentum_buffer"]}
+                if moments.get("momentum_buffer") is not None
+                else {}
+            )
         return state
 
     def checkpoint(self) -> None:
@@ -224,7 +265,10 @@ class Pretraining:
 def linear_layer(outputs: int, method: Method, seed: int) -> list[Tensor]:
     """Weight and bias of the layer on top of the body, which nobody needs afterwards."""
     width = method.body.width
-    weight = torch.randn(outputs, width, generator=torch_rng(seed, "warm"), dtype=torch.float32) / width**0.5
+    weight = (
+        torch.randn(outputs, width, generator=torch_rng(seed, "warm"), dtype=torch.float32)
+        / width**0.5
+    )
     return [
         weight.to(method.reference_tensor).requires_grad_(),
         method.reference_tensor.new_zeros(outputs).requires_grad_(),

@@ -21,15 +21,23 @@ class PretrainingImages:
 
     def __init__(self, imagesets: Sequence[ImageSet], settings: PretrainSettings) -> None:
         self.sets, self.settings = imagesets, settings
-        members = [(k, i.starts[c], i.starts[c + 1]) for k, i in enumerate(imagesets) for c in i.splits["train"]]
+        members = [
+            (k, i.starts[c], i.starts[c + 1])
+            for k, i in enumerate(imagesets)
+            for c in i.splits["train"]
+        ]
         sizes = [end - start for _, start, end in members]
         self.source = np.repeat([k for k, _, _ in members], sizes)  # which set
-        self.place = np.concatenate([np.arange(start, end) for _, start, end in members])  # where in it
+        self.place = np.concatenate(
+            [np.arange(start, end) for _, start, end in members]
+        )  # where in it
         self.label = np.repeat(np.arange(len(members)), sizes)
         self.how = [allowed(settings.augment, i) for i in imagesets]
         self.turned = settings.rotations != "none"
         if self.turned and len(set(imagesets[0].size)) > 1:
-            raise AnyshotError(f"Images of {imagesets[0].size} pixels cannot be turned; rotations need square ones.")
+            raise AnyshotError(
+                f"Images of {imagesets[0].size} pixels cannot be turned; rotations need square ones."
+            )
         self.classes = len(members) * (TURNS if settings.rotations == "classes" else 1)
         self.outputs = self.classes + (TURNS if settings.rotations == "task" else 0)
 
@@ -47,4 +55,8 @@ class PretrainingImages:
         if self.turned:
             turns = rng.integers(TURNS, size=len(rows))
             images = quarter_turns(images, turns)
-        return images, labels * TURNS + turns if self.settings.rotations == "classes" else labels, turns
+        return (
+            images,
+            labels * TURNS + turns if self.settings.rotations == "classes" else labels,
+            turns,
+        )

@@ -18,7 +18,11 @@ from anyshot.training.presets import pretraining_settings
 from anyshot.training.pretraining import pretrain
 
 RECIPES = ("anyshot", "paper")
-PAPERS = ("cifar-fs", "miniimagenet", "multi")  #: presets of the paper's; the others are anyshot's own already
+PAPERS = (
+    "cifar-fs",
+    "miniimagenet",
+    "multi",
+)  #: presets of the paper's; the others are anyshot's own already
 
 #: Twenty steps, each on another view of the images, teach more than ten on one, above all of unfamiliar images.
 METHOD: dict[str, Any] = {

@@ -16,7 +16,9 @@ APART = {"bench", "cli", "web"}  # commands explain themselves: anyshot --help
 
 def main() -> None:
     """One page for the public names, one for each part of the package."""
-    vars(anyshot).update({name: getattr(anyshot, name) for name in anyshot.__all__})  # loaded on first use otherwise
+    vars(anyshot).update(
+        {name: getattr(anyshot, name) for name in anyshot.__all__}
+    )  # loaded on first use otherwise
     parts = [part.name for part in pkgutil.iter_modules(anyshot.__path__) if part.name not in APART]
     pdoc.render.configure(template_directory=HERE, show_source=False)
     pdoc.pdoc("anyshot", *(f"anyshot.{part}" for part in parts), output_directory=TO)

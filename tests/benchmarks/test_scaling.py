@@ -7,10 +7,23 @@ from dataclasses import replace
 
 import pytest
 import scaling
-from scaling_model import COLLECTIVES, LATENCY, Measured, drawn_sizes, efficiency, exchange, idle_shares, seconds
+from scaling_model import (
+    COLLECTIVES,
+    LATENCY,
+    Measured,
+    drawn_sizes,
+    efficiency,
+    exchange,
+    idle_shares,
+    seconds,
+)
 
-EQUAL = Measured(start=0.1, slope=0.0, draw=0.0, apply=0.0, gradient=1_000_000, byte=0.0, sizes=(50,) * 256)
-MIXED = replace(EQUAL, slope=0.001, draw=1e-4, apply=1e-3, byte=1e-9, sizes=tuple(range(5, 251)) * 2)
+EQUAL = Measured(
+    start=0.1, slope=0.0, draw=0.0, apply=0.0, gradient=1_000_000, byte=0.0, sizes=(50,) * 256
+)
+MIXED = replace(
+    EQUAL, slope=0.001, draw=1e-4, apply=1e-3, byte=1e-9, sizes=tuple(range(5, 251)) * 2
+)
 
 
 def test_one_rank_moves_nothing_and_its_time_is_that_of_the_tasks():
@@ -44,7 +57,9 @@ def test_what_was_measured_once_is_shown_and_foretold_again(tmp_path, capsys):
         "model": {name: value for name, value in vars(MIXED).items() if name != "sizes"},
     }  # fmt: skip
     machine = {"cores": 2, "load": 0.1, "torch": "2"}
-    (tmp_path / "scaling.json").write_text(json.dumps({"machine": machine, "cases": {"32×32": case}}))
+    (tmp_path / "scaling.json").write_text(
+        json.dumps({"machine": machine, "cases": {"32×32": case}})
+    )
     scaling.main(["--foretell", str(tmp_path / "scaling.json")])
     out = capsys.readouterr().out
     assert "2 × 1 is 1.70 times as fast as 1 × 1" in out

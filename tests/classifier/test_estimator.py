@@ -82,7 +82,10 @@ def test_a_saved_classifier_answers_the_same(fitted, tmp_path):
     x, _ = three((2, 2, 2), seed=30)
     again = AnyShotClassifier.load(tmp_path / "kept", backbone=colours)
     np.testing.assert_array_equal(again.predict_proba(x), fitted.predict_proba(x))
-    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["config.json", "tensors.safetensors"]
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == [
+        "config.json",
+        "tensors.safetensors",
+    ]
     with pytest.raises(AnyshotError, match="backbone"):
         AnyShotClassifier.from_pretrained(tmp_path / "kept")
     (tmp_path / "kept" / "tensors.safetensors").write_bytes(b"x")
@@ -90,14 +93,21 @@ def test_a_saved_classifier_answers_the_same(fitted, tmp_path):
         AnyShotClassifier.load(tmp_path / "kept", backbone=colours)
 
 
-@pytest.mark.parametrize("change", [{"learner.directions": None}, {"outlook.threshold": None}, {"outlook.level": 1}])
+@pytest.mark.parametrize(
+    "change", [{"learner.directions": None}, {"outlook.threshold": None}, {"outlook.level": 1}]
+)
 def test_a_classifier_saved_by_another_version_says_so(tmp_path, change):
     AnyShotClassifier(None).fit(RNG.normal(size=(6, 5)), np.repeat([0, 1], 3)).save(tmp_path)
     tensors = load_file(tmp_path / "tensors.safetensors") | {name: torch.ones(1) for name in change}
-    save_file({k: t for k, t in tensors.items() if change.get(k, t) is not None}, tmp_path / "tensors.safetensors")
+    save_file(
+        {k: t for k, t in tensors.items() if change.get(k, t) is not None},
+        tmp_path / "tensors.safetensors",
+    )
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"version": "0.0.7"}))
-    with pytest.raises(AnyshotError, match=r"saved by anyshot 0\.0\.7, whose learner .* fit and save it again"):
+    with pytest.raises(
+        AnyshotError, match=r"saved by anyshot 0\.0\.7, whose learner .* fit and save it again"
+    ):
         AnyShotClassifier.load(tmp_path)
 
 
@@ -105,14 +115,22 @@ def test_vectors_need_no_backbone_and_are_saved_without_one(tmp_path):
     x, y = RNG.normal(size=(12, 5)), np.repeat([0, 1], 6)
     learned = AnyShotClassifier(None).fit(x, y)
     learned.save_pretrained(tmp_path / "v")
-    np.testing.assert_array_equal(AnyShotClassifier.load(tmp_path / "v").predict_proba(x), learned.predict_proba(x))
+    np.testing.assert_array_equal(
+        AnyShotClassifier.load(tmp_path / "v").predict_proba(x), learned.predict_proba(x)
+    )
 
 
 def test_an_explanation_names_every_class_and_what_to_do_next(fitted):
     explanation = fitted.explain()
-    assert [(c.name, c.images) for c in explanation.classes] == [("blue", 1), ("green", 2), ("red", 6)]
+    assert [(c.name, c.images) for c in explanation.classes] == [
+        ("blue", 1),
+        ("green", 2),
+        ("red", 6),
+    ]
     assert explanation.low < explanation.expected < explanation.high
-    assert np.mean([c.expected for c in explanation.classes]) == pytest.approx(explanation.expected, abs=1e-5)
+    assert np.mean([c.expected for c in explanation.classes]) == pytest.approx(
+        explanation.expected, abs=1e-5
+    )
     for c in explanation.classes:
         assert sum(c.trust.values()) == pytest.approx(1, abs=1e-5)
     text = str(explanation)
@@ -161,7 +179,9 @@ def test_scikit_learns_tools_work_with_pictures():
 def test_it_passes_scikit_learns_own_checks():
     checks = pytest.importorskip("sklearn.utils.estimator_checks")
     results = checks.check_estimator(AnyShotClassifier(None), on_fail=None, on_skip=None)
-    failed = {r["check_name"]: str(r["exception"])[:200] for r in results if r["status"] == "failed"}
+    failed = {
+        r["check_name"]: str(r["exception"])[:200] for r in results if r["status"] == "failed"
+    }
     assert failed == {}
 
 

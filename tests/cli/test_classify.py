@@ -65,7 +65,9 @@ def test_classify_prints_answers_and_writes_a_table_and_a_page(folders, tmp_path
 
 
 def test_one_file_can_be_asked_about(folders):
-    done = run("classify", "--support", folders / "train", "--query", folders / "test" / "red" / "0.png")
+    done = run(
+        "classify", "--support", folders / "train", "--query", folders / "test" / "red" / "0.png"
+    )
     assert "0.png" in done.stdout
 
 
@@ -108,10 +110,22 @@ def test_names_may_be_anything(folders, tmp_path):
     [("classify", "--query", "--csv"), ("classify", "--query", "--html"), *(
         ("evaluate", "--test", option) for option in ("--json", "--png", "--html"))],
 )  # fmt: skip
-def test_files_that_cannot_be_written_are_said_before_the_work(folders, monkeypatch, command, asked, option):
-    monkeypatch.setattr(backbones, "_lite", lambda size, side, device: pytest.fail("the work begins"))
+def test_files_that_cannot_be_written_are_said_before_the_work(
+    folders, monkeypatch, command, asked, option
+):
+    monkeypatch.setattr(
+        backbones, "_lite", lambda size, side, device: pytest.fail("the work begins")
+    )
     with pytest.raises(AnyshotError, match="Cannot write"):
-        run(command, "--support", folders / "train", asked, folders / "test", option, "/dev/null/out")
+        run(
+            command,
+            "--support",
+            folders / "train",
+            asked,
+            folders / "test",
+            option,
+            "/dev/null/out",
+        )
 
 
 @pytest.fixture
@@ -126,11 +140,26 @@ def shipped_run(trained, tmp_path, monkeypatch):
 @pytest.mark.usefixtures("shipped_run")
 @pytest.mark.parametrize(
     "options",
-    ["--backbone RUN", "--backbone conv4:RUN", "--weights RUN", "--backbone conv4:tiny-taml", "--weights tiny-taml"],
+    [
+        "--backbone RUN",
+        "--backbone conv4:RUN",
+        "--weights RUN",
+        "--backbone conv4:tiny-taml",
+        "--weights tiny-taml",
+    ],
 )
 def test_a_run_is_named_as_backbone_or_as_weights(folders, trained, tmp_path, options):
     words = options.replace("RUN", str(trained["taml"])).split()
-    run("classify", "--support", folders / "train", "--query", folders / "test", "--csv", tmp_path / "out.csv", *words)
+    run(
+        "classify",
+        "--support",
+        folders / "train",
+        "--query",
+        folders / "test",
+        "--csv",
+        tmp_path / "out.csv",
+        *words,
+    )
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     known = sorted((folders / "train").glob("*/*.png"))
     classifier = AnyShotClassifier(trained["taml"]).fit(known, [path.parent.name for path in known])
@@ -139,8 +168,18 @@ def test_a_run_is_named_as_backbone_or_as_weights(folders, trained, tmp_path, op
 
 
 def test_a_run_keeps_its_backbone_and_its_size(folders, trained):
-    asked = ("label", "--support", folders / "train", "--pool", folders / "test", "--weights", trained["taml"])
-    with pytest.raises(AnyshotError, match="brings a backbone of its own; leave --backbone efficientnet-lite1 out"):
+    asked = (
+        "label",
+        "--support",
+        folders / "train",
+        "--pool",
+        folders / "test",
+        "--weights",
+        trained["taml"],
+    )
+    with pytest.raises(
+        AnyshotError, match="brings a backbone of its own; leave --backbone efficientnet-lite1 out"
+    ):
         run(*asked, "--backbone", "efficientnet-lite1")
     with pytest.raises(AnyshotError, match="sees images of 32 x 32, not of 64 x 64"):
         run(*asked, "--side", 64)

@@ -51,7 +51,17 @@ def run(*arguments):
 def test_the_list_shows_every_set_with_terms_source_and_splits(tmp_path):
     result = run("list", "--json", tmp_path / "list.json")
     assert result.exit_code == 0
-    for word in ("glyphs", "digits", "cifar-fs", "64/16/20", "60,000", "84x84", "CC BY 4.0", "kriz", "none published"):
+    for word in (
+        "glyphs",
+        "digits",
+        "cifar-fs",
+        "64/16/20",
+        "60,000",
+        "84x84",
+        "CC BY 4.0",
+        "kriz",
+        "none published",
+    ):
         assert word in result.output
     sets = json.loads((tmp_path / "list.json").read_text())["results"]["sets"]
     assert len(sets) == 11
@@ -59,15 +69,23 @@ def test_the_list_shows_every_set_with_terms_source_and_splits(tmp_path):
 
 
 def test_a_set_is_prepared_listed_as_ready_and_checked(garments, tmp_path):
-    result = run("prepare", "fashion-mnist", "--source", garments, "--json", tmp_path / "facts.json")
-    assert "fashion-mnist is ready: 200 images of 32x32, 10 classes (test 10) of 20 images" in result.output
+    result = run(
+        "prepare", "fashion-mnist", "--source", garments, "--json", tmp_path / "facts.json"
+    )
+    assert (
+        "fashion-mnist is ready: 200 images of 32x32, 10 classes (test 10) of 20 images"
+        in result.output
+    )
     assert "the official files hold 10,000" in result.output
     facts = json.loads((tmp_path / "facts.json").read_text())["results"]
     assert facts["splits"] == {"test": 10}
     assert "is ready" in run("prepare", "fashion-mnist").output
     assert "fashion-mnist is verified" in run("prepare", "fashion-mnist", "--check").output
     run("list", "--json", tmp_path / "list.json")
-    ready = {one["name"]: one["bytes"] for one in json.loads((tmp_path / "list.json").read_text())["results"]["sets"]}
+    ready = {
+        one["name"]: one["bytes"]
+        for one in json.loads((tmp_path / "list.json").read_text())["results"]["sets"]
+    }
     assert ready["fashion-mnist"] > 200 * 3072
 
 
@@ -90,7 +108,9 @@ def test_wrong_usage_and_failures_are_sentences(tmp_path):
 
 
 def test_a_contact_sheet_is_drawn(tmp_path):
-    result = run("show", "digits", "--out", tmp_path / "deep" / "sheet.png", "--shots", "fixed:5", "--way", 3)
+    result = run(
+        "show", "digits", "--out", tmp_path / "deep" / "sheet.png", "--shots", "fixed:5", "--way", 3
+    )
     assert result.exit_code == 0
     with Image.open(tmp_path / "deep" / "sheet.png") as sheet:
         assert sheet.format == "PNG"
@@ -118,7 +138,9 @@ def test_glyphs_are_drawn_by_prepare(monkeypatch, tmp_path):
 
 
 def own_set(folder, name):
-    arrays = {label: np.zeros((20, 8, 8, 3), np.uint8) for label in ("[/b]", "[bold]", "c", "d", "e")}
+    arrays = {
+        label: np.zeros((20, 8, 8, 3), np.uint8) for label in ("[/b]", "[bold]", "c", "d", "e")
+    }
     return ImageSet.from_arrays(name, arrays, {"test": list(arrays)}).save(folder)
 
 
@@ -127,7 +149,15 @@ def test_names_are_not_taken_for_markup(tmp_path):
     result = run("show", tmp_path / "[/b]", "--shots", "fixed:2", "--out", tmp_path / "[red].png")
     assert "[/b]: classes and a task are drawn in" in result.output
     assert "[red].png" in result.output
-    facts = {"name": "[/b]", "title": "[/x]", "splits": {}, "images": 1, "side": 1, "terms": "[/]", "source": "[/]"}
+    facts = {
+        "name": "[/b]",
+        "title": "[/x]",
+        "splits": {},
+        "images": 1,
+        "side": 1,
+        "terms": "[/]",
+        "source": "[/]",
+    }
     table = table_of([{**facts, "checksum": "MD5", "ready": True, "bytes": 0, "download": 10**6}])
     console = Console(record=True, width=200, file=io.StringIO())
     console.print(table)
@@ -154,11 +184,17 @@ def test_the_list_tells_the_size_of_downloads(tmp_path):
     output = " ".join(run("list", "--json", tmp_path / "list.json").output.split())
     assert "cifar.html (download: 169 MB, checksum: MD5)" in output
     assert "(no download)" in output
-    sets = {one["name"]: one for one in json.loads((tmp_path / "list.json").read_text())["results"]["sets"]}
+    sets = {
+        one["name"]: one
+        for one in json.loads((tmp_path / "list.json").read_text())["results"]["sets"]
+    }
     assert sets["glyphs"]["download"] == 0
     assert sets["miniimagenet"]["download"] is None
     assert sets["quickdraw"]["download"] == 345 * (128 + 200 * 784)
-    assert all(sets[name]["download"] > 10**6 for name in ("svhn", "cub", "aircraft", "vgg-flower", "gtsrb"))
+    assert all(
+        sets[name]["download"] > 10**6
+        for name in ("svhn", "cub", "aircraft", "vgg-flower", "gtsrb")
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,5 +218,7 @@ def test_a_seed_is_not_negative():
 def test_results_that_cannot_be_written_are_said_before_the_work(garments, cache, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(AnyshotError, match="Not a directory"):
-        run("prepare", "fashion-mnist", "--source", garments, "--json", tmp_path / "file" / "x.json")
+        run(
+            "prepare", "fashion-mnist", "--source", garments, "--json", tmp_path / "file" / "x.json"
+        )
     assert not cache.exists()

@@ -11,7 +11,9 @@ from anyshot.core.settings import TaskSettings
 from anyshot.training import presets
 
 
-def test_the_demo_trains_tests_looks_inside_and_leaves_its_results(tiny, tmp_path, monkeypatch, capsys):
+def test_the_demo_trains_tests_looks_inside_and_leaves_its_results(
+    tiny, tmp_path, monkeypatch, capsys
+):
     preset = presets.PRESETS["glyphs"]
     small = dataclasses.replace(
         preset,
@@ -26,7 +28,17 @@ def test_the_demo_trains_tests_looks_inside_and_leaves_its_results(tiny, tmp_pat
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit) as end:
         main(
-            ["demo", "--out", str(tmp_path), "--tasks", "3", "--iterations", "2", "--json", str(tmp_path / "copy.json")]
+            [
+                "demo",
+                "--out",
+                str(tmp_path),
+                "--tasks",
+                "3",
+                "--iterations",
+                "2",
+                "--json",
+                str(tmp_path / "copy.json"),
+            ]
         )
     assert not end.value.code
     out = capsys.readouterr().out

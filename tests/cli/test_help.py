@@ -11,7 +11,9 @@ from anyshot.cli.main import app
 
 def every_command(command, path=()) -> list[tuple[str, ...]]:
     below = [
-        line for name, one in getattr(command, "commands", {}).items() for line in every_command(one, (*path, name))
+        line
+        for name, one in getattr(command, "commands", {}).items()
+        for line in every_command(one, (*path, name))
     ]
     return [path, *below]
 
@@ -22,7 +24,9 @@ COMMANDS = every_command(typer.main.get_command(app))
 @pytest.fixture
 def help_of(monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
-    return lambda command: " ".join(CliRunner().invoke(app, [*command, "--help"]).output.replace("│", " ").split())
+    return lambda command: " ".join(
+        CliRunner().invoke(app, [*command, "--help"]).output.replace("│", " ").split()
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -8,13 +8,17 @@ from support import run_command as run
 from anyshot.evaluation import inspection
 
 
-def test_balancing_variables_come_as_tables_figures_and_json(trained, tmp_path, monkeypatch, capsys):
+def test_balancing_variables_come_as_tables_figures_and_json(
+    trained, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("COLUMNS", "200")
     files = ("--figures", tmp_path / "figures", "--json", tmp_path / "out.json")
     assert run("inspect", trained["taml"], "--tasks", 4, *files) == 0
     out = capsys.readouterr().out
     names = sorted(path.name for path in (tmp_path / "figures").iterdir())
-    assert names == [f"{name}.{kind}" for name in ("gamma", "omega", "training", "z") for kind in ("png", "svg")]
+    assert names == [
+        f"{name}.{kind}" for name in ("gamma", "omega", "training", "z") for kind in ("png", "svg")
+    ]
     found = json.loads((tmp_path / "out.json").read_text())["results"]
     assert len(found["tasks"]) == 4
     for record in found["tasks"]:
@@ -30,8 +34,14 @@ def test_figures_go_into_the_runs_folder_by_default(trained):
     assert (trained["taml"] / "figures" / "omega.png").is_file()
 
 
-def test_what_cannot_be_written_or_drawn_is_said_before_the_work(trained, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(inspection, "inspect_stream", lambda method, stream, tasks: pytest.fail("the work has begun"))
+def test_what_cannot_be_written_or_drawn_is_said_before_the_work(
+    trained, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(
+        inspection,
+        "inspect_stream",
+        lambda method, stream, tasks: pytest.fail("the work has begun"),
+    )
     (tmp_path / "file").write_text("")
     assert run("inspect", trained["taml"], "--json", tmp_path) == 1
     assert run("inspect", trained["taml"], "--figures", tmp_path / "file") == 1

@@ -39,7 +39,9 @@ def test_every_command_has_help_with_an_example_or_a_story(command, capsys):
     assert "--json" in out
 
 
-@pytest.mark.parametrize("arguments", [["trian"], ["train"], ["train", "x", "--wya", "3"], ["--nonsense"]])
+@pytest.mark.parametrize(
+    "arguments", [["trian"], ["train"], ["train", "x", "--wya", "3"], ["--nonsense"]]
+)
 def test_wrong_usage_ends_with_2_and_says_why_on_standard_error(arguments, capsys):
     assert run(*arguments) == 2
     out, err = capsys.readouterr()
@@ -55,7 +57,9 @@ def test_a_failure_is_one_sentence_on_standard_error(capsys):
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("arguments", [["--debug", "test", "no/such/run"], ["test", "no/such/run", "--debug"]])
+@pytest.mark.parametrize(
+    "arguments", [["--debug", "test", "no/such/run"], ["test", "no/such/run", "--debug"]]
+)
 def test_debug_shows_the_traceback_wherever_it_stands(arguments, capsys):
     assert run(*arguments) == 1
     assert "Traceback" in capsys.readouterr().err
@@ -86,7 +90,9 @@ def wait():
     time.sleep(60)
 cli.main(["wait"])
 """
-    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert child.stdout.readline() == "ready\n"
     os.kill(child.pid, signal.SIGINT)
     _, err = child.communicate(timeout=30)
@@ -111,22 +117,38 @@ main()
 def test_ctrl_c_while_modules_are_loaded_is_one_line(module, arguments, tmp_path):
     code = STARTED.replace("MODULE", repr(module))
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=tmp_path, check=False
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
     )
     assert done.returncode == 130
     assert done.stderr == "anyshot: Interrupted.\n"
 
 
 def test_completion_can_be_shown():
-    environment = os.environ | {"_ANYSHOT_COMPLETE": "complete_bash", "COMP_WORDS": "anyshot tr", "COMP_CWORD": "1"}
+    environment = os.environ | {
+        "_ANYSHOT_COMPLETE": "complete_bash",
+        "COMP_WORDS": "anyshot tr",
+        "COMP_CWORD": "1",
+    }
     script = "from anyshot.cli.main import main; main([])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False
+    )
     assert done.stdout.split() == ["train"]
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [["train", ""], ["train", "x", "--images", ""], ["train", "x", "--json", ""], ["test", "x", "--json="], ["", ""]],
+    [
+        ["train", ""],
+        ["train", "x", "--images", ""],
+        ["train", "x", "--json", ""],
+        ["test", "x", "--json="],
+        ["", ""],
+    ],
 )
 def test_an_empty_argument_is_wrong_usage(arguments, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -138,8 +160,14 @@ def test_an_empty_argument_is_wrong_usage(arguments, tmp_path, monkeypatch, caps
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (OSError(28, "No space left on device"), "Cannot read or write the output: No space left on device."),
-        (PermissionError(13, "Permission denied", "/x/y"), "Cannot read or write '/x/y': Permission denied."),
+        (
+            OSError(28, "No space left on device"),
+            "Cannot read or write the output: No space left on device.",
+        ),
+        (
+            PermissionError(13, "Permission denied", "/x/y"),
+            "Cannot read or write '/x/y': Permission denied.",
+        ),
         (MemoryError(), "There is not enough memory; --workers 1 and smaller tasks take less."),
     ],
 )
@@ -163,7 +191,9 @@ def test_output_that_nobody_can_take_is_a_failure_in_one_sentence():
 def test_a_terminal_that_knows_only_ascii_gets_the_results_all_the_same(monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", stream)
-    monkeypatch.setattr(cli, "app", lambda _arguments, prog_name: print("79.4 ± 2.9  2–5 ω 雪 \udce9"))
+    monkeypatch.setattr(
+        cli, "app", lambda _arguments, prog_name: print("79.4 ± 2.9  2–5 ω 雪 \udce9")
+    )
     cli.main(["test"])
     assert stream.buffer.getvalue() == b"79.4 +- 2.9  2-5 omega ? ?\n"
 

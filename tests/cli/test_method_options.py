@@ -51,7 +51,12 @@ def own(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained_own(own, tiny, short, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "slow"
-    assert run("train", folder, "--images", tiny, *short, "--method", f"{own}:Slow", "--factor", "0.25") == 0
+    assert (
+        run(
+            "train", folder, "--images", tiny, *short, "--method", f"{own}:Slow", "--factor", "0.25"
+        )
+        == 0
+    )
     return folder
 
 
@@ -73,10 +78,16 @@ def test_a_run_records_the_method_its_own_settings_and_where_it_came_from(traine
     (recorded,) = made.info["code"].values()
     assert recorded["file"] == str(own)
     method = made.load_method()
-    assert (method.name, method.options.factor, method.options.parts) == ("Slow", 0.25, ("body", "head"))
+    assert (method.name, method.options.factor, method.options.parts) == (
+        "Slow",
+        0.25,
+        ("body", "head"),
+    )
 
 
-def test_it_is_resumed_and_tested_from_any_folder_by_the_same_commands(trained_own, tmp_path, monkeypatch, capsys):
+def test_it_is_resumed_and_tested_from_any_folder_by_the_same_commands(
+    trained_own, tmp_path, monkeypatch, capsys
+):
     before = list(Run(trained_own).records())
     monkeypatch.chdir(tmp_path)
     assert run("train", trained_own) == 0
@@ -91,13 +102,24 @@ def test_inspect_says_that_it_has_no_balancing_variables(trained_own, capsys):
     assert "Slow has no balancing variables" in said(capsys)
 
 
-def test_its_own_settings_are_options_with_help_and_any_order(own, tiny, short, tmp_path, monkeypatch, capsys):
+def test_its_own_settings_are_options_with_help_and_any_order(
+    own, tiny, short, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("COLUMNS", "160")
     assert run("train", "--method", f"{own}:Slow", "--help") == 0
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "What every step is multiplied by. Default: 0.5." in text
     assert "Any of body, head. Default: body,head." in text
-    arguments = ["--lazy", "--parts", "head", f"--method={own}:Slow", tmp_path / "run", "--images", tiny, *short]
+    arguments = [
+        "--lazy",
+        "--parts",
+        "head",
+        f"--method={own}:Slow",
+        tmp_path / "run",
+        "--images",
+        tiny,
+        *short,
+    ]
     assert run("train", *arguments) == 0
     assert Run(tmp_path / "run").settings.method.options == {"parts": ("head",), "lazy": True}
 
@@ -111,7 +133,9 @@ def test_its_own_settings_are_options_with_help_and_any_order(own, tiny, short, 
         (["--parts", "hed"], "did you mean 'head'"),
     ],
 )
-def test_a_wrong_own_setting_is_wrong_usage_and_leaves_nothing_behind(own, tmp_path, arguments, sentence, capsys):
+def test_a_wrong_own_setting_is_wrong_usage_and_leaves_nothing_behind(
+    own, tmp_path, arguments, sentence, capsys
+):
     assert run("train", tmp_path / "run", "--method", f"{own}:Slow", *arguments) == 2
     assert sentence in said(capsys)
     assert not (tmp_path / "run").exists()
@@ -126,14 +150,18 @@ def test_a_wrong_own_setting_is_wrong_usage_and_leaves_nothing_behind(own, tmp_p
         ("tmal", "did you mean 'taml'"),
     ],
 )
-def test_a_method_that_cannot_be_had_is_wrong_usage(own, tmp_path, method, sentence, capsys, monkeypatch):
+def test_a_method_that_cannot_be_had_is_wrong_usage(
+    own, tmp_path, method, sentence, capsys, monkeypatch
+):
     monkeypatch.setenv("COLUMNS", "300")
     assert run("train", tmp_path / "run", "--method", method.format(own=own)) == 2
     assert sentence in said(capsys)
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("command", [["train"], ["test", "--tasks", "1"], ["inspect", "--tasks", "1"]])
+@pytest.mark.parametrize(
+    "command", [["train"], ["test", "--tasks", "1"], ["inspect", "--tasks", "1"]]
+)
 def test_code_that_has_changed_or_gone_is_refused_by_every_command(copied, command, capsys):
     folder, file = copied
     file.write_text(OWN + "\n# another word\n")
@@ -141,11 +169,15 @@ def test_code_that_has_changed_or_gone_is_refused_by_every_command(copied, comma
     assert "has changed (SHA-256" in said(capsys)
     file.unlink()
     assert run(command[0], folder, *command[1:]) != 0
-    assert "cannotberead:Nosuchfile" in said(capsys).replace(" ", "")  # wherever the lines of the box break
+    assert "cannotberead:Nosuchfile" in said(capsys).replace(
+        " ", ""
+    )  # wherever the lines of the box break
 
 
 def test_an_error_in_the_file_is_not_called_a_bug_in_anyshot(own, tiny, short, tmp_path, capsys):
-    assert run("train", tmp_path / "run", "--images", tiny, *short, "--method", f"{own}:Broken") == 1
+    assert (
+        run("train", tmp_path / "run", "--images", tiny, *short, "--method", f"{own}:Broken") == 1
+    )
     line = 1 + OWN.splitlines().index("        return self.there_is_no_such_thing")
     assert f"anyshot: In {own}, line {line}: AttributeError: 'Broken' object has no" in said(capsys)
 
@@ -168,7 +200,18 @@ def test_an_importable_name_will_do(tiny, short, tmp_path, monkeypatch):
     (tmp_path / "own_package").mkdir()
     (tmp_path / "own_package" / "ideas.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
-    assert run("train", tmp_path / "run", "--images", tiny, *short, "--method", "own_package.ideas:Slow") == 0
+    assert (
+        run(
+            "train",
+            tmp_path / "run",
+            "--images",
+            tiny,
+            *short,
+            "--method",
+            "own_package.ideas:Slow",
+        )
+        == 0
+    )
     made = Run(tmp_path / "run")
     assert made.info["code"]["own_package.ideas:Slow"]["file"].endswith("ideas.py")
     assert made.load_method().name == "Slow"

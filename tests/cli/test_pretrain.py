@@ -6,12 +6,32 @@ from support import run_command as run
 
 from anyshot.runs.run import Run
 
-OPTIONS = ("--way", 2, "--shots", "any-shot:1-5", "--query", 3, "--epochs", 2, "--batch", 20, "--check-tasks", 3)
+OPTIONS = (
+    "--way",
+    2,
+    "--shots",
+    "any-shot:1-5",
+    "--query",
+    3,
+    "--epochs",
+    2,
+    "--batch",
+    20,
+    "--check-tasks",
+    3,
+)
 
 
-def test_a_warm_start_shows_its_checks_goes_on_and_any_method_starts_from_it(tiny, short, tmp_path, capsys):
+def test_a_warm_start_shows_its_checks_goes_on_and_any_method_starts_from_it(
+    tiny, short, tmp_path, capsys
+):
     folder = tmp_path / "warm"
-    assert run("warm", folder, "--images", tiny, *OPTIONS, "--seed", 3, "--json", tmp_path / "out.json") == 0
+    assert (
+        run(
+            "warm", folder, "--images", tiny, *OPTIONS, "--seed", 3, "--json", tmp_path / "out.json"
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     assert f"anyshot train NEW --from {folder}" in out
     found, made = json.loads((tmp_path / "out.json").read_text()), Run(folder)
@@ -19,7 +39,11 @@ def test_a_warm_start_shows_its_checks_goes_on_and_any_method_starts_from_it(tin
     assert found["results"]["checks"] == [record]
     for name in ("tiny nearest mean", "tiny cosine"):
         assert f"{100 * record[name]:.1f}" in out
-    assert (made.settings.warm.epochs, made.settings.train.seed, made.settings.method.name) == (2, 3, "protonet")
+    assert (made.settings.warm.epochs, made.settings.train.seed, made.settings.method.name) == (
+        2,
+        3,
+        "protonet",
+    )
 
     assert run("warm", folder) == 0  # with its own settings, and nothing left to do
     assert list(Run(folder).records("check")) == [record]

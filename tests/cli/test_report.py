@@ -10,11 +10,25 @@ from anyshot.cli.main import main
 def test_a_page_on_runs_has_everything_inside_it(trained, tmp_path):
     out = tmp_path / "page.html"
     with pytest.raises(SystemExit) as end:
-        main(["report", str(trained["maml"]), str(trained["taml"]), "--tasks", "4", "--out", str(out)])
+        main(
+            [
+                "report",
+                str(trained["maml"]),
+                str(trained["taml"]),
+                "--tasks",
+                "4",
+                "--out",
+                str(out),
+            ]
+        )
     assert not end.value.code
     page = out.read_text()
     for words in ("Learning curves", "Calibration", "by the number of images", "taml: ω", "taml: γ", "taml: ‖z‖",
                   "A task of tiny", "learned from", "difference to the first"):  # fmt: skip
         assert words in page
     assert not re.search(r'(src|href)="(?!data:|#)', page)
-    assert len(re.findall('(right|wrong)">maml: ', page)) == len(re.findall('(right|wrong)">taml: ', page)) == 2 * 3
+    assert (
+        len(re.findall('(right|wrong)">maml: ', page))
+        == len(re.findall('(right|wrong)">taml: ', page))
+        == 2 * 3
+    )

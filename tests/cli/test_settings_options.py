@@ -35,7 +35,10 @@ def test_no_option_leaves_every_setting_as_it_was():
 def test_every_setting_has_an_option_of_its_own():
     names = [_option_name(part, field) for part, field, _ in _fields(EVERYTHING)]
     assert len(names) == len(set(names))
-    fields = sum(len(dataclasses.fields(cls)) for cls in (Settings, TaskSettings, MethodSettings, TrainSettings))
+    fields = sum(
+        len(dataclasses.fields(cls))
+        for cls in (Settings, TaskSettings, MethodSettings, TrainSettings)
+    )
     assert len(names) == fields - 5  # the three parts, the warm start, and a method's own settings
 
 
@@ -107,7 +110,10 @@ def test_the_help_tells_meaning_choices_and_default(monkeypatch):
     _, output, _ = run("--help")
     text = " ".join(output.replace("│", " ").split())
     assert "Classes in a task. Default: 5." in text
-    assert "One of maml, meta-sgd, mt-net, abml, protonet, proto-maml, taml, or FILE.py:NAME. Default: taml." in text
+    assert (
+        "One of maml, meta-sgd, mt-net, abml, protonet, proto-maml, taml, or FILE.py:NAME. Default: taml."
+        in text
+    )
     assert "--no-bayesian" in text
     assert "Default: None" not in text
 

@@ -12,7 +12,9 @@ from anyshot.data import ImageSet
 from anyshot.evaluation import compare_runs
 
 
-def test_several_runs_are_tested_on_the_same_tasks_and_written_as_json_and_csv(trained, tmp_path, monkeypatch, capsys):
+def test_several_runs_are_tested_on_the_same_tasks_and_written_as_json_and_csv(
+    trained, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("COLUMNS", "200")
     files = ("--json", tmp_path / "out.json", "--csv", tmp_path / "out.csv")
     assert run("test", *trained.values(), "--tasks", 5, *files) == 0
@@ -32,20 +34,47 @@ def test_several_runs_are_tested_on_the_same_tasks_and_written_as_json_and_csv(t
 
 def results_of(path) -> list[dict]:
     results = json.loads(path.read_text())["results"]
-    return [{key: value for key, value in result.items() if key != "tasks_per_second"} for result in results]
+    return [
+        {key: value for key, value in result.items() if key != "tasks_per_second"}
+        for result in results
+    ]
 
 
 def test_the_number_of_workers_changes_no_number_but_the_seed_does(trained, tmp_path):
     common = ("test", trained["taml"], "--tasks", 6)
-    for name, extra in {"one": ["--workers", 1], "two": ["--workers", 2], "other": ["--seed", 1]}.items():
+    for name, extra in {
+        "one": ["--workers", 1],
+        "two": ["--workers", 2],
+        "other": ["--seed", 1],
+    }.items():
         assert run(*common, *extra, "--json", tmp_path / name) == 0
     assert results_of(tmp_path / "one") == results_of(tmp_path / "two")
     assert results_of(tmp_path / "one") != results_of(tmp_path / "other")
 
 
 def test_way_shots_and_prediction_may_differ_from_training(trained, tiny, tmp_path):
-    options = ("--way", 3, "--shots", "fixed:1", "--query", 2, "--prediction", "naive", "--test-steps", 2)
-    files = ("--images", f"{tiny},{tiny}", "--split", "validation", "--tasks", 2, "--json", tmp_path / "out.json")
+    options = (
+        "--way",
+        3,
+        "--shots",
+        "fixed:1",
+        "--query",
+        2,
+        "--prediction",
+        "naive",
+        "--test-steps",
+        2,
+    )
+    files = (
+        "--images",
+        f"{tiny},{tiny}",
+        "--split",
+        "validation",
+        "--tasks",
+        2,
+        "--json",
+        tmp_path / "out.json",
+    )
     assert run("test", trained["taml"], *options, *files) == 0
     found = json.loads((tmp_path / "out.json").read_text())
     (result,) = found["results"]  # an image set named twice is tested once
@@ -59,8 +88,13 @@ def test_way_shots_and_prediction_may_differ_from_training(trained, tiny, tmp_pa
 
 def test_whose_statistics_normalise_the_query_is_an_option_and_is_told(trained, tmp_path, capsys):
     losses = []
-    for option, told in (("--transductive", "transductive"), ("--no-transductive", "one image at a time")):
-        assert run("test", trained["maml"], "--tasks", 2, option, "--json", tmp_path / "out.json") == 0
+    for option, told in (
+        ("--transductive", "transductive"),
+        ("--no-transductive", "one image at a time"),
+    ):
+        assert (
+            run("test", trained["maml"], "--tasks", 2, option, "--json", tmp_path / "out.json") == 0
+        )
         assert f"query images a class, {told} " in " ".join(capsys.readouterr().out.split())
         found = json.loads((tmp_path / "out.json").read_text())
         (settings,) = found["origin"]["settings"].values()
@@ -69,7 +103,9 @@ def test_whose_statistics_normalise_the_query_is_an_option_and_is_told(trained, 
     assert losses[0] != losses[1]
 
 
-def test_later_runs_are_compared_with_the_first_task_by_task(trained, tmp_path, monkeypatch, capsys):
+def test_later_runs_are_compared_with_the_first_task_by_task(
+    trained, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("COLUMNS", "200")
     files = ("--json", tmp_path / "out.json", "--per-task", tmp_path / "tasks.csv")
     assert run("test", trained["maml"], trained["taml"], "--tasks", 5, *files) == 0
@@ -79,17 +115,26 @@ def test_later_runs_are_compared_with_the_first_task_by_task(trained, tmp_path, 
     assert second["paired_to"] == "maml"
     assert second["paired"]["accuracy"] == pytest.approx(second["accuracy"] - first["accuracy"])
     assert "Difference to maml, task by task" in out
-    assert f"{100 * second['paired']['accuracy']:+.1f} ± {100 * second['paired']['accuracy_interval']:.1f}" in out
+    assert (
+        f"{100 * second['paired']['accuracy']:+.1f} ± {100 * second['paired']['accuracy_interval']:.1f}"
+        in out
+    )
     with open(tmp_path / "tasks.csv", newline="") as file:
         lines = list(csv.DictReader(file))
-    assert [(line["run"], line["task"]) for line in lines] == [(r, str(i)) for r in ("maml", "taml") for i in range(5)]
+    assert [(line["run"], line["task"]) for line in lines] == [
+        (r, str(i)) for r in ("maml", "taml") for i in range(5)
+    ]
     differences = [float(lines[i + 5]["accuracy"]) - float(lines[i]["accuracy"]) for i in range(5)]
-    assert second["paired"]["accuracy_interval"] == pytest.approx(1.96 * np.std(differences, ddof=1) / np.sqrt(5))
+    assert second["paired"]["accuracy_interval"] == pytest.approx(
+        1.96 * np.std(differences, ddof=1) / np.sqrt(5)
+    )
     assert lines[0]["shots"] == lines[5]["shots"]
     assert lines[0]["classes"] == lines[5]["classes"]
 
 
-def test_seeds_are_pooled_into_one_row_when_asked_to(trained, tiny, short, tmp_path, monkeypatch, capsys):
+def test_seeds_are_pooled_into_one_row_when_asked_to(
+    trained, tiny, short, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("COLUMNS", "200")
     other = tmp_path / "maml-1"
     assert run("train", other, "--images", tiny, "--method", "maml", *short, "--seed", 1) == 0
@@ -98,15 +143,24 @@ def test_seeds_are_pooled_into_one_row_when_asked_to(trained, tiny, short, tmp_p
     alone = json.loads((tmp_path / "out.json").read_text())["results"]
     assert run(*common, "--pool-seeds") == 0
     (result,) = json.loads((tmp_path / "out.json").read_text())["results"]
-    assert (result["run"], result["seed"], result["runs"], result["tasks"]) == ("maml +1", "0 1", 2, 4)
+    assert (result["run"], result["seed"], result["runs"], result["tasks"]) == (
+        "maml +1",
+        "0 1",
+        2,
+        4,
+    )
     assert result["accuracy"] == pytest.approx(np.mean([one["accuracy"] for one in alone]))
-    assert result["run_deviation"] == pytest.approx(np.std([one["accuracy"] for one in alone], ddof=1))
+    assert result["run_deviation"] == pytest.approx(
+        np.std([one["accuracy"] for one in alone], ddof=1)
+    )
     assert "maml +1" in capsys.readouterr().out
     assert run("test", *trained.values(), "--tasks", 1, "--pool-seeds") == 1
     assert "nothing to pool" in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_fewer_images_than_asked_for_are_said_before_the_work_and_recorded(trained, tmp_path, monkeypatch, capsys):
+def test_fewer_images_than_asked_for_are_said_before_the_work_and_recorded(
+    trained, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("COLUMNS", "200")
     options = ("--shots", "fixed:10", "--query", 15, "--tasks", 2, "--json", tmp_path / "out.json")
     assert run("test", trained["maml"], *options) == 0
@@ -129,26 +183,45 @@ def test_fewer_images_than_asked_for_are_said_before_the_work_and_recorded(train
 def test_how_long_many_tasks_will_take_is_said_before(trained, monkeypatch, capsys):
     monkeypatch.setattr(compare_runs, "seconds_per_task", lambda method, stream, workers: 0.78)
     monkeypatch.setattr(
-        compare_runs, "evaluate_runs", lambda trials, tasks, workers, metrics: pytest.skip("the work begins")
+        compare_runs,
+        "evaluate_runs",
+        lambda trials, tasks, workers, metrics: pytest.skip("the work begins"),
     )
     with pytest.raises(pytest.skip.Exception):
         run("test", *trained.values(), "--tasks", 1000)
-    assert "2 × 1,000 tasks will take about 26 minutes (--tasks N for fewer)." in capsys.readouterr().err
+    assert (
+        "2 × 1,000 tasks will take about 26 minutes (--tasks N for fewer)."
+        in capsys.readouterr().err
+    )
     assert [duration(s) for s in (5, 99, 100, 5900, 6000, 1e6)] == [
         "5 seconds", "99 seconds", "2 minutes", "98 minutes", "1.7 hours", "12 days",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("option", ["--json", "--csv", "--per-task"])
-def test_files_that_cannot_be_written_end_the_test_before_it_begins(trained, tmp_path, monkeypatch, capsys, option):
-    monkeypatch.setattr(compare_runs, "evaluate_runs", lambda trials, tasks, workers: pytest.fail("the work has begun"))
+def test_files_that_cannot_be_written_end_the_test_before_it_begins(
+    trained, tmp_path, monkeypatch, capsys, option
+):
+    monkeypatch.setattr(
+        compare_runs,
+        "evaluate_runs",
+        lambda trials, tasks, workers: pytest.fail("the work has begun"),
+    )
     assert run("test", trained["maml"], option, tmp_path) == 1
     assert f"Cannot write '{tmp_path}'" in capsys.readouterr().err
 
 
-def test_an_image_set_with_too_few_classes_ends_the_test_before_it_begins(trained, tiny, tmp_path, monkeypatch, capsys):
-    few = ImageSet.from_arrays("few", {"a": np.zeros((9, 32, 32, 3), np.uint8)}, {"test": ["a"]}).save(tmp_path / "few")
-    monkeypatch.setattr(compare_runs, "evaluate_runs", lambda trials, tasks, workers: pytest.fail("the work has begun"))
+def test_an_image_set_with_too_few_classes_ends_the_test_before_it_begins(
+    trained, tiny, tmp_path, monkeypatch, capsys
+):
+    few = ImageSet.from_arrays(
+        "few", {"a": np.zeros((9, 32, 32, 3), np.uint8)}, {"test": ["a"]}
+    ).save(tmp_path / "few")
+    monkeypatch.setattr(
+        compare_runs,
+        "evaluate_runs",
+        lambda trials, tasks, workers: pytest.fail("the work has begun"),
+    )
     assert run("test", trained["maml"], "--images", f"{tiny},{few.folder}") == 1
     assert "few has 1 classes in its test split" in capsys.readouterr().err
 

@@ -9,7 +9,10 @@ from anyshot.runs.run import Run
 
 
 def test_training_shows_the_validations_and_writes_the_same_figures(tiny, short, tmp_path, capsys):
-    assert run("train", tmp_path / "run", "--images", tiny, *short, "--json", tmp_path / "out.json") == 0
+    assert (
+        run("train", tmp_path / "run", "--images", tiny, *short, "--json", tmp_path / "out.json")
+        == 0
+    )
     out = capsys.readouterr().out
     assert "chosen" in out
     assert f"anyshot test {tmp_path / 'run'}" in out
@@ -49,7 +52,9 @@ def test_unknown_images_are_a_failure_in_one_sentence(tmp_path, short, capsys):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_settings_in_force_are_printed_with_those_that_were_changed_marked(tiny, short, tmp_path, capsys):
+def test_the_settings_in_force_are_printed_with_those_that_were_changed_marked(
+    tiny, short, tmp_path, capsys
+):
     assert run("train", tmp_path / "run", "--images", tiny, *short) == 0
     words = " ".join(capsys.readouterr().err.split())
     assert "Settings from the preset pictures (no --preset was given): images: *images" in words
@@ -63,7 +68,21 @@ def test_the_settings_in_force_are_printed_with_those_that_were_changed_marked(t
 
 def test_show_prints_every_setting_and_does_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run("train", "--preset", "cifar-fs", "--recipe", "paper", "--method", "maml", "--way", "3", "--show") == 0
+    assert (
+        run(
+            "train",
+            "--preset",
+            "cifar-fs",
+            "--recipe",
+            "paper",
+            "--method",
+            "maml",
+            "--way",
+            "3",
+            "--show",
+        )
+        == 0
+    )
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Settings from the preset cifar-fs:"
     assert "* way               3   (not 5)" in lines
@@ -71,7 +90,9 @@ def test_show_prints_every_setting_and_does_nothing(tmp_path, capsys, monkeypatc
     assert "  ood               svhn" in lines
     assert len([line for line in lines if line.startswith("*")]) == 1
     assert run("train", "run", "--show") == 0
-    assert capsys.readouterr().out.startswith("Settings from the preset glyphs (no --preset was given):")
+    assert capsys.readouterr().out.startswith(
+        "Settings from the preset glyphs (no --preset was given):"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -84,15 +105,41 @@ def test_settings_of_a_run_that_never_began_do_not_stick(tiny, short, tmp_path, 
 
 
 def test_a_finished_run_is_made_longer_by_more_iterations(tiny, short, tmp_path, capsys):
-    assert run("train", tmp_path / "run", "--images", tiny, *short, "--decay", "none", "--iterations", "2") == 0
+    assert (
+        run(
+            "train",
+            tmp_path / "run",
+            "--images",
+            tiny,
+            *short,
+            "--decay",
+            "none",
+            "--iterations",
+            "2",
+        )
+        == 0
+    )
     assert run("train", tmp_path / "run", "--iterations", "4") == 0
     assert [r["iteration"] for r in Run(tmp_path / "run").records("validation")] == [2, 4]
     assert "*iterations 4" in capsys.readouterr().err
 
 
-def test_results_that_could_not_be_written_are_refused_before_the_work(tiny, short, tmp_path, capsys):
+def test_results_that_could_not_be_written_are_refused_before_the_work(
+    tiny, short, tmp_path, capsys
+):
     (tmp_path / "file").touch()
-    assert run("train", tmp_path / "run", "--images", tiny, *short, "--json", tmp_path / "file" / "x.json") == 1
+    assert (
+        run(
+            "train",
+            tmp_path / "run",
+            "--images",
+            tiny,
+            *short,
+            "--json",
+            tmp_path / "file" / "x.json",
+        )
+        == 1
+    )
     assert "Not a directory" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
@@ -105,7 +152,17 @@ def test_tensorboard_can_be_switched_off(tiny, short, tmp_path):
 def test_several_seeds_are_runs_that_can_be_pooled_and_the_same_command_leaves_them_alone(
     tiny, short, tmp_path, capsys
 ):
-    arguments = ("train", tmp_path / "sweep", "--images", tiny, *short, "--seed", "5", "--seeds", "2")
+    arguments = (
+        "train",
+        tmp_path / "sweep",
+        "--images",
+        tiny,
+        *short,
+        "--seed",
+        "5",
+        "--seeds",
+        "2",
+    )
     assert run(*arguments, "--json", tmp_path / "out.json") == 0
     folders = [tmp_path / "sweep" / f"seed-{seed}" for seed in (5, 6)]
     assert f"Next: anyshot test {folders[0]} {folders[1]} --pool-seeds" in capsys.readouterr().out
@@ -116,11 +173,15 @@ def test_several_seeds_are_runs_that_can_be_pooled_and_the_same_command_leaves_t
     assert [Run(folder).progress() for folder in folders] == [1, 1]
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "sweep").rglob("*.safetensors")}
     assert run(*arguments) == 0
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "sweep").rglob("*.safetensors")} == before
+    assert {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "sweep").rglob("*.safetensors")
+    } == before
     assert run("test", *folders, "--pool-seeds", "--tasks", "2") == 0
 
 
-def test_an_interrupted_run_says_how_to_go_on_and_paths_are_quoted(tiny, short, tmp_path, capsys, monkeypatch):
+def test_an_interrupted_run_says_how_to_go_on_and_paths_are_quoted(
+    tiny, short, tmp_path, capsys, monkeypatch
+):
     from anyshot.training.meta_training import MetaTraining
 
     def interrupted(_self):
@@ -132,7 +193,10 @@ def test_an_interrupted_run_says_how_to_go_on_and_paths_are_quoted(tiny, short, 
         assert run("train", folder, "--images", tiny, *short) == 130
     err = capsys.readouterr().err.splitlines()[-1]
     again = f"anyshot train '{folder}'"
-    assert err == f"anyshot: Interrupted. The run goes on from its last checkpoint when started again: {again}"
+    assert (
+        err
+        == f"anyshot: Interrupted. The run goes on from its last checkpoint when started again: {again}"
+    )
     assert run("train", folder) == 0
     assert f"Next: anyshot test '{folder}'" in capsys.readouterr().out
 

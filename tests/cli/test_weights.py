@@ -37,7 +37,9 @@ def test_packed_weights_predict_as_their_run_does(mine):
 def test_test_and_inspect_take_weights_by_name(mine, tmp_path):
     for name, folder in {"named": "mine", "trained": mine}.items():
         assert run("test", folder, "--tasks", 3, "--json", tmp_path / name) == 0
-    named, trained = (json.loads((tmp_path / name).read_text())["results"][0] for name in ("named", "trained"))
+    named, trained = (
+        json.loads((tmp_path / name).read_text())["results"][0] for name in ("named", "trained")
+    )
     assert named["accuracy"] == trained["accuracy"]
     assert named["run"] == "mine"
     assert run("inspect", "mine", "--tasks", 2, "--figures", tmp_path / "figures") == 0
@@ -59,7 +61,9 @@ def test_weights_are_listed_and_their_card_is_shown(mine, capsys):
 
 
 def test_a_name_that_nobody_knows_tells_which_there_are(mine):
-    with pytest.raises(AnyshotError, match="no run in 'other'; anyshot train makes one; mine come with anyshot"):
+    with pytest.raises(
+        AnyshotError, match="no run in 'other'; anyshot train makes one; mine come with anyshot"
+    ):
         Run("other")
 
 

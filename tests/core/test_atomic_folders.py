@@ -54,7 +54,10 @@ def test_what_a_killed_process_left_is_cleared_and_what_is_being_written_stays(t
         (tmp_path / name).mkdir()
         (tmp_path / name / "half").write_bytes(bytes(100))
     (tmp_path / ".file.0123456789ab.tmp").touch()
-    with atomic_folders.atomic_folder(tmp_path / "first") as first, atomic_folders.atomic_folder(tmp_path / "second"):
+    with (
+        atomic_folders.atomic_folder(tmp_path / "first") as first,
+        atomic_folders.atomic_folder(tmp_path / "second"),
+    ):
         assert first.is_dir()
         assert not (tmp_path / ".set.0123456789ab.tmp").exists()
     assert names(tmp_path) == [".file.0123456789ab.tmp", ".other people's.tmp", "first", "second"]

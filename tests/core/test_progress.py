@@ -38,7 +38,10 @@ def test_an_unknown_total_is_counted_all_the_same(clock, capsys):
     with progress("Reading [x]", None) as advance:
         clock[0] += 4000
         advance(3)
-    assert capsys.readouterr().err.splitlines() == ["Reading [x]: 3", "Reading [x]: 3, 1:06:40 in all"]
+    assert capsys.readouterr().err.splitlines() == [
+        "Reading [x]: 3",
+        "Reading [x]: 3, 1:06:40 in all",
+    ]
 
 
 def test_the_last_line_is_printed_even_when_the_work_fails(capsys):
@@ -85,7 +88,9 @@ def test_work_inside_work_adds_a_bar_that_goes_away_again():
 def test_many_threads_may_advance_at_once(terminal):
     console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
     with progress("Working", 4000, console=console) as advance:
-        threads = [threading.Thread(target=lambda: [advance() for _ in range(1000)]) for _ in range(4)]
+        threads = [
+            threading.Thread(target=lambda: [advance() for _ in range(1000)]) for _ in range(4)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -45,7 +45,9 @@ def test_a_listed_method_is_the_class_of_that_name():
 
 def test_an_unknown_name_is_refused_with_what_there_is(colours):
     assert "blue" not in colours
-    with pytest.raises(AnyshotError, match=r"There is no colour 'blue'; there are red, or write FILE.py:NAME"):
+    with pytest.raises(
+        AnyshotError, match=r"There is no colour 'blue'; there are red, or write FILE.py:NAME"
+    ):
         colours["blue"]
 
 
@@ -111,7 +113,9 @@ def test_a_file_is_run_once_until_it_changes_even_within_the_clocks_resolution(f
         ("", "nonsense", "is no place of code"),
     ],
 )
-def test_what_cannot_be_loaded_is_said_in_a_sentence_and_leaves_nothing_behind(tmp_path, text, where, sentence):
+def test_what_cannot_be_loaded_is_said_in_a_sentence_and_leaves_nothing_behind(
+    tmp_path, text, where, sentence
+):
     file = tmp_path / "own.py"
     if text is not None:
         file.write_text(text)
@@ -125,7 +129,9 @@ def test_code_that_changed_or_is_gone_is_refused(file):
     recorded = {where: fingerprint(where), "json:dumps": fingerprint("json:dumps")}
     verify_code(recorded)
     file.write_text("class Outer: ...\n")
-    with pytest.raises(AnyshotError, match=r"own.py' has changed \(SHA-256 [0-9a-f]{12}… then, [0-9a-f]{12}… now\)"):
+    with pytest.raises(
+        AnyshotError, match=r"own.py' has changed \(SHA-256 [0-9a-f]{12}… then, [0-9a-f]{12}… now\)"
+    ):
         verify_code(recorded)
     file.unlink()
     with pytest.raises(AnyshotError, match="cannot be read: No such file"):

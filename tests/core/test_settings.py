@@ -9,7 +9,9 @@ from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainS
 def test_settings_survive_json():
     import json
 
-    settings = Settings(images=("a", "b"), method=MethodSettings(balance=("omega",), gains=(1.0, 0.1, 0.03)))
+    settings = Settings(
+        images=("a", "b"), method=MethodSettings(balance=("omega",), gains=(1.0, 0.1, 0.03))
+    )
     assert Settings.from_dict(json.loads(json.dumps(settings.as_dict()))) == settings
 
 
@@ -36,17 +38,33 @@ def test_an_unknown_key_is_an_error_with_a_suggestion():
         (MethodSettings, {"gains": (1.0, 2.0)}, "gains is .* three numbers"),
         (MethodSettings, {"gains": (1.0, 2.0, -1.0)}, "gains is -1.0, but must be above 0"),
         (MethodSettings, {"gains": (float("nan"), 1.0, 1.0)}, "gains is nan, but must be above 0"),
-        (MethodSettings, {"gains": (float("inf"), 1.0, 1.0)}, "gains is inf, but must be a number of at most"),
-        (MethodSettings, {"gains": (True, 1.0, 1.0)}, "each of gains is True, but must be of type float"),
+        (
+            MethodSettings,
+            {"gains": (float("inf"), 1.0, 1.0)},
+            "gains is inf, but must be a number of at most",
+        ),
+        (
+            MethodSettings,
+            {"gains": (True, 1.0, 1.0)},
+            "each of gains is True, but must be of type float",
+        ),
         (MethodSettings, {"deviation": 0.0}, "deviation is 0.0, but must be above 0"),
         (MethodSettings, {"deviation_head": -0.1}, "deviation_head is -0.1, but must be above 0"),
         (MethodSettings, {"alpha": float("nan")}, "alpha is nan, but must be at least 0"),
         (MethodSettings, {"alpha": -1}, "alpha is -1, but must be at least 0"),
         (MethodSettings, {"alpha_head": float("inf")}, "alpha_head is inf"),
-        (TrainSettings, {"rate": float("inf")}, "rate is inf, but must be a number of at most 1,000,000,000"),
+        (
+            TrainSettings,
+            {"rate": float("inf")},
+            "rate is inf, but must be a number of at most 1,000,000,000",
+        ),
         (TrainSettings, {"clip": float("inf")}, "clip is inf"),
         (TrainSettings, {"clip": 0}, "clip is 0, but must be above 0"),
-        (TrainSettings, {"iterations": 10**12}, "iterations is 1000000000000, but must be a number of at most"),
+        (
+            TrainSettings,
+            {"iterations": 10**12},
+            "iterations is 1000000000000, but must be a number of at most",
+        ),
         (Settings, {"images": ("glyphs", "")}, "images is empty; give a value"),
         (Settings, {"images": (3,)}, "each of images is 3, but must be of type str"),
         (TaskSettings, {"shots": ""}, "shots is empty"),
@@ -79,5 +97,7 @@ def test_a_whole_number_will_do_for_a_real_one():
 
 
 def test_settings_can_be_told_apart_and_grouped():
-    one, other = (Settings(method=MethodSettings(name="own.py:M", options={"factor": f})) for f in (1, 2))
+    one, other = (
+        Settings(method=MethodSettings(name="own.py:M", options={"factor": f})) for f in (1, 2)
+    )
     assert len({Settings(), Settings(), one, other}) == 3

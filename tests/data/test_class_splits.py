@@ -8,7 +8,10 @@ from anyshot.data.class_splits import split_by_seed, training_shares, validation
 
 def sizes(dealer, classes: int) -> dict[str, int]:
     names = [f"class {c}" for c in range(classes)]
-    return {split: len(members) for split, members in split_by_seed(names, dealer("x", classes), 0).items()}
+    return {
+        split: len(members)
+        for split, members in split_by_seed(names, dealer("x", classes), 0).items()
+    }
 
 
 @pytest.mark.parametrize("way", [2, 3, 5, 10])
@@ -29,5 +32,8 @@ def test_many_classes_are_dealt_as_usual():
 
 @pytest.mark.parametrize(("classes", "ending"), [(5, "or ask for --way 2."), (3, r"Add classes\.")])
 def test_too_few_classes_are_refused_with_what_is_needed(classes, ending):
-    with pytest.raises(AnyshotError, match=rf"pets has {classes} classes, but 3-way tasks need at least 6: .*{ending}"):
+    with pytest.raises(
+        AnyshotError,
+        match=rf"pets has {classes} classes, but 3-way tasks need at least 6: .*{ending}",
+    ):
         training_shares(3)("pets", classes)

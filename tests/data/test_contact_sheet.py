@@ -38,5 +38,7 @@ def test_a_task_sheet_shows_every_support_and_query_image():
 
 def test_a_sheet_can_name_anything():
     names = ["[/b]", "two\nlines", "caf\udce9", "\x1b[31m", "字", "x" * 300]
-    images = ImageSet.from_arrays("[bold]\n", {name: coloured(2, (9, 9, 9)) for name in names}, {"test": names})
+    images = ImageSet.from_arrays(
+        "[bold]\n", {name: coloured(2, (9, 9, 9)) for name in names}, {"test": names}
+    )
     assert count(class_sheet(images), (9, 9, 9)) == 12 * 64 * 64

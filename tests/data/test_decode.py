@@ -29,10 +29,17 @@ def png_header_of(width: int, height: int) -> bytes:
     """A PNG of a hundred bytes that claims any size."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b""))
+        + chunk(b"IEND", b"")
+    )
 
 
 def test_a_wide_picture_is_resized_by_its_short_side_and_cropped_in_the_centre():
@@ -51,7 +58,9 @@ def test_exif_rotation_is_undone():
     assert pixels[17, 10, 2] > 200
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I;16", "I", "F"])
+@pytest.mark.parametrize(
+    "mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I;16", "I", "F"]
+)
 def test_every_mode_becomes_the_same_grey(mode):
     if mode in ("I;16", "I"):
         image = Image.fromarray(np.full((30, 30), 65535, np.uint16 if mode == "I;16" else np.int32))

@@ -54,7 +54,11 @@ def test_a_class_split_is_made_by_seed(root):
         put(root / f"c{n}", 2)
     splits = [open_images(root, seed=seed).splits for seed in (0, 0, 1)]
     assert splits[0] == splits[1] != splits[2]
-    assert {split: len(members) for split, members in splits[0].items()} == {"train": 6, "validation": 2, "test": 2}
+    assert {split: len(members) for split, members in splits[0].items()} == {
+        "train": 6,
+        "validation": 2,
+        "test": 2,
+    }
     assert sorted(c for members in splits[0].values() for c in members) == list(range(10))
 
 
@@ -64,7 +68,9 @@ def test_split_folders_are_the_split(root):
     put(root / "test" / "eel")
     (root / "train" / "notes.txt").write_text("by hand")
     pets = open_images(root)
-    assert {split: [pets.classes[c] for c in members] for split, members in pets.splits.items()} == {
+    assert {
+        split: [pets.classes[c] for c in members] for split, members in pets.splits.items()
+    } == {
         "train": ["cat"],
         "validation": ["dog"],
         "test": ["eel"],
@@ -153,7 +159,9 @@ def test_the_second_opening_reads_no_picture_and_a_change_is_noticed(root, monke
         (lambda root: put(root / "cat", 1), "No class of .* has 2 usable images"),
     ],
 )
-def test_a_folder_without_a_usable_class_gets_a_sentence_and_leaves_nothing(root, cache, prepare, words):
+def test_a_folder_without_a_usable_class_gets_a_sentence_and_leaves_nothing(
+    root, cache, prepare, words
+):
     prepare(root)
     with pytest.raises(AnyshotError, match=words):
         open_images(root)
@@ -211,13 +219,18 @@ def test_a_cache_that_cannot_be_written_is_a_sentence(root, tmp_path, monkeypatc
     (tmp_path / "file").touch()
     monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path / "file" / "cache"))
     for name in (root, "glyphs"):
-        with pytest.raises(AnyshotError, match=r"Cannot create .*: Not a directory\. Another place .*ANYSHOT_CACHE"):
+        with pytest.raises(
+            AnyshotError, match=r"Cannot create .*: Not a directory\. Another place .*ANYSHOT_CACHE"
+        ):
             open_images(name)
 
 
 def test_a_full_disk_is_a_sentence_and_leaves_nothing(root, cache):
     put(root / "cat", 20)
-    with limited_files(20_000), pytest.raises(AnyshotError, match=r"Cannot write .*images\.npy': File too large"):
+    with (
+        limited_files(20_000),
+        pytest.raises(AnyshotError, match=r"Cannot write .*images\.npy': File too large"),
+    ):
         open_images(root)
     assert list((cache / "folders").iterdir()) == []
     assert len(open_images(root)) == 20

@@ -38,7 +38,9 @@ def test_images_and_labels_of_every_kind_are_grouped_by_class():
         (Image.fromarray(colour), 1),
         (grey(4)[..., None], 1),
     )
-    images = ImageSet.from_dataset("flowers", dataset, {"train": ["rose", "iris"], "val": ["lily"]}, kind="drawings")
+    images = ImageSet.from_dataset(
+        "flowers", dataset, {"train": ["rose", "iris"], "val": ["lily"]}, kind="drawings"
+    )
     assert images.classes == ("rose", "lily", "iris")
     assert images.images_of("rose")[:, 0, 0].tolist() == [[2, 2, 2], [3, 3, 3]]
     assert images.images_of("lily")[:, 0, 0].tolist() == [[7, 8, 9], [4, 4, 4]]
@@ -79,7 +81,10 @@ def test_images_of_several_sizes_are_resized_to_one():
         (Flowers((grey(1), None)), "label of item 0 is None"),
         (Flowers((grey(1), torch.tensor([1, 2]))), "label of item 0 is tensor"),
         (Flowers((grey(1), 3)), "label of the data set is 3, but it names only 3 classes"),
-        (Flowers((torch.zeros(3, 6, 6), 0)), r"float32 \[3, 6, 6\]; .* transform that makes tensors"),
+        (
+            Flowers((torch.zeros(3, 6, 6), 0)),
+            r"float32 \[3, 6, 6\]; .* transform that makes tensors",
+        ),
         (Flowers((None, 0)), "is object"),
     ],
 )

@@ -19,7 +19,9 @@ def pixels(n: int, value: int = 0, side: int = 8) -> np.ndarray:
 @pytest.fixture
 def pets() -> ImageSet:
     arrays = {"cat": pixels(3, 1), "dog": pixels(2, 2), "eel": pixels(4, 3)}
-    return ImageSet.from_arrays("pets", arrays, {"train": ["eel", "cat"], "test": ["dog"]}, {"seed": 7})
+    return ImageSet.from_arrays(
+        "pets", arrays, {"train": ["eel", "cat"], "test": ["dog"]}, {"seed": 7}
+    )
 
 
 def test_classes_are_views_into_one_array(pets):
@@ -140,7 +142,12 @@ def rewrite(**changes):
         (rewrite(classes=["cat", "cat", "eel"]), "damaged"),
         (rewrite(classes=[1, 2, 3]), "damaged"),
         (lambda folder: (folder / "images.npy").write_bytes(b""), "damaged"),
-        (lambda folder: (folder / "images.npy").write_bytes(b"\x93NUMPY\1\0\xff\x20" + b"-" * 8447), "damaged"),
+        (
+            lambda folder: (folder / "images.npy").write_bytes(
+                b"\x93NUMPY\1\0\xff\x20" + b"-" * 8447
+            ),
+            "damaged",
+        ),
     ],
 )
 def test_a_damaged_folder_is_named(pets, tmp_path, harm, words):
@@ -155,7 +162,11 @@ def test_a_split_by_seed_deals_every_class_once():
     classes = [f"c{i}" for i in range(100)]
     shares = {"train": 0.6, "validation": 0.15, "test": 0.25}
     split = split_by_seed(classes, shares, 3)
-    assert {name: len(members) for name, members in split.items()} == {"train": 60, "validation": 15, "test": 25}
+    assert {name: len(members) for name, members in split.items()} == {
+        "train": 60,
+        "validation": 15,
+        "test": 25,
+    }
     assert sorted(c for members in split.values() for c in members) == sorted(classes)
     assert split == split_by_seed(classes, shares, 3)
     assert split != split_by_seed(classes, shares, 4)
@@ -164,8 +175,16 @@ def test_a_split_by_seed_deals_every_class_once():
 def test_the_checksum_is_that_of_names_sizes_and_pixels_however_split_or_stored(pets, tmp_path):
     saved = pets.save(tmp_path / "pets")
     assert saved.checksum == pets.checksum
-    assert replace(saved, splits={}).checksum == pickle.loads(pickle.dumps(saved)).checksum == pets.checksum
-    moved = {"cat": pixels(3, 1), "dog": pixels(1, 2), "eel": np.concatenate([pixels(1, 2), pixels(4, 3)])}
+    assert (
+        replace(saved, splits={}).checksum
+        == pickle.loads(pickle.dumps(saved)).checksum
+        == pets.checksum
+    )
+    moved = {
+        "cat": pixels(3, 1),
+        "dog": pixels(1, 2),
+        "eel": np.concatenate([pixels(1, 2), pixels(4, 3)]),
+    }
     renamed = {"cat": pixels(3, 1), "fox": pixels(2, 2), "eel": pixels(4, 3)}
     painted = {"cat": pixels(3, 1), "dog": pixels(2, 2), "eel": pixels(4, 4)}
     others = [ImageSet.from_arrays("pets", arrays, {}) for arrays in (moved, renamed, painted)]
@@ -206,4 +225,6 @@ def test_without_splits_classes_are_dealt_as_those_of_a_folder_are():
     arrays = {label: pixels(1) for label in "abcdefghij"}
     images = ImageSet.from_arrays("pets", arrays)
     dealt = split_by_seed(list(arrays), {"train": 0.6, "validation": 0.2, "test": 0.2}, seed=0)
-    assert {split: [images.classes[c] for c in members] for split, members in images.splits.items()} == dealt
+    assert {
+        split: [images.classes[c] for c in members] for split, members in images.splits.items()
+    } == dealt

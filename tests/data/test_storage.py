@@ -44,7 +44,10 @@ def test_an_interrupted_creation_leaves_nothing(tmp_path):
     ],
 )
 def test_what_does_not_fit_is_refused_and_leaves_nothing(tmp_path, parts, words):
-    with pytest.raises(AnyshotError, match=words), create(tmp_path / "odd", "odd", (8, 8)) as writer:
+    with (
+        pytest.raises(AnyshotError, match=words),
+        create(tmp_path / "odd", "odd", (8, 8)) as writer,
+    ):
         for label, images in parts:
             writer.add(label, images)
     assert list(tmp_path.iterdir()) == []
@@ -60,7 +63,10 @@ def test_wrong_splits_leave_nothing(tmp_path):
 
 
 def test_nothing_is_no_set(tmp_path):
-    with pytest.raises(AnyshotError, match="no images of class 'a'"), create(tmp_path / "n", "n", (8, 8)) as writer:
+    with (
+        pytest.raises(AnyshotError, match="no images of class 'a'"),
+        create(tmp_path / "n", "n", (8, 8)) as writer,
+    ):
         writer.add("a", pixels(0))
     with pytest.raises(AnyshotError, match="at least one"), create(tmp_path / "n", "n", (8, 8)):
         pass

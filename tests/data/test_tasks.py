@@ -34,7 +34,9 @@ def test_class_imbalance_is_uniform_and_independent():
     drawn = shots("class-imbalance:5-25")
     counts = np.bincount(drawn.ravel(), minlength=26)[5:]
     expected = drawn.size / 21
-    assert ((counts - expected) ** 2 / expected).sum() < 45  # chi-square, 20 degrees of freedom, p = 0.001
+    assert (
+        (counts - expected) ** 2 / expected
+    ).sum() < 45  # chi-square, 20 degrees of freedom, p = 0.001
     assert abs(np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1]) < 0.05
 
 
@@ -87,11 +89,17 @@ def test_a_task_is_a_function_of_its_seed_alone(seed, index, way):
 
 def test_every_task_of_every_stream_has_noise_of_its_own():
     settings = TaskSettings(way=2, shots="fixed:1", query=1)
-    streams = [TaskStream(make_imageset(), split, settings, seed) for split in ("train", "test") for seed in (0, 1)]
+    streams = [
+        TaskStream(make_imageset(), split, settings, seed)
+        for split in ("train", "test")
+        for seed in (0, 1)
+    ]
     tasks = [stream.task(index) for stream in streams for index in range(3)]
     assert len({torch.rand(1, generator=task.noise()).item() for task in tasks}) == 12
     draws = {torch.rand(1, generator=torch_rng(*task.seed)).item() for task in tasks}
-    assert not draws & {torch.rand(1, generator=task.noise()).item() for task in tasks}  # nor that of its images
+    assert not draws & {
+        torch.rand(1, generator=task.noise()).item() for task in tasks
+    }  # nor that of its images
 
 
 def test_the_stream_can_be_iterated():
@@ -104,7 +112,11 @@ def test_the_stream_can_be_iterated():
 
 def test_another_index_split_or_seed_is_another_task():
     settings = TaskSettings(way=2, shots="fixed:5", query=5)
-    streams = [TaskStream(make_imageset(), split, settings, seed) for split in ("train", "test") for seed in (0, 1)]
+    streams = [
+        TaskStream(make_imageset(), split, settings, seed)
+        for split in ("train", "test")
+        for seed in (0, 1)
+    ]
     tasks = [stream.task(index) for stream in streams for index in range(3)]
     assert len({task.support.numpy().tobytes() for task in tasks}) == 12
 
@@ -113,7 +125,12 @@ def test_the_numbers_behind_tasks_and_noise_never_change():
     """Published results name their tasks by seed, split and number, and must find them again."""
     assert numpy_rng(7, "test", 3).integers(0, 1000, 4).tolist() == [438, 831, 415, 834]
     assert numpy_rng(7, "test", 4).integers(0, 1000, 4).tolist() == [749, 813, 941, 685]
-    assert torch.randint(0, 1000, (4,), generator=torch_rng(7, "test", 3)).tolist() == [435, 464, 277, 64]
+    assert torch.randint(0, 1000, (4,), generator=torch_rng(7, "test", 3)).tolist() == [
+        435,
+        464,
+        277,
+        64,
+    ]
     noise = replace(make_task(), seed=(7, "test", 3)).noise()
     assert torch.randint(0, 1000, (4,), generator=noise).tolist() == [633, 264, 958, 588]
 
@@ -122,13 +139,17 @@ def numbered(counts: dict[str, int]) -> ImageSet:
     """Each image is filled with its own number, so that it can be told apart."""
     arrays, n = {}, 0
     for name, count in counts.items():
-        arrays[name] = np.arange(n, n + count, dtype=np.uint8)[:, None, None, None] * np.ones((1, 4, 4, 3), np.uint8)
+        arrays[name] = np.arange(n, n + count, dtype=np.uint8)[:, None, None, None] * np.ones(
+            (1, 4, 4, 3), np.uint8
+        )
         n += count
     return ImageSet.from_arrays("numbered", arrays, {"train": list(counts)})
 
 
 def test_support_and_query_never_share_an_image_and_a_small_class_keeps_its_query():
-    stream = TaskStream(numbered({"a": 60, "b": 20, "c": 5, "d": 2}), "train", TaskSettings(way=4, shots="fixed:50"))
+    stream = TaskStream(
+        numbered({"a": 60, "b": 20, "c": 5, "d": 2}), "train", TaskSettings(way=4, shots="fixed:50")
+    )
     task = stream.task(0)
     support, query = task.support[:, 0, 0, 0].tolist(), task.query[:, 0, 0, 0].tolist()
     assert not set(support) & set(query)
@@ -136,7 +157,12 @@ def test_support_and_query_never_share_an_image_and_a_small_class_keeps_its_quer
     sizes = dict(zip(task.classes, task.shots, strict=True))
     assert sizes == {"a": 45, "b": 5, "c": 1, "d": 1}  # size − 15, at least 1
     asked = torch.bincount(task.query_labels)
-    assert {name: int(n) for name, n in zip(task.classes, asked, strict=True)} == {"a": 15, "b": 15, "c": 4, "d": 1}
+    assert {name: int(n) for name, n in zip(task.classes, asked, strict=True)} == {
+        "a": 15,
+        "b": 15,
+        "c": 4,
+        "d": 1,
+    }
 
 
 def test_what_the_classes_do_not_allow_is_said_with_what_is_drawn_instead():
@@ -148,19 +174,32 @@ def test_what_the_classes_do_not_allow_is_said_with_what_is_drawn_instead():
     ]
     task = stream.task(0)
     drawn = dict(
-        zip(task.classes, zip(task.shots, torch.bincount(task.query_labels).tolist(), strict=True), strict=True)
+        zip(
+            task.classes,
+            zip(task.shots, torch.bincount(task.query_labels).tolist(), strict=True),
+            strict=True,
+        )
     )
     assert drawn == {"a": (1, 7), "b": (1, 7), "c": (2, 15), "d": (5, 15)}
-    (sentence,) = TaskStream(small, "train", TaskSettings(way=4, shots="any-shot:1-50")).size_warnings()
+    (sentence,) = TaskStream(
+        small, "train", TaskSettings(way=4, shots="any-shot:1-50")
+    ).size_warnings()
     assert "4 of 4 train classes" in sentence
     assert "one of 40 images gives at most 25 support and 15 query images" in sentence
 
 
 def test_classes_that_are_large_enough_need_no_words():
     enough = numbered({"a": 20, "b": 20})
-    assert TaskStream(enough, "train", TaskSettings(way=2, shots="any-shot:1-5")).size_warnings() == []
-    assert len(TaskStream(enough, "train", TaskSettings(way=2, shots="any-shot:1-6")).size_warnings()) == 1
-    both = TaskStream([enough, numbered({"c": 3, "d": 3})], "train", TaskSettings(way=2, shots="fixed:1", query=2))
+    assert (
+        TaskStream(enough, "train", TaskSettings(way=2, shots="any-shot:1-5")).size_warnings() == []
+    )
+    assert (
+        len(TaskStream(enough, "train", TaskSettings(way=2, shots="any-shot:1-6")).size_warnings())
+        == 1
+    )
+    both = TaskStream(
+        [enough, numbered({"c": 3, "d": 3})], "train", TaskSettings(way=2, shots="fixed:1", query=2)
+    )
     assert both.size_warnings() == []
     assert both.class_names() == ("a", "b", "c", "d")
 
@@ -178,7 +217,15 @@ def test_several_image_sets_come_at_random_or_in_turn():
     sets = [make_imageset(name=n, images=6) for n in ("one", "two", "three")]
     settings = TaskSettings(way=2, shots="fixed:1", query=1)
     in_turn = TaskStream(sets, "train", settings, mixing="turn", run=2)
-    assert [in_turn.task(i).imageset for i in range(7)] == ["one", "one", "two", "two", "three", "three", "one"]
+    assert [in_turn.task(i).imageset for i in range(7)] == [
+        "one",
+        "one",
+        "two",
+        "two",
+        "three",
+        "three",
+        "one",
+    ]
     one_by_one = TaskStream(sets, "train", settings, mixing="turn")
     assert [one_by_one.task(i).imageset for i in range(4)] == ["one", "two", "three", "one"]
     at_random = [TaskStream(sets, "train", settings).task(i).imageset for i in range(300)]
@@ -187,7 +234,9 @@ def test_several_image_sets_come_at_random_or_in_turn():
 
 
 def test_seeds_with_different_names_differ():
-    draws = {torch.rand(1, generator=torch_rng(0, name)).item() for name in ("a", "b", "start", 1, 2)}
+    draws = {
+        torch.rand(1, generator=torch_rng(0, name)).item() for name in ("a", "b", "start", 1, 2)
+    }
     assert len(draws) == 5
 
 

@@ -29,7 +29,12 @@ TASK = TaskSettings(way=2, shots="fixed:2", query=2)
 
 
 def settings(method: str = "maml", seed: int = 0) -> Settings:
-    return Settings(images=("tiny",), task=TASK, method=MethodSettings(name=method), train=TrainSettings(seed=seed))
+    return Settings(
+        images=("tiny",),
+        task=TASK,
+        method=MethodSettings(name=method),
+        train=TrainSettings(seed=seed),
+    )
 
 
 def a_run(folder: str, own: Settings | None = None, imageset=None) -> SimpleNamespace:
@@ -43,7 +48,12 @@ def a_run(folder: str, own: Settings | None = None, imageset=None) -> SimpleName
 
 
 def a_row(
-    run: str, right: list[int], images: str = "tiny", seed: int = 0, method: str = "maml", classes=()
+    run: str,
+    right: list[int],
+    images: str = "tiny",
+    seed: int = 0,
+    method: str = "maml",
+    classes=(),
 ) -> ResultRow:
     metrics = Metrics()
     for index, hit in enumerate(right):
@@ -59,7 +69,10 @@ def test_every_run_meets_every_image_set_and_its_own_by_default():
     assert [trial.images for trial in plan_runs([a_run("x/one")])] == ["tiny"]
     (other,) = plan_runs([a_run("x/one")], split="validation", seed=3)
     assert (other.stream.split, other.stream.seed) == ("validation", 3)
-    assert [trial.name for trial in plan_runs([a_run("x/taml"), a_run("y/taml")])] == ["x/taml", "y/taml"]
+    assert [trial.name for trial in plan_runs([a_run("x/taml"), a_run("y/taml")])] == [
+        "x/taml",
+        "y/taml",
+    ]
 
 
 def test_what_cannot_be_compared_is_refused_before_any_work():
@@ -75,7 +88,10 @@ def test_what_cannot_be_compared_is_refused_before_any_work():
 def test_a_row_is_the_evaluation_of_its_trial(capsys):
     trials = plan_runs([a_run("one")], ["tiny", "other"])
     rows = evaluate_runs(trials, 3, workers=1)
-    assert [(row.run, row.images, row.labels["seed"]) for row in rows] == [("one", "tiny", "0"), ("one", "other", "0")]
+    assert [(row.run, row.images, row.labels["seed"]) for row in rows] == [
+        ("one", "tiny", "0"),
+        ("one", "other", "0"),
+    ]
     expected = evaluate(trials[0].method, TaskStream(make_imageset(), "test", TASK), 3)
     assert rows[0].summary.scores == expected.scores
     assert "Testing one on other: 3/3" in capsys.readouterr().err
@@ -85,13 +101,22 @@ def test_what_classes_do_not_allow_is_said_once_for_all_runs(monkeypatch):
     greedy = Settings(images=("tiny",), task=TaskSettings(way=2, shots="fixed:50"))
     assert len(shortfalls(plan_runs([a_run("one", greedy), a_run("two", greedy)]))) == 1
     monkeypatch.setattr(compare_runs, "seconds_per_task", lambda method, stream, workers: 0.5)
-    assert compare_runs.seconds(plan_runs([a_run("one"), a_run("two")], ["tiny", "other"]), tasks=100) == 0.5 * 400
+    assert (
+        compare_runs.seconds(plan_runs([a_run("one"), a_run("two")], ["tiny", "other"]), tasks=100)
+        == 0.5 * 400
+    )
 
 
 def test_every_later_run_is_compared_with_the_first_on_each_image_set():
-    rows = [a_row(run, right, images) for images in ("a", "b") for run, right in (("x", [0, 1, 1]), ("y", [1, 1, 1]))]
+    rows = [
+        a_row(run, right, images)
+        for images in ("a", "b")
+        for run, right in (("x", [0, 1, 1]), ("y", [1, 1, 1]))
+    ]
     found = add_differences(rows)
-    assert [(row.run, row.images) for row in found] == [(run, i) for run in ("x", "y") for i in ("a", "b", MEAN)]
+    assert [(row.run, row.images) for row in found] == [
+        (run, i) for run in ("x", "y") for i in ("a", "b", MEAN)
+    ]
     assert [row.paired is not None for row in found] == [False, False, False, True, True, False]
     assert found[3].paired == paired_difference(rows[0].summary, rows[1].summary)
     assert found[3].paired_to == "x"
@@ -100,14 +125,20 @@ def test_every_later_run_is_compared_with_the_first_on_each_image_set():
 
 
 def test_runs_on_other_tasks_have_no_difference_and_it_is_said_why():
-    found = add_differences([a_row("x", [1, 0]), a_row("y", [1, 0], classes="ab"), a_row("y", [1, 1], "elsewhere")])
+    found = add_differences(
+        [a_row("x", [1, 0]), a_row("y", [1, 0], classes="ab"), a_row("y", [1, 1], "elsewhere")]
+    )
     assert [row.paired for row in found] == [None] * 4
     (sentence,) = unpaired_reasons(found)
     assert "y and x were not tested on the same tasks of tiny" in sentence
 
 
 def test_seeds_become_one_row_for_each_image_set_and_other_runs_stay():
-    seeds = [a_row(f"maml-{seed}", [seed, 1, 1], images, seed) for seed in (0, 1) for images in ("a", "b")]
+    seeds = [
+        a_row(f"maml-{seed}", [seed, 1, 1], images, seed)
+        for seed in (0, 1)
+        for images in ("a", "b")
+    ]
     rows = pool_rows([*seeds, a_row("taml", [1, 1, 1], "a", method="taml")])
     assert [(row.run, row.images, row.labels["seed"], row.summary.runs) for row in rows] == [
         ("maml-0 +1", "a", "0 1", 2), ("maml-0 +1", "b", "0 1", 2), ("taml", "a", "0", 1),
@@ -117,14 +148,20 @@ def test_seeds_become_one_row_for_each_image_set_and_other_runs_stay():
 
 
 def trial(name: str, own: Settings, imageset=None) -> RunOnSet:
-    return RunOnSet(name, own, make_method("maml"), TaskStream(imageset or make_imageset(), "test", TASK))
+    return RunOnSet(
+        name, own, make_method("maml"), TaskStream(imageset or make_imageset(), "test", TASK)
+    )
 
 
 def test_whether_seeds_can_be_pooled_is_known_before_the_work():
-    check_poolable([trial("a", settings(seed=0)), trial("b", settings(seed=1)), trial("c", settings("taml"))])
+    check_poolable(
+        [trial("a", settings(seed=0)), trial("b", settings(seed=1)), trial("c", settings("taml"))]
+    )
     with pytest.raises(AnyshotError, match="nothing to pool"):
         check_poolable([trial("a", settings()), trial("b", settings("taml", seed=1))])
     with pytest.raises(AnyshotError, match="a, b have the same settings, and some the same seed"):
         check_poolable([trial("a", settings()), trial("b", settings())])
     with pytest.raises(AnyshotError, match="a, b have other classes in their splits of tiny"):
-        check_poolable([trial("a", settings()), trial("b", settings(seed=1), make_imageset(classes=15))])
+        check_poolable(
+            [trial("a", settings()), trial("b", settings(seed=1), make_imageset(classes=15))]
+        )

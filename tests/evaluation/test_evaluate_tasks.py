@@ -23,7 +23,11 @@ def test_the_summary_is_that_of_each_tasks_own_prediction():
     metrics, told = Metrics(), []
     for i in range(4):
         task = stream.task(i)
-        metrics.update(TaskResult(i, method.predict(task).numpy(), task.query_labels.numpy(), task.shots, task.classes))
+        metrics.update(
+            TaskResult(
+                i, method.predict(task).numpy(), task.query_labels.numpy(), task.shots, task.classes
+            )
+        )
     found = evaluate(method, stream, 4, advance=told.append)
     assert found.accuracy == metrics.compute().accuracy
     np.testing.assert_allclose(found.nll, metrics.compute().nll, rtol=1e-9)
@@ -49,7 +53,9 @@ def test_progress_and_what_classes_do_not_allow_are_shown_unless_the_caller_does
 
 def test_how_long_a_task_takes_is_measured_after_a_first_one_that_loads(monkeypatch):
     calls, clock = [], iter([10.0, 16.0])
-    monkeypatch.setattr(evaluate_tasks, "predict_task", lambda method, stream, index: calls.append(index))
+    monkeypatch.setattr(
+        evaluate_tasks, "predict_task", lambda method, stream, index: calls.append(index)
+    )
     monkeypatch.setattr(evaluate_tasks.time, "perf_counter", lambda: next(clock))
     assert evaluate_tasks.seconds_per_task(None, None, workers=3) == 6.0 / 12
     assert sorted(calls) == [0, *range(12)]

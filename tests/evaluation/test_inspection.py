@@ -18,7 +18,9 @@ def test_a_record_holds_what_the_posterior_says():
     # log-normal mean and deviation of γ = exp(gain · γ̃)
     gain = method.log_gain["gamma"].exp()
     mu, var = gain * q.mean["gamma"], (gain * q.deviation["gamma"]) ** 2
-    torch.testing.assert_close(torch.tensor(record.gamma_mean).double(), (mu + var / 2).exp(), rtol=0.05, atol=0)
+    torch.testing.assert_close(
+        torch.tensor(record.gamma_mean).double(), (mu + var / 2).exp(), rtol=0.05, atol=0
+    )
     assert record.z_norm == pytest.approx((method.log_gain["z"].exp() * q.mean["z"]).norm().item())
     assert min(record.omega_std) > 0
 

@@ -13,7 +13,9 @@ from anyshot.runs.run import Run
 from anyshot.training.meta_training import MetaTraining, train
 
 
-def overconfident(seed: int = 0, true: float = 2.5, n: int = 400) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def overconfident(
+    seed: int = 0, true: float = 2.5, n: int = 400
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Tasks whose labels are drawn from the probabilities at another temperature than they are told at."""
     rng = np.random.default_rng(seed)
     probabilities, labels = [], []
@@ -32,7 +34,9 @@ def test_the_temperature_is_found_again_and_is_where_no_other_is_better():
 
     def nll(temperature: float) -> float:
         losses = [
-            -apply_temperature(torch.from_numpy(p), temperature).log()[torch.arange(len(y)), torch.from_numpy(y)]
+            -apply_temperature(torch.from_numpy(p), temperature).log()[
+                torch.arange(len(y)), torch.from_numpy(y)
+            ]
             for p, y in zip(probabilities, labels, strict=True)
         ]
         return torch.cat(losses).mean().item()
@@ -57,7 +61,9 @@ def test_a_methods_probabilities_are_those_at_its_temperature(name):
 
 
 def test_a_run_keeps_the_temperature_of_its_best_parameters(tmp_path):
-    made = train(tiny("maml", iterations=2, calibrate=True), tmp_path, imagesets=[make_imageset()], ood=[])
+    made = train(
+        tiny("maml", iterations=2, calibrate=True), tmp_path, imagesets=[make_imageset()], ood=[]
+    )
     (record,) = made.records("calibration")
     best = made.best().state
     assert record["temperature"] == best["temperature"] == made.load_method().temperature
@@ -67,7 +73,9 @@ def test_a_run_keeps_the_temperature_of_its_best_parameters(tmp_path):
     method.temperature = 1.0
     tasks = [stream.task(i) for i in range(3)]
     answers = [method.predict(task, prediction="naive").numpy() for task in tasks]
-    assert best["temperature"] == pytest.approx(fit_temperature(answers, [t.query_labels.numpy() for t in tasks]))
+    assert best["temperature"] == pytest.approx(
+        fit_temperature(answers, [t.query_labels.numpy() for t in tasks])
+    )
 
 
 def test_a_run_killed_in_its_calibration_ends_as_one_that_was_not(tmp_path, monkeypatch):

@@ -50,7 +50,9 @@ def test_a_block_without_anything_to_learn_from_or_to_test_on_is_left_out(here):
 
 def test_nothing_at_all_is_an_error_with_what_to_do(here):
     here()
-    with pytest.raises(AnyshotError, match=r"Nothing of statistics can be done .*anyshot data prepare cifar-fs"):
+    with pytest.raises(
+        AnyshotError, match=r"Nothing of statistics can be done .*anyshot data prepare cifar-fs"
+    ):
         with_ready(EXPERIMENTS["statistics"])
 
 
@@ -79,5 +81,8 @@ def test_columns_that_differ_in_shots_alone_stay_apart_on_other_images():
 
 def test_an_experiment_of_pictures_alone_and_a_block_of_them_are_moved_once():
     (block,) = with_data(EXPERIMENTS["initialisation"], DataChoice(("mine",), ("other",))).blocks
-    assert [column.label for column in block.pictures[0].columns] == ["mine, fixed:50", "other, fixed:50"]
+    assert [column.label for column in block.pictures[0].columns] == [
+        "mine, fixed:50",
+        "other, fixed:50",
+    ]
     assert len(with_data(EXPERIMENTS["ood"], DataChoice(("mine",), ("other",))).blocks) == 1

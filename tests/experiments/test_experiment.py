@@ -19,7 +19,9 @@ def test_names_with_spaces_and_figures_stay_whole():
 def test_an_experiment_names_only_models_that_it_has():
     picture = Picture("omega", "E[ω]", ("TAMLL",))
     with pytest.raises(AnyshotError, match="did you mean 'TAML'"):
-        Experiment("x", "x", (Model("TAML"),), (Block("glyphs", (Column("glyphs"),), pictures=(picture,)),))
+        Experiment(
+            "x", "x", (Model("TAML"),), (Block("glyphs", (Column("glyphs"),), pictures=(picture,)),)
+        )
     with pytest.raises(AnyshotError, match="no model 'MAML'"):
         Experiment("x", "x", (Model("TAML"),), (Block("glyphs"),), reference="MAML")
 

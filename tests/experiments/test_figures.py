@@ -17,7 +17,9 @@ def score(index: int, shots: list[int], hits: list[int]) -> dict:
 
 
 def answer(model: str, *scores: dict) -> FigureValues:
-    return FigureValues(model, "svhn", 2, 0, ({"scores": list(scores), "bins": [[1, 1, 1]], "seconds": 1.0},))
+    return FigureValues(
+        model, "svhn", 2, 0, ({"scores": list(scores), "bins": [[1, 1, 1]], "seconds": 1.0},)
+    )
 
 
 def points(figure, label: str, panel: int = 0):
@@ -56,7 +58,12 @@ def test_accuracy_stands_at_the_size_of_the_tasks():
 def test_gamma_has_a_panel_a_layer_and_a_line_a_model():
     def records(*rows: tuple[int, float]) -> tuple[dict]:
         return (
-            {"records": [{"shots": [n, n], "layers": ["conv1", "head"], "gamma_mean": [g, 2 * g]} for n, g in rows]},
+            {
+                "records": [
+                    {"shots": [n, n], "layers": ["conv1", "head"], "gamma_mean": [g, 2 * g]}
+                    for n, g in rows
+                ]
+            },
         )
 
     answers = [
@@ -75,4 +82,6 @@ def test_means_by_size_are_those_within_each_bin():
     edges = np.geomspace(1, 50 * (1 + 1e-9), 9)
     expected = [sizes[(sizes >= a) & (sizes < b)] for a, b in itertools.pairwise(edges)]
     assert [p.y for p in found] == pytest.approx([np.mean(s**2.0) for s in expected if len(s)])
-    assert [p.x for p in found] == pytest.approx([np.exp(np.log(s).mean()) for s in expected if len(s)])
+    assert [p.x for p in found] == pytest.approx(
+        [np.exp(np.log(s).mean()) for s in expected if len(s)]
+    )

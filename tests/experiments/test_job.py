@@ -43,15 +43,23 @@ def test_a_unit_is_trained_and_measured_and_says_how_far_it_is(grid):
     expected = evaluate(run.load_method(), stream, asked.probe.tasks, prediction="naive")
     found = summary_of(cached(*asked))
     assert found.scores == expected.scores
-    assert (found.accuracy, found.interval, found.ece) == (expected.accuracy, expected.interval, expected.ece)
+    assert (found.accuracy, found.interval, found.ece) == (
+        expected.accuracy,
+        expected.interval,
+        expected.ece,
+    )
 
 
-def test_what_was_measured_is_not_measured_again_unless_parameters_or_images_change(grid, sets, monkeypatch):
+def test_what_was_measured_is_not_measured_again_unless_parameters_or_images_change(
+    grid, sets, monkeypatch
+):
     unit = grid.units[0]
     run_job(unit)
     probe = unit.probes[0]
     calls = []
-    monkeypatch.setitem(measurement.KINDS, "test", lambda *arguments: calls.append(1) or {"scores": []})
+    monkeypatch.setitem(
+        measurement.KINDS, "test", lambda *arguments: calls.append(1) or {"scores": []}
+    )
     monkeypatch.setattr(units, "train", None)
     run_job(unit)
     assert calls == []
@@ -84,7 +92,9 @@ def test_a_run_made_with_other_defaults_is_not_taken_for_this_one(grid):
         run_job(unit)
 
 
-def test_an_interrupted_unit_goes_on_to_the_same_numbers(grid, experiment, tiny_scale, tmp_path, monkeypatch):
+def test_an_interrupted_unit_goes_on_to_the_same_numbers(
+    grid, experiment, tiny_scale, tmp_path, monkeypatch
+):
     whole = make_plan(experiment, tiny_scale, tmp_path / "whole")
     run_job(whole.units[0])
     step, steps = MetaTraining.step, []
@@ -108,7 +118,10 @@ def test_warm_starts_come_first_and_units_of_one_folder_are_one(grid, experiment
     from anyshot.experiments.scale import SHORT
 
     units = make_plan(experiment, SHORT, tmp_path).units
-    assert [[unit.first for unit in wave] for wave in stages(list(reversed(units)))] == [[True], [False, False]]
+    assert [[unit.first for unit in wave] for wave in stages(list(reversed(units)))] == [
+        [True],
+        [False, False],
+    ]
     assert merge_jobs([*units, *units]) == list(units)
     assert [len(wave) for wave in stages(grid.units)] == [2]
 
@@ -116,4 +129,6 @@ def test_warm_starts_come_first_and_units_of_one_folder_are_one(grid, experiment
 def test_large_tasks_are_tested_less_often_but_looked_at_as_often_as_others(experiment):
     scale = scale_of("short")
     assert scale.tasks_of(experiment, "fixed:400") < scale.tasks_of(experiment, "fixed:50")
-    assert scale.tasks_of(experiment, "fixed:400", adapts=False) == scale.tasks_of(experiment, "fixed:50")
+    assert scale.tasks_of(experiment, "fixed:400", adapts=False) == scale.tasks_of(
+        experiment, "fixed:50"
+    )

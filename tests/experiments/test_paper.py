@@ -59,12 +59,16 @@ def test_a_column_has_the_papers_number_for_every_model_or_for_none(name):
     experiment = EXPERIMENTS[name]
     models = {model.name for model in experiment.models}
     assert all(column.paper.keys() in (models, set()) for column in experiment.columns)
-    found = sum(number.accuracy for column in experiment.columns for number in column.paper.values())
+    found = sum(
+        number.accuracy for column in experiment.columns for number in column.paper.values()
+    )
     assert found == pytest.approx(SUMS.get(name, 0.0))
 
 
 def test_some_numbers_are_where_the_paper_has_them():
-    any_shot, multi, encoding = (EXPERIMENTS[name] for name in ("any-shot", "multi-dataset", "encoding"))
+    any_shot, multi, encoding = (
+        EXPERIMENTS[name] for name in ("any-shot", "multi-dataset", "encoding")
+    )
     assert any_shot.columns[1].paper["MT-net"] == (49.17, 0.21)
     assert any_shot.columns[3].paper["Bayesian TAML"] == (71.71, 0.21)
     assert multi.columns[1].paper["Prototypical Networks"] == (72.31, 0.17)
@@ -74,7 +78,9 @@ def test_some_numbers_are_where_the_paper_has_them():
 def test_experiments_share_the_runs_that_they_have_in_common():
     folders = {name: {unit.folder for unit in units(name)} for name in EXPERIMENTS}
     assert len(folders["bayesian"] - folders["any-shot"]) == 3  # deterministic TAML alone
-    assert len(folders["encoding"] & folders["statistics"] & folders["any-shot"]) == 3  # TAML as it is
+    assert (
+        len(folders["encoding"] & folders["statistics"] & folders["any-shot"]) == 3
+    )  # TAML as it is
     assert folders["initialisation"] < folders["ood"]
 
 

@@ -63,7 +63,10 @@ def test_recipes_and_sizes_change_the_scale():
     small = scale(iterations=6, tasks=5, seeds=1)
     assert (small.train["iterations"], small.train["validate_every"]) == (6, 3)
     assert small.tasks_of(EXPERIMENTS["any-shot"], "any-shot:1-50") == 5
-    assert (small.seeds_of(EXPERIMENTS["any-shot"]), SHORT.seeds_of(EXPERIMENTS["any-shot"])) == (1, 3)
+    assert (small.seeds_of(EXPERIMENTS["any-shot"]), SHORT.seeds_of(EXPERIMENTS["any-shot"])) == (
+        1,
+        3,
+    )
 
 
 def test_an_experiment_of_ones_own_is_found_by_its_file(tmp_path):
@@ -79,7 +82,9 @@ def test_an_experiment_of_ones_own_is_found_by_its_file(tmp_path):
 
 def test_what_a_model_changes_in_its_training_goes_before_the_scale(experiment, tmp_path):
     slow = replace(experiment.models[0], name="slow", train={"rate": 0.5, "iterations": 7})
-    plan, _ = plan_of(Request(replace(experiment, models=(*experiment.models, slow)), "smoke", tmp_path))
+    plan, _ = plan_of(
+        Request(replace(experiment, models=(*experiment.models, slow)), "smoke", tmp_path)
+    )
     trained = {(unit.settings.train.rate, unit.settings.train.iterations) for unit in plan.units}
     assert trained == {(1e-3, 2), (0.5, 7)}
     assert "iterations 2, not 50,000 (MAML, TAML, naive, TAML)" in "; ".join(plan.differences)
@@ -92,14 +97,20 @@ def test_the_recipes_own_experiment_runs(tmp_path):
     assert "failed" not in outcome.caption
 
 
-def test_a_warm_start_that_is_given_is_used_and_one_that_does_not_fit_refused(experiment, sets, tmp_path):
+def test_a_warm_start_that_is_given_is_used_and_one_that_does_not_fit_refused(
+    experiment, sets, tmp_path
+):
     import dataclasses
 
     from anyshot.training.presets import preset, pretraining_settings
     from anyshot.training.pretraining import pretrain
 
-    settings = dataclasses.replace(pretraining_settings(preset("cifar-fs")), images=(sets[0],), ood=())
-    settings = dataclasses.replace(settings, task=dataclasses.replace(settings.task, way=3, query=3))
+    settings = dataclasses.replace(
+        pretraining_settings(preset("cifar-fs")), images=(sets[0],), ood=()
+    )
+    settings = dataclasses.replace(
+        settings, task=dataclasses.replace(settings.task, way=3, query=3)
+    )
     small = dataclasses.replace(settings.warm, epochs=1, check_tasks=1)
     start = str(pretrain(dataclasses.replace(settings, warm=small), tmp_path / "warm").folder)
     plan, _ = plan_of(Request(experiment, "short", tmp_path, start=start))
@@ -109,7 +120,9 @@ def test_a_warm_start_that_is_given_is_used_and_one_that_does_not_fit_refused(ex
 
 
 def test_an_experiment_is_put_on_ones_own_images(sets, tmp_path):
-    request = Request(EXPERIMENTS["initialisation"], "smoke", tmp_path, DataChoice(sets[:1], sets[1:]))
+    request = Request(
+        EXPERIMENTS["initialisation"], "smoke", tmp_path, DataChoice(sets[:1], sets[1:])
+    )
     outcome = reproduce(request)
     (distances, _) = outcome.pictures
     assert list(distances.drawn.numbers) == ["tiny", "other"]

@@ -18,7 +18,9 @@ def summary(hits: list[int]) -> Summary:
     metrics = Metrics()
     for index, n in enumerate(hits):
         labels = [0, 1] * 5
-        rows = [[0.9, 0.1] if (label == 0) == (i < n) else [0.1, 0.9] for i, label in enumerate(labels)]
+        rows = [
+            [0.9, 0.1] if (label == 0) == (i < n) else [0.1, 0.9] for i, label in enumerate(labels)
+        ]
         metrics.update(TaskResult(index, rows, labels, [1, 1]))
     return metrics.compute()
 
@@ -36,7 +38,9 @@ def test_the_best_is_marked_only_where_it_is_ahead_of_every_other_task_by_task(
     of = {id(asked): tests[model] for (model, _), asked in plan.tests.items()}
     monkeypatch.setattr(outcomes, "_summary", lambda asked: summary(of[id(asked)]))
     cells = outcomes.table(plan).cells
-    assert [model for (model, place), cell in cells.items() if cell.best and place == 0] == ([best] if best else [])
+    assert [model for (model, place), cell in cells.items() if cell.best and place == 0] == (
+        [best] if best else []
+    )
     difference = (sum(taml) - sum(tests["MAML"])) / 40
     assert cells["MAML", 0].ahead.accuracy == pytest.approx(difference)
     assert cells["TAML", 0].ahead is None
@@ -67,8 +71,12 @@ def test_the_caption_says_all_that_differs_from_the_paper(outcome):
 
 def test_a_failure_is_told_and_leaves_a_gap(outcome):
     plan = outcome.plan
-    gone = {("MAML", p): tuple(a._replace(folder="gone") for a in plan.tests["MAML", p]) for p in (0, 1)}
-    found = collect(replace(plan, tests={**plan.tests, **gone}), {"gone": "The loss is no longer finite."})
+    gone = {
+        ("MAML", p): tuple(a._replace(folder="gone") for a in plan.tests["MAML", p]) for p in (0, 1)
+    }
+    found = collect(
+        replace(plan, tests={**plan.tests, **gone}), {"gone": "The loss is no longer finite."}
+    )
     assert "MAML failed: The loss is no longer finite." in found.caption
     assert accuracy_lines(found.beside)[1][1].text == "–"
     assert paired_lines(found.beside)[1][1].text == "–"
@@ -88,7 +96,9 @@ def test_the_results_hold_every_pair_of_models(outcome):
 def test_a_caption_names_weights_that_the_models_start_from(outcome, tmp_path, monkeypatch):
     plan = outcome.plan
     train = replace(plan.units[0].settings.train, body_from="glyphs")
-    units = tuple(replace(unit, settings=replace(unit.settings, train=train)) for unit in plan.units)
+    units = tuple(
+        replace(unit, settings=replace(unit.settings, train=train)) for unit in plan.units
+    )
     words = "one warm start of the body (that of the weights glyphs)"
     assert words in collect(replace(plan, units=units), {}).caption
     assert words not in outcome.caption
@@ -99,7 +109,10 @@ def test_the_results_name_runs_tasks_and_differences(outcome):
     assert len(rows) == 6
     assert {row["reference"] for row in rows} == {"TAML"}
     folders = {Path(unit.folder).name for unit in outcome.plan.units}
-    assert all(set(row["run_names"]) <= folders and len(row["run_names"]) == row["runs"] == 2 for row in rows)
+    assert all(
+        set(row["run_names"]) <= folders and len(row["run_names"]) == row["runs"] == 2
+        for row in rows
+    )
     maml = next(row for row in rows if row["model"] == "MAML")
     expected = outcome.beside.cells["TAML", 0].summary.accuracy - maml["accuracy"]
     assert maml["reference_minus_this"].accuracy == pytest.approx(expected)

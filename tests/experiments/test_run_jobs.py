@@ -35,7 +35,10 @@ def test_an_interrupt_ends_the_grid(experiment, tiny_scale, tmp_path, monkeypatc
 
 def test_a_process_of_its_own_finds_the_same(experiment, tiny_scale, tmp_path):
     plans = [make_plan(experiment, tiny_scale, tmp_path / name) for name in ("here", "there")]
-    assert [run_jobs(plan.units[:1], jobs) for plan, jobs in zip(plans, (1, 2), strict=True)] == [{}, {}]
+    assert [run_jobs(plan.units[:1], jobs) for plan, jobs in zip(plans, (1, 2), strict=True)] == [
+        {},
+        {},
+    ]
     one, two = (summary_of(cached(*plan.tests["MAML", 0][0])) for plan in plans)
     assert one.scores == two.scores
 
@@ -43,7 +46,9 @@ def test_a_process_of_its_own_finds_the_same(experiment, tiny_scale, tmp_path):
 def test_what_takes_longest_comes_first(experiment, tiny_scale, tmp_path, monkeypatch):
     plan = make_plan(experiment, tiny_scale, tmp_path)
     begun = []
-    monkeypatch.setattr(module, "run_job", lambda unit, workers, command: begun.append(seconds(unit)))
+    monkeypatch.setattr(
+        module, "run_job", lambda unit, workers, command: begun.append(seconds(unit))
+    )
     run_jobs(plan.units)
     assert len(set(begun)) > 1
     assert begun == sorted(begun, reverse=True)

@@ -18,7 +18,9 @@ def stream():
 
 
 def taml(**options: object):
-    return make_method("taml", balance=("z",), gains=(1.0, 1.0, 0.3), test_steps=2, alpha=0.05, **options)
+    return make_method(
+        "taml", balance=("z",), gains=(1.0, 1.0, 0.3), test_steps=2, alpha=0.05, **options
+    )
 
 
 def means(method, task):
@@ -50,7 +52,9 @@ def test_distances_to_the_adapted_parameters_equal_those_of_the_update_rule(stre
     x, y, _, _ = method.tensors(task)
     q, _ = means(method, task)
     noise = task.noise()
-    inners = [method.inner(x, y, 3, phi, 2) for phi in (q.mean, *(q.sample(noise) for _ in range(3)))]
+    inners = [
+        method.inner(x, y, 3, phi, 2) for phi in (q.mean, *(q.sample(noise) for _ in range(3)))
+    ]
     with torch.no_grad():
         adapted = [method.learned(inner, order=0) for inner in inners]
     start = inners[0].theta

@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import Any
 
 PROGRAM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+    (
+        path
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (path := shutil.which(name))
+    ),
+    None,
 )
 PATIENCE = 60.0  # seconds; waiting ends as soon as what is waited for is there
 OPTIONS = ("--headless=new", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu", "--hide-scrollbars",
@@ -38,7 +43,12 @@ class Browser:
         self.back, from_browser = os.pipe()
         # the browser reads its file 3 and writes its file 4
         script = f'exec "$@" 3<&{to_browser} 4>&{from_browser}'
-        command = [PROGRAM, *OPTIONS, f"--user-data-dir={profile}", *(["--no-sandbox"] * (os.geteuid() == 0))]
+        command = [
+            PROGRAM,
+            *OPTIONS,
+            f"--user-data-dir={profile}",
+            *(["--no-sandbox"] * (os.geteuid() == 0)),
+        ]
         self.process = subprocess.Popen(
             ["bash", "-c", script, "bash", *command],
             pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -48,7 +58,9 @@ class Browser:
         self.pending, self.numbers, self.session = b"", itertools.count(1), ""
         self.events: list[dict[str, Any]] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "DOM", "Log", "Network"):
             self.call(f"{domain}.enable")
 
@@ -89,10 +101,22 @@ class Browser:
 
     # ------------------------------------------------------------------------------------------------ looking
     def open(
-        self, address: str, *, width: int = 1280, height: int = 900, phone: bool = False, dark: bool = False
+        self,
+        address: str,
+        *,
+        width: int = 1280,
+        height: int = 900,
+        phone: bool = False,
+        dark: bool = False,
     ) -> None:
         """A page at a size, in light or dark."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=phone,
+        )
         self.call("Emulation.setTouchEmulationEnabled", enabled=phone)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
@@ -102,7 +126,9 @@ class Browser:
 
     def js(self, expression: str) -> Any:
         """The value of an expression in the page."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        found = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
@@ -110,11 +136,15 @@ class Browser:
         """The first true value of an expression."""
         end = time.monotonic() + PATIENCE
         while True:
-            found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+            found = self.call(
+                "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+            )
             value = found.get("result", {}).get("value")
             if value and "exceptionDetails" not in found:
                 return value
-            assert time.monotonic() < end, f"waited in vain for {expression}; the page says:\n{self.text()}"
+            assert time.monotonic() < end, (
+                f"waited in vain for {expression}; the page says:\n{self.text()}"
+            )
             time.sleep(0.03)
 
     def text(self) -> str:
@@ -129,7 +159,11 @@ class Browser:
             if event.get("method") == "Runtime.exceptionThrown":
                 found.append(json.dumps(event["params"]["exceptionDetails"])[:400])
             entry = event.get("params", {}).get("entry", {})
-            if event.get("method") == "Log.entryAdded" and entry["level"] == "error" and entry["source"] != "network":
+            if (
+                event.get("method") == "Log.entryAdded"
+                and entry["level"] == "error"
+                and entry["source"] != "network"
+            ):
                 found.append(entry["text"])
         return found
 
@@ -141,8 +175,12 @@ class Browser:
     # ------------------------------------------------------------------------------------------------ acting
     def choose(self, selector: str, *files: Path) -> None:
         """Files for a file input, as its picker gives them."""
-        handle = self.call("Runtime.evaluate", expression=f"document.querySelector({json.dumps(selector)})")
-        node = self.call("DOM.describeNode", objectId=handle["result"]["objectId"])["node"]["backendNodeId"]
+        handle = self.call(
+            "Runtime.evaluate", expression=f"document.querySelector({json.dumps(selector)})"
+        )
+        node = self.call("DOM.describeNode", objectId=handle["result"]["objectId"])["node"][
+            "backendNodeId"
+        ]
         self.call("DOM.setFileInputFiles", files=[str(f) for f in files], backendNodeId=node)
 
     def drop(self, selector: str, *files: Path) -> None:
@@ -154,7 +192,9 @@ class Browser:
 
     def middle(self, selector: str) -> tuple[float, float]:
         """Where an element is on the screen, once it is scrolled into sight."""
-        self.js(f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block: 'center'}})")
+        self.js(
+            f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block: 'center'}})"
+        )
         x, y = self.js(MIDDLE % json.dumps(selector))
         return x, y
 
@@ -166,9 +206,21 @@ class Browser:
 
     def press(self, key: str, text: str = "") -> None:
         """A key of the keyboard."""
-        codes = {"Enter": 13, "Tab": 9, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39, " ": 32, "Home": 36}
+        codes = {
+            "Enter": 13,
+            "Tab": 9,
+            "Escape": 27,
+            "ArrowLeft": 37,
+            "ArrowRight": 39,
+            " ": 32,
+            "Home": 36,
+        }
         text = {"Enter": "\r", " ": " "}.get(key, text)
-        known = {"key": key, "windowsVirtualKeyCode": codes.get(key, 0), "code": "Space" if key == " " else key}
+        known = {
+            "key": key,
+            "windowsVirtualKeyCode": codes.get(key, 0),
+            "code": "Space" if key == " " else key,
+        }
         self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **known)
         self.call("Input.dispatchKeyEvent", type="keyUp", **known)
 

@@ -16,7 +16,10 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 NAME = "pretend"
 _setup_privateuseone_for_python_backend(NAME)
 aten = torch.ops.aten
-BETWEEN = {aten.copy_.default, aten.index.Tensor}  # operators that real devices, too, allow between two places
+BETWEEN = {
+    aten.copy_.default,
+    aten.index.Tensor,
+}  # operators that real devices, too, allow between two places
 
 
 class Elsewhere(torch.Tensor):
@@ -41,7 +44,9 @@ class Elsewhere(torch.Tensor):
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @classmethod
-    def __torch_dispatch__(cls, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        cls, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         return _compute(operator, args, kwargs or {})
 
 
@@ -50,13 +55,17 @@ def _compute(operator: Any, args: Any, kwargs: Any) -> Any:
     here = [t for t in tensors if isinstance(t, Elsewhere)]
     strange = [t for t in tensors if not isinstance(t, Elsewhere) and t.dim() > 0]
     if here and strange and operator not in BETWEEN:
-        raise RuntimeError(f"{operator} is given tensors of two devices, one of the CPU {list(strange[0].shape)}.")
+        raise RuntimeError(
+            f"{operator} is given tensors of two devices, one of the CPU {list(strange[0].shape)}."
+        )
     out = _on_cpu(operator, tree_map(_raw, args), tree_map(_raw, kwargs))
     target = kwargs.get("device")
     if torch.device(target).type != NAME if target is not None else not here:
         return out
     known = {id(t.raw): t for t in here}  # what was changed in place is given back as it is
-    return tree_map(lambda o: known.get(id(o), Elsewhere(o)) if isinstance(o, torch.Tensor) else o, out)
+    return tree_map(
+        lambda o: known.get(id(o), Elsewhere(o)) if isinstance(o, torch.Tensor) else o, out
+    )
 
 
 def _raw(value: Any) -> Any:

@@ -10,7 +10,13 @@ from support import make_imageset
 
 from anyshot.core.files import write_json
 from anyshot.core.parallel.ranks import process_group, rank
-from anyshot.core.settings import MethodSettings, PretrainSettings, Settings, TaskSettings, TrainSettings
+from anyshot.core.settings import (
+    MethodSettings,
+    PretrainSettings,
+    Settings,
+    TaskSettings,
+    TrainSettings,
+)
 from anyshot.data.tasks import TaskStream
 from anyshot.evaluation.evaluate_tasks import evaluate
 from anyshot.runs.run import Run
@@ -21,9 +27,23 @@ TASK = TaskSettings(way=2, shots="any-shot:1-8", query=3)
 
 
 def meta_settings(iterations: int, **options) -> Settings:
-    method = MethodSettings(name="taml", start="he", channels=4, steps=1, test_steps=1, alpha=0.05, samples=1)
-    chosen = {"meta_batch": 4, "validate_every": 4, "validation_tasks": 5, "checkpoint_every": 5, "average": 0.9}
-    return Settings(("tiny",), (), task=TASK, method=method, train=TrainSettings(iterations, **{**chosen, **options}))
+    method = MethodSettings(
+        name="taml", start="he", channels=4, steps=1, test_steps=1, alpha=0.05, samples=1
+    )
+    chosen = {
+        "meta_batch": 4,
+        "validate_every": 4,
+        "validation_tasks": 5,
+        "checkpoint_every": 5,
+        "average": 0.9,
+    }
+    return Settings(
+        ("tiny",),
+        (),
+        task=TASK,
+        method=method,
+        train=TrainSettings(iterations, **{**chosen, **options}),
+    )
 
 
 def warm_settings(epochs: int) -> Settings:
@@ -37,7 +57,9 @@ def warm_settings(epochs: int) -> Settings:
 def work(folder: Path, iterations: int, shared: Path, part: int) -> None:
     """A whole run, a run that others go on with, one that starts from a warm start, and a test."""
     images = [make_imageset()]
-    whole = train(meta_settings(iterations, calibrate=True), folder / "whole", imagesets=images, ood=[])
+    whole = train(
+        meta_settings(iterations, calibrate=True), folder / "whole", imagesets=images, ood=[]
+    )
     train(meta_settings(part), shared, imagesets=images, ood=[])
     warm = pretrain(warm_settings(1), folder / "warm", imagesets=images, ood=[])
     start = meta_settings(2, body_from=str(warm.folder), meta_batch=1)

@@ -50,7 +50,9 @@ def assert_equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None
     assert [name for name in a if not torch.equal(a[name], b[name])] == []
 
 
-def assert_kills_change_nothing(folder: Path, imports: str, call: str, clock: str, end: int) -> None:
+def assert_kills_change_nothing(
+    folder: Path, imports: str, call: str, clock: str, end: int
+) -> None:
     """A training that is killed twice, at moments nobody chose, ends with the tensors and the log of one that is not.
 
     ``call`` trains in the folder ``run``; ``clock`` counts in its checkpoints, up to ``end``.
@@ -59,12 +61,16 @@ def assert_kills_change_nothing(folder: Path, imports: str, call: str, clock: st
     whole, killed = folder / "whole", folder / "killed"
 
     def start(run: Path) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, "-c", program, str(run)], stderr=subprocess.DEVNULL)
+        return subprocess.Popen(
+            [sys.executable, "-c", program, str(run)], stderr=subprocess.DEVNULL
+        )
 
     assert start(whole).wait() == 0
     for lines in (4, 20):
         process = start(killed)
-        while process.poll() is None and (not (killed / "log.jsonl").exists() or Run(killed).log_lines() < lines):
+        while process.poll() is None and (
+            not (killed / "log.jsonl").exists() or Run(killed).log_lines() < lines
+        ):
             time.sleep(0.005)
         process.kill()
         process.wait()
@@ -76,16 +82,24 @@ def assert_kills_change_nothing(folder: Path, imports: str, call: str, clock: st
 
 
 @functools.cache
-def make_imageset(size: int = 16, classes: int = 12, images: int = 30, name: str = "tiny") -> ImageSet:
+def make_imageset(
+    size: int = 16, classes: int = 12, images: int = 30, name: str = "tiny"
+) -> ImageSet:
     """Classes differ in a coarse random pattern; images of a class in noise and brightness."""
     rng = np.random.default_rng(0)
     arrays = {}
     for c in range(classes):
         pattern = np.kron(rng.uniform(0, 255, (4, 4, 3)), np.ones((size // 4, size // 4, 1)))
-        noisy = pattern * rng.uniform(0.6, 1, (images, 1, 1, 1)) + rng.normal(0, 25, (images, size, size, 3))
+        noisy = pattern * rng.uniform(0.6, 1, (images, 1, 1, 1)) + rng.normal(
+            0, 25, (images, size, size, 3)
+        )
         arrays[f"class {c}"] = noisy.clip(0, 255).astype(np.uint8)
     names, third = list(arrays), classes // 3
-    splits = {"train": names[:third], "validation": names[third : 2 * third], "test": names[2 * third :]}
+    splits = {
+        "train": names[:third],
+        "validation": names[third : 2 * third],
+        "test": names[2 * third :],
+    }
     return ImageSet.from_arrays(name, arrays, splits)
 
 
@@ -110,15 +124,25 @@ def noise_png(channel: int, seed: int, side: int = 8) -> bytes:
 
 
 def make_task(
-    index: int = 0, way: int = 3, shots: str = "class-imbalance:1-6", query: int = 4, split: str = "test"
+    index: int = 0,
+    way: int = 3,
+    shots: str = "class-imbalance:1-6",
+    query: int = 4,
+    split: str = "test",
 ) -> Task:
     """A small task."""
-    return TaskStream(make_imageset(), split, TaskSettings(way=way, shots=shots, query=query)).task(index)
+    return TaskStream(make_imageset(), split, TaskSettings(way=way, shots=shots, query=query)).task(
+        index
+    )
 
 
-def make_method(name: str, dtype: torch.dtype = torch.float64, seed: int = 0, **options: object) -> Method:
+def make_method(
+    name: str, dtype: torch.dtype = torch.float64, seed: int = 0, **options: object
+) -> Method:
     """A small method (4 channels, 16×16) away from its start, so that everything matters."""
-    settings = MethodSettings(**{"name": name, "start": "he", "samples": 3, "channels": 4, **options})  # type: ignore[arg-type]
+    settings = MethodSettings(
+        **{"name": name, "start": "he", "samples": 3, "channels": 4, **options}
+    )  # type: ignore[arg-type]
     method = create_method(settings, (16, 16), seed).to(dtype)
     generator = torch_rng(seed, "elsewhere")
     with torch.no_grad():
@@ -126,5 +150,7 @@ def make_method(name: str, dtype: torch.dtype = torch.float64, seed: int = 0, **
             if not parameter_name.startswith(("theta", "rho", "rate")):
                 parameter += 0.05 * torch.randn(parameter.shape, generator=generator).to(parameter)
             if parameter_name.startswith("rate"):
-                parameter *= 1 + 0.3 * torch.randn(parameter.shape, generator=generator).to(parameter)
+                parameter *= 1 + 0.3 * torch.randn(parameter.shape, generator=generator).to(
+                    parameter
+                )
     return method

@@ -59,7 +59,9 @@ def outlive(folder: Path) -> int:
     import ray
 
     times, doomed = begun(folder), (folder.parent / "doomed").read_text(encoding="utf-8")
-    while ray.get_runtime_context().get_node_id() == doomed or not (folder.parent / "killed").exists():
+    while (
+        ray.get_runtime_context().get_node_id() == doomed or not (folder.parent / "killed").exists()
+    ):
         time.sleep(0.05)
     return times
 

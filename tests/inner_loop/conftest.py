@@ -62,7 +62,9 @@ def make_case(
     features = channels * (size[0] >> LAYERS) * (size[1] >> LAYERS)
     theta, rates, fan = {}, {}, 3
     for i in range(1, LAYERS + 1):
-        theta[f"conv{i}_weight"] = (normal(channels, fan, 3, 3) * (2 / (9 * fan)) ** 0.5).requires_grad_()
+        theta[f"conv{i}_weight"] = (
+            normal(channels, fan, 3, 3) * (2 / (9 * fan)) ** 0.5
+        ).requires_grad_()
         theta[f"conv{i}_bias"] = normal(channels).requires_grad_()
         fan = channels
     theta["head_weight"] = (0.3 * head * normal(way, features)).requires_grad_(head)
@@ -75,13 +77,29 @@ def make_case(
     shift = [(0.1 * normal(channels)).requires_grad_() for _ in range(LAYERS)]
     scales = [(1 + normal(channels)).requires_grad_() for _ in range(LAYERS)] if scale else None
     weights = normal(len(labels)).softmax(0).requires_grad_()
-    leaves = {n: t for n, t in theta.items() if t.requires_grad} | {"rate " + n: t for n, t in rates.items()}
-    leaves |= {f"shift{i}": t for i, t in enumerate(shift)} | {f"scale{i}": t for i, t in enumerate(scales or ())}
-    inner = InnerProblem(draw(labels), labels, weights, theta, rates, Norm(shift, scales), steps, centre, transductive)
+    leaves = {n: t for n, t in theta.items() if t.requires_grad} | {
+        "rate " + n: t for n, t in rates.items()
+    }
+    leaves |= {f"shift{i}": t for i, t in enumerate(shift)} | {
+        f"scale{i}": t for i, t in enumerate(scales or ())
+    }
+    inner = InnerProblem(
+        draw(labels),
+        labels,
+        weights,
+        theta,
+        rates,
+        Norm(shift, scales),
+        steps,
+        centre,
+        transductive,
+    )
     return Case(inner, draw(query_labels), query_labels, leaves | {"weights": weights})
 
 
-def differences(found: dict[str, Tensor | None], expected: dict[str, Tensor | None]) -> dict[str, float]:
+def differences(
+    found: dict[str, Tensor | None], expected: dict[str, Tensor | None]
+) -> dict[str, float]:
     """max |found − expected| / max |expected| of each tensor; None (not connected) must agree with None."""
     result = {}
     for name, right in expected.items():

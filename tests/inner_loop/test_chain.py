@@ -18,7 +18,9 @@ CHANNELS = 32
 def balanced(case, site):
     """An inner problem made by an encoder-like function of the support set; the leaves its gradients should reach."""
     inner, way = case.inner, int(case.inner.labels.max()) + 1
-    encoder = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, way + LAYERS + 1 + 2 * CHANNELS * LAYERS)).double()
+    encoder = nn.Sequential(
+        nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, way + LAYERS + 1 + 2 * CHANNELS * LAYERS)
+    ).double()
     generator = torch.Generator().manual_seed(0)
     for parameter in encoder.parameters():
         nn.init.normal_(parameter, std=0.5, generator=generator)
@@ -37,7 +39,9 @@ def balanced(case, site):
     if site == "activations":
         scale = [1 + z[0, layer] for layer in range(LAYERS)]
     weights = way * omega[inner.labels] / len(inner.labels)
-    made = replace(inner, theta=theta, rates=rates, weights=weights, norm=Norm(inner.norm.shift, scale))
+    made = replace(
+        inner, theta=theta, rates=rates, weights=weights, norm=Norm(inner.norm.shift, scale)
+    )
     leaves = {name: inner.theta[name] for name in CONV_WEIGHTS} | {
         f"alpha {n}": alpha[n] for n in CONV_WEIGHTS + HEAD_PARAMETERS
     }
@@ -51,7 +55,9 @@ def test_gradients_reach_alpha_gamma_omega_z_and_the_encoder(make_case, differen
     for way in ("engine", "autograd"):
         inner, leaves = balanced(case, site)
         loss, _ = query_loss(inner, case.images, case.labels, engine=way)
-        found.append(dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True)))
+        found.append(
+            dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
+        )
     assert max(differences(*found).values()) < 1e-10
     last = found[0]["encoder 2.weight"]
     if site == "weights":  # z on biases cancels under batch statistics: an exact zero

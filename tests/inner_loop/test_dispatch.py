@@ -26,13 +26,17 @@ def test_adapted_parameters_agree_with_autograd(make_case):
 
 def test_samples_that_share_images_adapt_and_predict_as_they_do_alone(make_case):
     case = make_case([2, 3], steps=3, scale=True)
-    inners = [replace(case.inner, weights=case.inner.weights * factor) for factor in (0.5, 1.0, 2.0)]
+    inners = [
+        replace(case.inner, weights=case.inner.weights * factor) for factor in (0.5, 1.0, 2.0)
+    ]
     thetas = adapt_many(inners, workers=2)
     scores = logits_many(inners, thetas, case.images, workers=2)
     assert scores.shape == (3, 7, 2)
     for inner, theta, score in zip(inners, thetas, scores, strict=True):
         alone = adapt(inner, "autograd")
-        assert all(torch.allclose(theta[name], alone[name], rtol=1e-11, atol=1e-12) for name in theta)
+        assert all(
+            torch.allclose(theta[name], alone[name], rtol=1e-11, atol=1e-12) for name in theta
+        )
         assert torch.allclose(score, inner.query_logits(alone, case.images), rtol=1e-10)
 
 
@@ -58,15 +62,24 @@ def test_a_loss_without_gradients_needs_no_walk(make_case):
 def test_constant_rates_may_be_plain_numbers(make_case, differences):
     case = make_case([2, 1], (16, 16), head=True)
     inner = replace(case.inner, rates=dict.fromkeys(case.inner.rates, 0.05))
-    losses = [query_loss(inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
+    losses = [
+        query_loss(inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")
+    ]
     assert max(differences(*(case.gradients(loss) for loss in losses)).values()) < 1e-10
 
 
 def test_a_head_of_zeros_that_asks_for_a_gradient_gets_it(make_case, differences):
     case = make_case([2, 1], (16, 16))
-    head = {name: case.inner.theta[name].detach().requires_grad_() for name in network.HEAD_PARAMETERS}
-    case = replace(case, inner=replace(case.inner, theta=case.inner.theta | head), leaves=case.leaves | head)
-    losses = [query_loss(case.inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
+    head = {
+        name: case.inner.theta[name].detach().requires_grad_() for name in network.HEAD_PARAMETERS
+    }
+    case = replace(
+        case, inner=replace(case.inner, theta=case.inner.theta | head), leaves=case.leaves | head
+    )
+    losses = [
+        query_loss(case.inner, case.images, case.labels, engine=way)[0]
+        for way in ("engine", "autograd")
+    ]
     found = differences(*(case.gradients(loss) for loss in losses))
     assert "head_weight" in found
     assert max(found.values()) < 1e-10
@@ -76,7 +89,10 @@ def test_a_head_of_zeros_that_asks_for_a_gradient_gets_it(make_case, differences
     ("change", "reason"),
     [
         (lambda c: replace(c, body=lambda theta, norm, x: x.flatten(1)), "not Conv4"),
-        (lambda c: replace(c, theta=c.theta | {"conv2_weight": torch.ones(32, 32, 5, 5)}), "not 3×3"),
+        (
+            lambda c: replace(c, theta=c.theta | {"conv2_weight": torch.ones(32, 32, 5, 5)}),
+            "not 3×3",
+        ),
         (lambda c: replace(c, images=c.images.half()), "float16"),
         (lambda c: replace(c, weights=c.weights.float()), "different types"),
         (lambda c: replace(c, images=c.images.clone().requires_grad_()), "with respect to images"),
@@ -123,7 +139,10 @@ def test_inference_mode_leaves_nothing_behind_that_other_modes_cannot_use(make_c
 
 @pytest.mark.parametrize("engine", ["engine", "autograd"])
 def test_with_the_supports_statistics_an_image_is_classified_by_itself(make_case, engine):
-    inner, images = (case := make_case([2, 3], (20, 20), transductive=False, centre=True)).inner, case.images
+    inner, images = (
+        (case := make_case([2, 3], (20, 20), transductive=False, centre=True)).inner,
+        case.images,
+    )
     theta = adapt(inner, engine)
     together = logits_many([inner], [theta], images, engine)[0]
     alone = torch.cat([logits_many([inner], [theta], image[None], engine)[0] for image in images])

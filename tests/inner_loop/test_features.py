@@ -16,7 +16,11 @@ CASES = {
     "centred": {"centre": True},
     "scaled, also by negative numbers": {"scale": True},
     "with the support's statistics": {"transductive": False},
-    "with the support's, centred and scaled": {"transductive": False, "centre": True, "scale": True},
+    "with the support's, centred and scaled": {
+        "transductive": False,
+        "centre": True,
+        "scale": True,
+    },
     "two pixels wide at the end": {"size": (37, 32)},
     "by torch's operators": {"channels": 4},
 }
@@ -26,7 +30,11 @@ CASES = {
 def test_values_and_gradients_are_those_of_autograd(make_case, options):
     case = make_case([3, 4], **options)
     inner, images = case.inner, case.images
-    leaves = [*(inner.theta[name] for name in CONV_WEIGHTS), *inner.norm.shift, *(inner.norm.scale or ())]
+    leaves = [
+        *(inner.theta[name] for name in CONV_WEIGHTS),
+        *inner.norm.shift,
+        *(inner.norm.scale or ()),
+    ]
     found, gradients = [], []
     for engine in ("engine", "autograd"):
         f = features(inner.theta, inner.norm, images, inner.centre, inner.reference(), engine)
@@ -42,7 +50,9 @@ def test_without_a_gradient_there_is_no_graph(make_case):
     with torch.no_grad():
         f = features(case.inner.theta, case.inner.norm, case.images)
     assert not f.requires_grad
-    torch.testing.assert_close(f, embed(conv4.features, case.inner.theta, case.inner.norm, case.images))
+    torch.testing.assert_close(
+        f, embed(conv4.features, case.inner.theta, case.inner.norm, case.images)
+    )
 
 
 def test_a_second_derivative_is_refused_and_not_wrong(make_case):

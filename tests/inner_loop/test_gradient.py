@@ -29,7 +29,13 @@ def at_start(case, way, **changes):
     inner = case.inner
     given = {"theta": inner.theta, "weights": inner.weights, "norm": inner.norm, **changes}
     return gradient(
-        given["theta"], inner.images, inner.labels, given["weights"], given["norm"], centre=inner.centre, engine=way
+        given["theta"],
+        inner.images,
+        inner.labels,
+        given["weights"],
+        given["norm"],
+        centre=inner.centre,
+        engine=way,
     )
 
 
@@ -47,14 +53,24 @@ def test_values_and_derivatives_are_those_of_autograd(make_case, differences, op
         g, loss = at_start(case, way)
         total = (cotangents != "of the loss") * used(g) + (cotangents != "of g") * 3 * loss.square()
         derivatives = case.gradients(total)
-        found.append({**g, "loss": loss, **{f"d {n}": t for n, t in derivatives.items() if not n.startswith("rate")}})
-    zeros = {name: torch.zeros_like(case.leaves[name[2:]]) for name in found[0] if name.startswith("d ")}
+        found.append(
+            {
+                **g,
+                "loss": loss,
+                **{f"d {n}": t for n, t in derivatives.items() if not n.startswith("rate")},
+            }
+        )
+    zeros = {
+        name: torch.zeros_like(case.leaves[name[2:]]) for name in found[0] if name.startswith("d ")
+    }
     full = [{name: zeros[name] if t is None else t for name, t in part.items()} for part in found]
     assert {name: error for name, error in differences(*full).items() if not error < 1e-10} == {}
     assert full[0]["d weights"].abs().max() > 0
 
 
-@pytest.mark.parametrize("options", [{"head": True, "channels": 4}, {"head": True, "channels": 16, "centre": True}])
+@pytest.mark.parametrize(
+    "options", [{"head": True, "channels": 4}, {"head": True, "channels": 16, "centre": True}]
+)
 def test_first_and_second_derivatives_agree_with_finite_differences(make_case, options):
     case = make_case([1, 2], (16, 16), **options)
     names, inner = list(autograd_functions.NAMES), case.inner
@@ -63,14 +79,16 @@ def test_first_and_second_derivatives_agree_with_finite_differences(make_case, o
         return inner.theta | dict(zip(names, values[: len(names)], strict=True))
 
     def g(*values):
-        found, loss = at_start(case, "engine", theta=theta_of(values), weights=values[6], norm=Norm(values[7:]))
+        found, loss = at_start(
+            case, "engine", theta=theta_of(values), weights=values[6], norm=Norm(values[7:])
+        )
         return loss, *(found[name] for name in names)
 
     def losses(*values):
         norm = Norm([t.detach() for t in inner.norm.shift])
-        return cross_entropy(theta_of(values), inner.images, inner.labels, norm, centre=inner.centre, engine="engine")[
-            0
-        ]
+        return cross_entropy(
+            theta_of(values), inner.images, inner.labels, norm, centre=inner.centre, engine="engine"
+        )[0]
 
     values = tuple(inner.theta[name] for name in names)
     check = {"fast_mode": True, "eps": 1e-7, "atol": 1e-5}
@@ -86,13 +104,18 @@ def test_any_rule_in_plain_torch_has_exact_meta_gradients(make_case, differences
     for way in ("engine", "autograd"):
         theta, velocity, total = inner.theta, dict.fromkeys(inner.theta, 0.0), 0.0
         for k, rate in enumerate(rates):
-            noisy = {name: value + 0.01 * torch.ones_like(value) * (k + 1) for name, value in theta.items()}
+            noisy = {
+                name: value + 0.01 * torch.ones_like(value) * (k + 1)
+                for name, value in theta.items()
+            }
             g, loss = at_start(case, way, theta=noisy)
             velocity = {name: 0.5 * velocity[name] + g[name] * (g[name] > 0) for name in theta}
             theta = {name: value - rate * velocity[name] for name, value in theta.items()}
             total = total + 0.1 * loss
         losses, _ = cross_entropy(theta, case.images, case.labels, inner.norm, engine=way)
-        leaves = {n: t for n, t in case.leaves.items() if not n.startswith("rate") and "bias" not in n}
+        leaves = {
+            n: t for n, t in case.leaves.items() if not n.startswith("rate") and "bias" not in n
+        }
         leaves["rates"] = rates
         gradients = torch.autograd.grad(total + losses.mean(), list(leaves.values()))
         found.append(dict(zip(leaves, gradients, strict=True)))
@@ -104,11 +127,15 @@ def test_the_cross_entropy_can_be_differentiated_by_autograd_itself(make_case, d
     case, found = make_case([2, 3], (20, 20), head=True), []
     theta = {name: case.inner.theta[name] for name in autograd_functions.NAMES}
     for way in ("engine", "autograd"):
-        losses, _ = cross_entropy(case.inner.theta, case.images, case.labels, case.inner.norm, engine=way)
+        losses, _ = cross_entropy(
+            case.inner.theta, case.images, case.labels, case.inner.norm, engine=way
+        )
         weights = case.inner.weights[: len(losses)].sum() * losses.detach()
         first = torch.autograd.grad(weights @ losses, list(theta.values()), create_graph=True)
         other = torch.autograd.grad(losses.square().sum(), list(theta.values()), create_graph=True)
-        total = used(dict(zip(theta, first, strict=True))) + used(dict(zip(theta, other, strict=True)))
+        total = used(dict(zip(theta, first, strict=True))) + used(
+            dict(zip(theta, other, strict=True))
+        )
         derivatives = torch.autograd.grad(total, [*theta.values(), case.inner.weights])
         found.append({str(i): t for i, t in enumerate(derivatives)})
     assert max(differences(*found).values()) < 1e-10
@@ -125,13 +152,17 @@ def test_without_gradients_there_is_no_graph_but_the_same_numbers(make_case, way
         again, _ = at_start(case, way, theta=theta)
     assert torch.equal(loss, same)
     assert not any(t.requires_grad for t in (same, *g.values()))
-    assert all(torch.equal(expected[name], g[name]) and torch.equal(g[name], again[name]) for name in g)
+    assert all(
+        torch.equal(expected[name], g[name]) and torch.equal(g[name], again[name]) for name in g
+    )
 
 
 def test_what_a_step_keeps_is_dropped_as_autograd_passes_by(make_case, monkeypatch):
     nets: list[weakref.ref] = []
     plain = engine.Net.__init__
-    monkeypatch.setattr(engine.Net, "__init__", lambda net, *a: (plain(net, *a), nets.append(weakref.ref(net)))[0])
+    monkeypatch.setattr(
+        engine.Net, "__init__", lambda net, *a: (plain(net, *a), nets.append(weakref.ref(net)))[0]
+    )
 
     def alive():
         gc.collect()
@@ -139,7 +170,9 @@ def test_what_a_step_keeps_is_dropped_as_autograd_passes_by(make_case, monkeypat
 
     case = make_case([1, 2], (20, 20))
     rates = {name: rate.detach() for name, rate in case.inner.rates.items()}
-    theta = update(case.inner.theta, lambda theta, _: at_start(case, "engine", theta=theta)[0], rates, 2)
+    theta = update(
+        case.inner.theta, lambda theta, _: at_start(case, "engine", theta=theta)[0], rates, 2
+    )
     at_the_start = []
     case.inner.theta["conv1_weight"].register_hook(lambda _: at_the_start.append(alive()))
     loss = cross_entropy(theta, case.images, case.labels, case.inner.norm)[0].mean()
@@ -177,8 +210,12 @@ def test_second_derivatives_that_the_engine_has_not_are_refused(make_case):
     (on_shift,) = torch.autograd.grad(losses.sum(), case.inner.norm.shift[1], create_graph=True)
     with pytest.raises(AnyshotError, match="steps on β and scales; use engine='autograd'"):
         on_shift.sum().backward()
-    losses, _ = cross_entropy(case.inner.theta, case.images, case.labels, case.inner.norm, reference=case.inner.images)
-    (on_theta,) = torch.autograd.grad(losses.sum(), case.inner.theta["conv3_weight"], create_graph=True)
+    losses, _ = cross_entropy(
+        case.inner.theta, case.images, case.labels, case.inner.norm, reference=case.inner.images
+    )
+    (on_theta,) = torch.autograd.grad(
+        losses.sum(), case.inner.theta["conv3_weight"], create_graph=True
+    )
     with pytest.raises(AnyshotError, match="another set's statistics"):
         on_theta.sum().backward()
 
@@ -187,17 +224,25 @@ def test_second_derivatives_that_the_engine_has_not_are_refused(make_case):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"labels": torch.tensor([0.0, 1.0, 1.0])}, r"Labels are float32 \[3\], but should be class numbers"),
+        (
+            {"labels": torch.tensor([0.0, 1.0, 1.0])},
+            r"Labels are float32 \[3\], but should be class numbers",
+        ),
         ({"labels": torch.tensor([0, 1])}, "one for each of 3 images"),
         ({"labels": torch.tensor([0, 1, 2])}, "from 0 to 2, but the head's 2 classes are 0 to 1"),
         ({"labels": torch.tensor([-1, 1, 1])}, "from -1 to 1"),
         ({"weights": torch.ones(2)}, r"Weights are \[2\]"),
-        ({"theta": ("conv3_weight", "head_bias")}, "θ has no conv3_weight, head_bias; a body's start"),
+        (
+            {"theta": ("conv3_weight", "head_bias")},
+            "θ has no conv3_weight, head_bias; a body's start",
+        ),
     ],
 )
 def test_arguments_that_cannot_be_are_refused_with_a_sentence(make_case, way, change, sentence):
     inner = make_case([1, 2], (20, 20)).inner
-    without = {name: value for name, value in inner.theta.items() if name not in change.get("theta", ())}
+    without = {
+        name: value for name, value in inner.theta.items() if name not in change.get("theta", ())
+    }
     labels, weights = change.get("labels", inner.labels), change.get("weights", inner.weights)
     with pytest.raises(AnyshotError, match=sentence):
         gradient(without, inner.images, labels, weights, inner.norm, engine=way)
@@ -205,5 +250,7 @@ def test_arguments_that_cannot_be_are_refused_with_a_sentence(make_case, way, ch
 
 def test_an_update_without_a_step_size_is_refused(make_case):
     theta = make_case([1, 2], (20, 20)).inner.theta
-    with pytest.raises(AnyshotError, match=r"no step size for conv1_bias, .*; rates has conv1_weight"):
+    with pytest.raises(
+        AnyshotError, match=r"no step size for conv1_bias, .*; rates has conv1_weight"
+    ):
         update(theta, lambda theta, k: theta, {"conv1_weight": torch.ones(())}, 1)

@@ -11,7 +11,13 @@ import torch
 
 from anyshot.core.parallel.threads import map_tasks
 from anyshot.experiments.engine_benchmark.cases import Case, tasks_of
-from anyshot.experiments.engine_benchmark.measure import Mode, _peak, _reset_peak, iteration, peak_memory
+from anyshot.experiments.engine_benchmark.measure import (
+    Mode,
+    _peak,
+    _reset_peak,
+    iteration,
+    peak_memory,
+)
 from anyshot.inner_loop import query_loss
 
 MODE = Mode("channels-last", 1)
@@ -20,7 +26,10 @@ SHOTS = [[1, 50], [5] * 5, [50, 1, 20, 3, 9], [1] * 20]
 
 
 def worst(case, differences):
-    losses = [query_loss(case.inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
+    losses = [
+        query_loss(case.inner, case.images, case.labels, engine=way)[0]
+        for way in ("engine", "autograd")
+    ]
     return max(differences(*(case.gradients(loss) for loss in losses)).values())
 
 
@@ -41,14 +50,21 @@ def test_one_to_ten_steps_agree_with_autograd(make_case, differences, steps):
 @pytest.mark.slow
 def test_fifty_steps_run_and_agree(make_case, differences):
     case = make_case([2, 3], (16, 16), 50)
-    gentle = {name: (0.1 * rate).detach().requires_grad_() for name, rate in case.inner.rates.items()}
+    gentle = {
+        name: (0.1 * rate).detach().requires_grad_() for name, rate in case.inner.rates.items()
+    }
     leaves = case.leaves | {"rate " + name: rate for name, rate in gentle.items()}
-    assert worst(replace(case, inner=replace(case.inner, rates=gentle), leaves=leaves), differences) < 1e-9
+    assert (
+        worst(replace(case, inner=replace(case.inner, rates=gentle), leaves=leaves), differences)
+        < 1e-9
+    )
 
 
 @pytest.mark.slow
 def test_memory_is_flat_over_two_hundred_iterations():
-    tasks = [task.laid_out(torch.channels_last) for task in tasks_of(Case("flat", 32, (20, 30), steps=3))]
+    tasks = [
+        task.laid_out(torch.channels_last) for task in tasks_of(Case("flat", 32, (20, 30), steps=3))
+    ]
 
     def peak(iterations):
         _reset_peak()
@@ -63,7 +79,10 @@ def test_memory_is_flat_over_two_hundred_iterations():
 
 def seconds(*cases):
     """Processor time of each, the least of several in turn: what else the machine does hits all alike."""
-    tasks, times = [tasks_of(case)[0].laid_out(torch.channels_last) for case in cases], [[] for _ in cases]
+    tasks, times = (
+        [tasks_of(case)[0].laid_out(torch.channels_last) for case in cases],
+        [[] for _ in cases],
+    )
 
     def run(_):
         for _ in range(7):
@@ -81,7 +100,9 @@ def test_time_is_linear_in_images_and_in_steps():
     few, many = seconds(*(Case("time", 32, (n,), steps=3) for n in (100, 400)))
     assert many / few == pytest.approx(4, rel=0.25)
     short, long = seconds(*(Case("time", 32, (100,), steps=k) for k in (3, 12)))
-    assert long / short == pytest.approx(4.3, rel=0.25)  # the first step, from a zero head, is cheaper
+    assert long / short == pytest.approx(
+        4.3, rel=0.25
+    )  # the first step, from a zero head, is cheaper
 
 
 @pytest.mark.slow

@@ -47,7 +47,9 @@ def test_a_tile_map_is_a_product_from_both_sides(m, dtype, overlap):
     made(apply, {"to": f"{outs} {outs} 8", "source": f"{ins} {ins} 8"}, keep=False)(to, source)
     expected = np.einsum("ir,rsc,js->ijc", m, source.astype(float), m)
     expected += np.minimum.outer(np.arange(outs), np.arange(outs))[..., None] < overlap
-    assert np.allclose(to, expected, atol=(1e-4 if dtype == np.float32 else 1e-12) * np.abs(expected).max())
+    assert np.allclose(
+        to, expected, atol=(1e-4 if dtype == np.float32 else 1e-12) * np.abs(expected).max()
+    )
 
 
 def test_mirrored_rows_are_those_of_a_point_and_its_negative():

@@ -19,7 +19,8 @@ def posterior() -> Posterior:
 def test_kl_equals_torchs_and_a_monte_carlo_estimate():
     q = posterior()
     exact = sum(
-        torch.distributions.kl_divergence(Normal(q.mean[k], q.deviation[k]), Normal(0.0, 1.0)).sum() for k in q.mean
+        torch.distributions.kl_divergence(Normal(q.mean[k], q.deviation[k]), Normal(0.0, 1.0)).sum()
+        for k in q.mean
     )
     torch.testing.assert_close(q.kl(), exact)
     noise, draws = torch_rng(5), []
@@ -52,7 +53,10 @@ def test_samples_have_the_posteriors_moments_and_are_reparametrised():
 def test_a_sample_is_made_of_the_given_noise_alone():
     q, state, noise = posterior(), torch.get_rng_state(), torch_rng(3)
     found = q.sample(torch_rng(3))
-    for name, value in found.items():  # in this order, in float32, whatever the posterior's precision
+    for (
+        name,
+        value,
+    ) in found.items():  # in this order, in float32, whatever the posterior's precision
         drawn = torch.randn(value.shape, generator=noise, dtype=torch.float32).double()
         assert value.dtype == torch.float64
         torch.testing.assert_close(value, q.mean[name] + q.deviation[name] * drawn, rtol=0, atol=0)
@@ -67,7 +71,9 @@ def test_the_deterministic_penalty_is_half_the_squared_means():
 def test_weights_without_omega_are_the_mean_cross_entropy():
     labels, like = torch.tensor([0, 0, 0, 1]), torch.zeros(())
     assert image_weights(labels, 2, {}, like).tolist() == [0.25] * 4
-    assert image_weights(labels, 2, {}, like, class_mean=True).tolist() == pytest.approx([1 / 6] * 3 + [1 / 2])
+    assert image_weights(labels, 2, {}, like, class_mean=True).tolist() == pytest.approx(
+        [1 / 6] * 3 + [1 / 2]
+    )
 
 
 def test_omega_weighs_classes():
@@ -89,7 +95,9 @@ def test_gamma_scales_the_steps_of_its_layer():
 
 
 def test_z_shifts_weights_and_biases_or_activations():
-    theta = {n: torch.ones(2, 3, 3, 3) for n in CONV_WEIGHTS} | {n: torch.ones(2) for n in CONV_BIASES}
+    theta = {n: torch.ones(2, 3, 3, 3) for n in CONV_WEIGHTS} | {
+        n: torch.ones(2) for n in CONV_BIASES
+    }
     norm, body = Norm([torch.zeros(2)] * 4), conv4((16, 16), 2)
     z = torch.arange(16.0) / 10
     moved, same = apply_z(theta, norm, {"z": z}, body)

@@ -22,9 +22,14 @@ def both_ways(method, compute):
 
 @pytest.mark.parametrize("transductive", [True, False])
 @pytest.mark.parametrize("name", GRADIENT_METHODS)
-def test_objective_and_gradients_are_the_same_by_the_engine_and_by_autograd(name, transductive, caplog, monkeypatch):
+def test_objective_and_gradients_are_the_same_by_the_engine_and_by_autograd(
+    name, transductive, caplog, monkeypatch
+):
     monkeypatch.setattr(anyshot.inner_loop, "_said", set())
-    method, task = make_method(name, alpha=0.1, deviation=0.1, transductive=transductive), make_task()
+    method, task = (
+        make_method(name, alpha=0.1, deviation=0.1, transductive=transductive),
+        make_task(),
+    )
     with caplog.at_level(logging.INFO):
         (left, info), (right, expected) = both_ways(method, lambda m: task_gradients(m, task))
     assert info == pytest.approx(expected, rel=1e-10, abs=1e-12)

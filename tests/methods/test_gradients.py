@@ -37,7 +37,10 @@ BODIES = {"conv4": {}, "resnet12": {"body": "resnet12", "channels": 2, "steps": 
 @pytest.mark.parametrize("case", CASES)
 def test_meta_gradients_agree_with_finite_differences(case, body, monkeypatch):
     name, options = CASES[case]
-    method, task = make_method(name, **options, **BODIES[body]), make_task(shots="class-imbalance:2-6")
+    method, task = (
+        make_method(name, **options, **BODIES[body]),
+        make_task(shots="class-imbalance:2-6"),
+    )
     if isinstance(method, MTNet):
         differentiate_the_straight_through_surrogate(method, task.way, monkeypatch)
 
@@ -45,7 +48,9 @@ def test_meta_gradients_agree_with_finite_differences(case, body, monkeypatch):
         o = method.objective(task, torch_rng(1))
         return o.loss + o.penalty
 
-    gradients = torch.autograd.grad(objective(), list(method.parameters()), allow_unused=True, materialize_grads=True)
+    gradients = torch.autograd.grad(
+        objective(), list(method.parameters()), allow_unused=True, materialize_grads=True
+    )
     groups: dict[str, list] = {}
     for (key, parameter), gradient in zip(method.named_parameters(), gradients, strict=True):
         groups.setdefault(key.split(".")[0], []).append((parameter, gradient))
@@ -64,7 +69,9 @@ def directional_error(objective, pairs, h: float = 1e-8) -> float:
     for parameter, gradient in pairs:
         noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
         scale = gradient.norm() if gradient.norm() > 0 else torch.ones((), dtype=torch.float64)
-        directions.append(gradient / scale + 0.5 * noise / noise.norm())  # never opposite, not even for one number
+        directions.append(
+            gradient / scale + 0.5 * noise / noise.norm()
+        )  # never opposite, not even for one number
     expected = sum((g * d).sum() for (_, g), d in zip(pairs, directions, strict=True))
     values = []
     with torch.no_grad():
@@ -82,7 +89,9 @@ def differentiate_the_straight_through_surrogate(method, way, monkeypatch) -> No
         soft = method.soft_mask(torch_rng(1), way)
         offset = {name: (value > 0.5).to(value) - value for name, value in soft.items()}
     monkeypatch.setattr(
-        method, "mask", lambda noise, way: {n: offset[n] + s for n, s in method.soft_mask(noise, way).items()}
+        method,
+        "mask",
+        lambda noise, way: {n: offset[n] + s for n, s in method.soft_mask(noise, way).items()},
     )
 
 
@@ -92,7 +101,9 @@ def test_first_order_gradients_ignore_the_curvature_but_not_the_steps():
     grads = []
     for method in (second, first):
         o = method.objective(task)
-        grads.append(torch.autograd.grad(o.loss, [method.theta["conv1_weight"], method.rate["head_weight"]]))
+        grads.append(
+            torch.autograd.grad(o.loss, [method.theta["conv1_weight"], method.rate["head_weight"]])
+        )
     assert not torch.allclose(grads[0][0], grads[1][0])
     assert grads[1][1].abs().max() > 0
 

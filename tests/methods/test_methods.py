@@ -19,10 +19,18 @@ from anyshot.training.meta_training import task_gradients
 
 # ---------------------------------------------------------------------------------------------------- reductions
 def test_taml_with_uniform_omega_gamma_one_and_z_zero_is_meta_sgd_exactly():
-    task, taml, sgd = make_task(), make_method("taml", alpha=0.1), make_method("meta-sgd", alpha=0.1)
+    task, taml, sgd = (
+        make_task(),
+        make_method("taml", alpha=0.1),
+        make_method("meta-sgd", alpha=0.1),
+    )
     sgd.load_state_dict({k: v for k, v in taml.state_dict().items() if not k.startswith("encoder")})
     x, y, _, _ = taml.tensors(task)
-    neutral = {"omega": torch.zeros(3).double(), "gamma": torch.zeros(5).double(), "z": torch.zeros(32).double()}
+    neutral = {
+        "omega": torch.zeros(3).double(),
+        "gamma": torch.zeros(5).double(),
+        "z": torch.zeros(32).double(),
+    }
     for site in ("weight", "activation"):
         taml.settings = MethodSettings(name="taml", z_site=site)
         a, b = adapt(taml.inner(x, y, 3, neutral, 5)), adapt(sgd.inner(x, y, 3, {}, 5))
@@ -32,9 +40,16 @@ def test_taml_with_uniform_omega_gamma_one_and_z_zero_is_meta_sgd_exactly():
 
 
 def test_meta_sgd_with_constant_steps_is_maml():
-    task, maml, sgd = make_task(), make_method("maml", alpha=0.1), make_method("meta-sgd", alpha=0.1)
+    task, maml, sgd = (
+        make_task(),
+        make_method("maml", alpha=0.1),
+        make_method("meta-sgd", alpha=0.1),
+    )
     sgd.load_state_dict(
-        {**maml.state_dict(), **{k: torch.full_like(v, 0.1) for k, v in sgd.state_dict().items() if "rate" in k}}
+        {
+            **maml.state_dict(),
+            **{k: torch.full_like(v, 0.1) for k, v in sgd.state_dict().items() if "rate" in k},
+        }
     )
     torch.testing.assert_close(sgd.predict(task), maml.predict(task), rtol=1e-12, atol=1e-12)
     a, b = sgd.objective(task).loss, maml.objective(task).loss
@@ -65,7 +80,9 @@ def test_mt_net_with_all_channels_moving_and_no_mixing_is_maml():
 # ---------------------------------------------------------------------------------------------------- invariances
 def renamed(task: Task, new: torch.Tensor) -> Task:
     """Class c is now called new[c]."""
-    return Task(task.support, new[task.support_labels], task.query, new[task.query_labels], seed=task.seed)
+    return Task(
+        task.support, new[task.support_labels], task.query, new[task.query_labels], seed=task.seed
+    )
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -77,7 +94,11 @@ def test_permuting_classes_permutes_probabilities(name, seed, way):
         torch.nn.init.constant_(method.zeta["head_weight"], 50.0)
     with pytest.MonkeyPatch.context() as patch:
         if name == "abml":  # likewise its weights: let there be no noise
-            patch.setattr(abml, "draw", lambda q, noise: {n: torch.zeros_like(q[f"mean {n}"]) for n in abml.names(q)})
+            patch.setattr(
+                abml,
+                "draw",
+                lambda q, noise: {n: torch.zeros_like(q[f"mean {n}"]) for n in abml.names(q)},
+            )
         new = torch.randperm(way, generator=torch_rng(seed))
         p = method.predict(task, torch_rng(0), prediction="naive")
         q = method.predict(renamed(task, new), torch_rng(0), prediction="naive")
@@ -90,7 +111,13 @@ def test_permuting_classes_permutes_probabilities(name, seed, way):
 def test_the_order_of_support_images_changes_nothing(name, seed):
     method, task = make_method(name, alpha=0.1), make_task(seed)
     order = torch.randperm(len(task), generator=torch_rng(seed))
-    shuffled = Task(task.support[order], task.support_labels[order], task.query, task.query_labels, seed=task.seed)
+    shuffled = Task(
+        task.support[order],
+        task.support_labels[order],
+        task.query,
+        task.query_labels,
+        seed=task.seed,
+    )
     torch.testing.assert_close(method.predict(shuffled), method.predict(task), rtol=1e-7, atol=1e-9)
 
 
@@ -219,19 +246,25 @@ def test_noise_is_the_tasks_own_unless_it_is_given(name):
 
 @pytest.mark.parametrize("place", ["collections:OrderedDict", "math:sqrt"])
 def test_what_is_no_method_is_refused(place):
-    with pytest.raises(AnyshotError, match=f"'{place}' is no method; expected a class made from anyshot.Method"):
+    with pytest.raises(
+        AnyshotError, match=f"'{place}' is no method; expected a class made from anyshot.Method"
+    ):
         create_method(MethodSettings(name=place))
 
 
 def test_switches_reach_the_inner_problem():
     task = make_task(shots="class-imbalance:1-6")
     for switch in (False, True):
-        method = make_method("meta-sgd", centre=switch, class_mean=switch, transductive=switch, test_steps=7)
+        method = make_method(
+            "meta-sgd", centre=switch, class_mean=switch, transductive=switch, test_steps=7
+        )
         x, y, _, _ = method.tensors(task)
         inner = method.inner(x, y, task.way, {}, 4)
         assert (inner.centre, inner.transductive, inner.steps) == (switch, switch, 4)
         shares = torch.bincount(y, inner.weights, minlength=task.way)
-        expected = torch.ones(task.way) if switch else torch.tensor(task.shots) * task.way / len(task)
+        expected = (
+            torch.ones(task.way) if switch else torch.tensor(task.shots) * task.way / len(task)
+        )
         torch.testing.assert_close(shares, expected.double() / task.way)
         assert (method.embed(x).mean(0).abs().max() < 1e-12) == switch
         assert method.means_head is None
@@ -245,16 +278,24 @@ def test_abmls_kl_and_hyperprior_equal_torchs():
     softplus = torch.nn.functional.softplus
     exact = sum(
         kl_divergence(
-            Normal(q[f"mean {n}"], softplus(q[f"rho {n}"])), Normal(prior[f"mean {n}"], softplus(prior[f"rho {n}"]))
+            Normal(q[f"mean {n}"], softplus(q[f"rho {n}"])),
+            Normal(prior[f"mean {n}"], softplus(prior[f"rho {n}"])),
         ).sum()
         for n in inner.theta
     )
     torch.testing.assert_close(abml.gaussian_kl(q, prior), exact)
     assert exact > 0
     minus_log = -sum(Normal(0.0, 1.0).log_prob(m).sum() for m in method.theta.values())
-    minus_log -= sum(Gamma(1.0, 0.01).log_prob(softplus(r) ** -2).sum() for r in method.rho.values())
-    count = sum(m.numel() for m in method.theta.values()), sum(r.numel() for r in method.rho.values())
-    constant = count[0] * 0.5 * torch.log(torch.tensor(2 * torch.pi)) - count[1] * torch.log(torch.tensor(0.01))
+    minus_log -= sum(
+        Gamma(1.0, 0.01).log_prob(softplus(r) ** -2).sum() for r in method.rho.values()
+    )
+    count = (
+        sum(m.numel() for m in method.theta.values()),
+        sum(r.numel() for r in method.rho.values()),
+    )
+    constant = count[0] * 0.5 * torch.log(torch.tensor(2 * torch.pi)) - count[1] * torch.log(
+        torch.tensor(0.01)
+    )
     torch.testing.assert_close(method.hyperprior() + constant, minus_log)
 
 
@@ -270,7 +311,9 @@ def test_abmls_objective_adds_its_kl_and_hyperprior_over_all_images():
 
 def test_abmls_deviations_start_where_the_settings_say():
     for head, expected in ((None, 0.2), (0.5, 0.5)):
-        method = create_method(MethodSettings(name="abml", deviation=0.2, deviation_head=head), (16, 16))
+        method = create_method(
+            MethodSettings(name="abml", deviation=0.2, deviation_head=head), (16, 16)
+        )
         found = {name: F.softplus(rho).unique().tolist() for name, rho in method.rho.items()}
         assert found["conv1_weight"] == found["conv4_weight"] == pytest.approx([0.2])
         assert found["head_weight"] == found["head_bias"] == pytest.approx([expected])
@@ -290,7 +333,9 @@ def stepped(inner, start, loss, rates, steps: int) -> dict[str, torch.Tensor]:
         at = {name: value.detach().requires_grad_() for name, value in at.items()}
 
         def support_loss(theta: dict[str, torch.Tensor]) -> torch.Tensor:
-            return F.cross_entropy(inner.query_logits(theta, inner.images), inner.labels)  # the mean
+            return F.cross_entropy(
+                inner.query_logits(theta, inner.images), inner.labels
+            )  # the mean
 
         found = torch.autograd.grad(loss(at, support_loss), list(at.values()), allow_unused=True)
         at = {
@@ -308,10 +353,19 @@ def test_abmls_steps_are_those_of_its_definition():
     noise, n, softplus = torch_rng(5), len(y), F.softplus
 
     def loss(q, support_loss):
-        epsilon = {name: torch.randn(v.shape, generator=noise).double() for name, v in inner.theta.items()}
-        total = support_loss({name: q[f"mean {name}"] + softplus(q[f"rho {name}"]) * epsilon[name] for name in epsilon})
+        epsilon = {
+            name: torch.randn(v.shape, generator=noise).double() for name, v in inner.theta.items()
+        }
+        total = support_loss(
+            {
+                name: q[f"mean {name}"] + softplus(q[f"rho {name}"]) * epsilon[name]
+                for name in epsilon
+            }
+        )
         for name in epsilon:
-            mine, theirs = (Normal(of[f"mean {name}"], softplus(of[f"rho {name}"])) for of in (q, prior))
+            mine, theirs = (
+                Normal(of[f"mean {name}"], softplus(of[f"rho {name}"])) for of in (q, prior)
+            )
             total = total + kl_divergence(mine, theirs).sum() / n
         return total
 
@@ -331,19 +385,27 @@ def test_mt_nets_steps_move_masked_weights_before_the_mixing():
     method, task = make_method("mt-net", alpha=0.3), make_task()
     x, y, _, _ = method.tensors(task)
     inner, found = method.adapted(x, y, torch_rng(5), 2, order=0)
-    mask = {name: value.detach().round() for name, value in method.mask(torch_rng(5), task.way).items()}
+    mask = {
+        name: value.detach().round() for name, value in method.mask(torch_rng(5), task.way).items()
+    }
     assert {value for m in mask.values() for value in m.tolist()} == {0.0, 1.0}
 
     def mixed(theta):
         return theta | {
-            unit.weight: (method.mixing[unit.weight] @ theta[unit.weight].flatten(1)).view_as(theta[unit.weight])
+            unit.weight: (method.mixing[unit.weight] @ theta[unit.weight].flatten(1)).view_as(
+                theta[unit.weight]
+            )
             for unit in method.body.units
         }
 
     moving = {"head_bias": mask["head_weight"], "head_weight": mask["head_weight"][:, None]}
     moving |= {unit.weight: mask[unit.weight][:, None, None, None] for unit in method.body.units}
     rates = {name: 0.3 * moving.get(name, 1.0) for name in inner.theta}
-    expected = mixed(stepped(inner, inner.theta, lambda theta, support_loss: support_loss(mixed(theta)), rates, 2))
+    expected = mixed(
+        stepped(
+            inner, inner.theta, lambda theta, support_loss: support_loss(mixed(theta)), rates, 2
+        )
+    )
     for name in moving:
         torch.testing.assert_close(found[name], expected[name], rtol=1e-9, atol=1e-12, msg=name)
 
@@ -354,5 +416,7 @@ def test_step_sizes_learn_in_proportion_to_their_start_at_most_ten_times_as_fast
     assert slow["rate.conv2_weight"] == pytest.approx(0.3)
     assert slow["rate.head_weight"] == slow["rate.head_bias"] == 10
     assert make_method("taml", alpha=0.01).rate_factors()["rate.conv1_weight"] == pytest.approx(1)
-    assert make_method("taml", alpha=0.0).rate_factors()["rate.conv1_weight"] == 1  # or it would never leave zero
+    assert (
+        make_method("taml", alpha=0.0).rate_factors()["rate.conv1_weight"] == 1
+    )  # or it would never leave zero
     assert make_method("maml").rate_factors() == {}

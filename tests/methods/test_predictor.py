@@ -101,7 +101,10 @@ def test_images_of_other_kinds_are_refused_with_a_sentence(change, sentence):
         (lambda y: y[:-1], "one for each image"),
         (lambda y: torch.eye(3)[y].long(), r"\[\d+, 3\]"),
         (lambda y: [str(c) for c in y.tolist()], "should be integers"),
-        (lambda y: 2 * torch.arange(len(y)), r"Labels are 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, …, but should be 0 to 11"),
+        (
+            lambda y: 2 * torch.arange(len(y)),
+            r"Labels are 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, …, but should be 0 to 11",
+        ),
     ],
 )
 def test_labels_that_are_not_the_classes_numbers_are_refused_with_a_sentence(change, sentence):

@@ -52,7 +52,13 @@ def test_permuting_classes_permutes_probabilities_and_any_way_will_do(name, head
     method = make_method(name, alpha=0.05, head=head, omega_prior=0.7, z_site="activation")
     for way in (2, 4):
         task, new = make_task(3, way), torch.arange(way).roll(1)
-        other = Task(task.support, new[task.support_labels], task.query, new[task.query_labels], seed=task.seed)
+        other = Task(
+            task.support,
+            new[task.support_labels],
+            task.query,
+            new[task.query_labels],
+            seed=task.seed,
+        )
         p, q = (method.predict(t, torch_rng(0), prediction="naive") for t in (task, other))
         torch.testing.assert_close(q[:, new], p, rtol=1e-7, atol=1e-9)
 
@@ -60,7 +66,10 @@ def test_permuting_classes_permutes_probabilities_and_any_way_will_do(name, head
 @pytest.mark.parametrize("head", HEADS)
 def test_without_steps_the_head_classifies_at_the_shifted_start(head):
     """Features that the means are taken of are those that z has shifted, and that the head then sees."""
-    method, task = make_method("taml", head=head, z_site="activation", test_steps=0, steps=0), make_task()
+    method, task = (
+        make_method("taml", head=head, z_site="activation", test_steps=0, steps=0),
+        make_task(),
+    )
     x, y, xq, _ = method.tensors(task)
     phi = method.posterior(x, y, task.way).mean
     inner = method.inner(x, y, task.way, phi, 0)
@@ -73,7 +82,10 @@ def test_without_steps_the_head_classifies_at_the_shifted_start(head):
 
 def test_a_prior_by_class_size_weighs_classes_and_is_learned():
     labels, shots = torch.tensor([0] * 8 + [1] * 2), torch.tensor([8.0, 2.0])
-    for tau, expected in ((0.0, [1 / 10] * 2), (1.0, [0.4 / 10, 1.6 / 10])):  # ω ∝ 1 / N_c: classes weigh the same
+    for tau, expected in (
+        (0.0, [1 / 10] * 2),
+        (1.0, [0.4 / 10, 1.6 / 10]),
+    ):  # ω ∝ 1 / N_c: classes weigh the same
         method = make_method("meta-sgd", torch.float32, omega_prior=tau)
         with torch.no_grad():
             method.tau.fill_(tau)  # make_method has moved it a little
@@ -93,4 +105,8 @@ def test_the_prior_adds_to_what_the_encoder_says_after_its_gain():
 
 def test_single_shared_numbers_learn_faster():
     factors = make_method("taml", head="shrunk-prototypes", omega_prior=0.5).rate_factors()
-    assert [factors[name] for name in ("tau", "means_head.log_scale", "means_head.log_kappa")] == [10, 10, 10]
+    assert [factors[name] for name in ("tau", "means_head.log_scale", "means_head.log_kappa")] == [
+        10,
+        10,
+        10,
+    ]

@@ -25,7 +25,9 @@ def test_a_mirrored_query_image_gets_the_same_probabilities(name):
     mirrored = replace(task, query=task.query.flip(2))
     p, q = (method.predict(t, torch_rng(0), prediction="naive") for t in (task, mirrored))
     torch.testing.assert_close(p, q)
-    assert not torch.allclose(p, make_method(name, alpha=0.05).predict(task, torch_rng(0), prediction="naive"))
+    assert not torch.allclose(
+        p, make_method(name, alpha=0.05).predict(task, torch_rng(0), prediction="naive")
+    )
 
 
 WAYS = {
@@ -43,17 +45,28 @@ def views(images, scales, flips):
 
 @pytest.mark.parametrize("transductive", [True, False])
 @pytest.mark.parametrize(("options", "scales"), WAYS.values(), ids=WAYS)
-def test_steps_see_the_views_in_turn_and_answers_are_averaged_over_them(options, scales, transductive):
+def test_steps_see_the_views_in_turn_and_answers_are_averaged_over_them(
+    options, scales, transductive
+):
     method = make_method("meta-sgd", alpha=0.05, test_steps=5, transductive=transductive, **options)
     task, flips = make_task(), method.settings.flips
     support, labels, query, _ = method.tensors(task)
-    inner, learned_from = method.inner(support, labels, task.way, {}, 5), views(support, scales, flips)
+    inner, learned_from = (
+        method.inner(support, labels, task.way, {}, 5),
+        views(support, scales, flips),
+    )
     theta = dict(inner.theta)
     for k in range(5):
-        g, _ = gradient(theta, learned_from[k % len(learned_from)], labels, inner.weights, inner.norm)
+        g, _ = gradient(
+            theta, learned_from[k % len(learned_from)], labels, inner.weights, inner.norm
+        )
         theta = {name: theta[name] - inner.rates[name] * g[name] for name in theta}
-    pairs = zip(learned_from, views(query, scales, flips), strict=True)  # the same view has the same statistics
-    answers = [replace(inner, images=seen).query_logits(theta, asked).softmax(1) for seen, asked in pairs]
+    pairs = zip(
+        learned_from, views(query, scales, flips), strict=True
+    )  # the same view has the same statistics
+    answers = [
+        replace(inner, images=seen).query_logits(theta, asked).softmax(1) for seen, asked in pairs
+    ]
     torch.testing.assert_close(method.predict(task), (sum(answers) / len(answers)).detach())
 
 
@@ -78,9 +91,13 @@ def test_samples_see_the_same_views():
     noise, answers = task.noise(), []
     q = method.posterior(support, labels, task.way)
     for phi in [q.sample(noise) for _ in range(3)]:
-        inner = method.inner(support, labels, task.way, phi, 3, tuple(views(support, [1, 0.75], True)))
+        inner = method.inner(
+            support, labels, task.way, phi, 3, tuple(views(support, [1, 0.75], True))
+        )
         theta = method.learned(inner, order=0)
-        answers += [inner.query_logits(theta, view).softmax(1) for view in views(query, [1, 0.75], True)]
+        answers += [
+            inner.query_logits(theta, view).softmax(1) for view in views(query, [1, 0.75], True)
+        ]
     torch.testing.assert_close(method.predict(task), torch.stack(answers).mean(0).detach())
 
 
@@ -88,7 +105,10 @@ def test_the_encoder_counts_each_image_once():
     flipping, _ = both("taml", test_steps=2)
     task, seen = make_task(), []
     honest = flipping.encoder.forward
-    flipping.encoder.forward = lambda images, labels, way: (seen.append(len(labels)), honest(images, labels, way))[1]
+    flipping.encoder.forward = lambda images, labels, way: (
+        seen.append(len(labels)),
+        honest(images, labels, way),
+    )[1]
     flipping.predict(task, prediction="naive")
     assert seen == [len(task)]
 
@@ -107,7 +127,9 @@ def test_images_that_do_not_mirror_are_left_alone():
 def test_a_zoom_is_what_torch_samples_from_a_grid(size, scale):
     images = torch.rand(2, 3, *size, generator=torch_rng(0), dtype=torch.float64)
     grid = F.affine_grid(
-        torch.tensor([[[scale, 0, 0], [0, scale, 0]]] * 2).double(), [2, 3, *size], align_corners=False
+        torch.tensor([[[scale, 0, 0], [0, scale, 0]]] * 2).double(),
+        [2, 3, *size],
+        align_corners=False,
     )
     expected = F.grid_sample(images, grid, padding_mode="border", align_corners=False)
     torch.testing.assert_close(zoomed(images, scale), expected)
@@ -116,7 +138,11 @@ def test_a_zoom_is_what_torch_samples_from_a_grid(size, scale):
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_learns_from_other_zooms(name):
     """Not only the query's views count: those of the support change what is learned."""
-    zooming, plain, task = make_method(name, alpha=0.05, zooms=(0.75,)), make_method(name, alpha=0.05), make_task()
+    zooming, plain, task = (
+        make_method(name, alpha=0.05, zooms=(0.75,)),
+        make_method(name, alpha=0.05),
+        make_task(),
+    )
     query = plain.tensors(task)[2]
     learned = plain.adapt(task.support, task.support_labels, torch_rng(0), "naive")
     asked_twice = (learned(query) + learned(zoomed(query, 0.75))) / 2

@@ -29,7 +29,9 @@ def test_statistics_equal_scipys():
 
 
 def test_statistics_of_one_image_or_a_constant_are_finite_and_so_are_their_gradients():
-    features = torch.tensor([[1.0, 2.0], [3.0, 3.0], [3.0, 3.0]], dtype=torch.float64, requires_grad=True)
+    features = torch.tensor(
+        [[1.0, 2.0], [3.0, 3.0], [3.0, 3.0]], dtype=torch.float64, requires_grad=True
+    )
     members = torch.tensor([[1.0, 0, 0], [0, 1, 1]], dtype=torch.float64)
     found = statistics(features, members, [0.0, 0.0])
     assert not found[:, :, 2:].any()  # var, skewness and kurtosis

@@ -13,7 +13,9 @@ def encoder(**options) -> TaskEncoder:
     made = TaskEncoder(MethodSettings(**options), conv4((16, 16), 4), torch_rng(0)).double()
     with torch.no_grad():
         for parameter in made.parameters():
-            parameter += 0.1 * torch.randn(parameter.shape, generator=torch_rng(1), dtype=torch.float64)
+            parameter += 0.1 * torch.randn(
+                parameter.shape, generator=torch_rng(1), dtype=torch.float64
+            )
     return made
 
 
@@ -25,7 +27,11 @@ def test_shapes_and_any_number_of_classes():
     e = encoder()
     for way in (2, 7, 20):
         q = e(images(way * 2), torch.arange(way).repeat(2), way)
-        assert {k: tuple(v.shape) for k, v in q.mean.items()} == {"omega": (way,), "gamma": (5,), "z": (32,)}
+        assert {k: tuple(v.shape) for k, v in q.mean.items()} == {
+            "omega": (way,),
+            "gamma": (5,),
+            "z": (32,),
+        }
         assert all((d > 0).all() for d in q.deviation.values())
 
 
@@ -48,7 +54,11 @@ def cardinalities(e: TaskEncoder, sizes: list[int]) -> tuple[list[float], list[f
         pooling.register_forward_hook(lambda _, inputs, __: told.append(inputs[2].tolist()))
         for pooling in (e.class_pooling, e.task_pooling)
     ]
-    e(images(sum(sizes)), torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes)), len(sizes))
+    e(
+        images(sum(sizes)),
+        torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes)),
+        len(sizes),
+    )
     for hook in hooks:
         hook.remove()
     return told[0], told[1]
@@ -65,9 +75,9 @@ def test_sizes_may_be_told_by_their_logarithms():
     of_classes, of_task = cardinalities(encoder(cardinality="log"), [1, 50, 2, 2500])
     assert of_classes == pytest.approx([0, 1, math.log(2) / math.log(50), 2])
     assert of_task == pytest.approx([sum(of_classes) / 4])
-    assert cardinalities(encoder(cardinality="log", task_cardinality="way"), [1, 2, 3])[1] == pytest.approx(
-        [math.log(3) / math.log(50)]
-    )
+    assert cardinalities(encoder(cardinality="log", task_cardinality="way"), [1, 2, 3])[
+        1
+    ] == pytest.approx([math.log(3) / math.log(50)])
 
 
 def test_more_images_of_the_same_kind_are_seen_through_the_cardinality_alone():
@@ -108,7 +118,9 @@ def test_the_flat_encoder_does_not_see_labels_but_through_omega():
     assert (a.mean["omega"] - b.mean["omega"]).abs().max() > 1e-6
 
 
-def by_hand(p: dict[str, torch.Tensor], x: torch.Tensor, sizes: list[int]) -> dict[str, torch.Tensor]:
+def by_hand(
+    p: dict[str, torch.Tensor], x: torch.Tensor, sizes: list[int]
+) -> dict[str, torch.Tensor]:
     """The paper's encoder from its parameters alone, class after class: (μ, softplus⁻¹ σ) of every variable."""
 
     def linear(name: str, h: torch.Tensor) -> torch.Tensor:
@@ -118,20 +130,31 @@ def by_hand(p: dict[str, torch.Tensor], x: torch.Tensor, sizes: list[int]) -> di
         padded = torch.zeros(*h.shape[:2], h.shape[2] + 2, h.shape[3] + 2, dtype=h.dtype)
         padded[:, :, 1:-1, 1:-1] = h
         patches = padded.unfold(2, 3, 1).unfold(3, 3, 1)  # [n, channels, height, width, 3, 3]
-        out = torch.einsum("nchwij,ocij->nohw", patches, p[f"{name}.weight"]) + p[f"{name}.bias"].view(-1, 1, 1)
+        out = torch.einsum("nchwij,ocij->nohw", patches, p[f"{name}.weight"]) + p[
+            f"{name}.bias"
+        ].view(-1, 1, 1)
         return out.relu().unflatten(3, (-1, 2)).amax(4).unflatten(2, (-1, 2)).amax(3)
 
     def pooled(name: str, h: torch.Tensor, cardinality: float) -> torch.Tensor:
         told = torch.full_like(h[0], cardinality)
-        return linear(f"{name}.mix", torch.stack([h.mean(0), h.var(0, correction=0), told], -1)).relu().flatten()
+        return (
+            linear(f"{name}.mix", torch.stack([h.mean(0), h.var(0, correction=0), told], -1))
+            .relu()
+            .flatten()
+        )
 
     h = linear("image_features", conv("conv2", conv("conv1", x)).flatten(1))
     told = [(n - 1) / 49 for n in sizes]
-    s = torch.stack([pooled("class_pooling", c, t) for c, t in zip(h.split(sizes), told, strict=True)])
+    s = torch.stack(
+        [pooled("class_pooling", c, t) for c, t in zip(h.split(sizes), told, strict=True)]
+    )
     of_classes = linear("class_features.2", linear("class_features.0", s).relu())
     v = pooled("task_pooling", of_classes, sum(told) / len(told))
     seen = {"omega": s, "gamma": v, "z": v}
-    return {name: linear(f"heads.{name}.2", linear(f"heads.{name}.0", seen[name]).relu()) for name in seen}
+    return {
+        name: linear(f"heads.{name}.2", linear(f"heads.{name}.0", seen[name]).relu())
+        for name in seen
+    }
 
 
 def test_the_posterior_is_that_of_the_formulas():
@@ -158,7 +181,9 @@ def test_layers_have_the_papers_widths():
 
 def test_the_start_comes_from_the_given_generator_alone():
     state = torch.get_rng_state()
-    one, again, other = (TaskEncoder(MethodSettings(), conv4((16, 16), 4), torch_rng(seed)) for seed in (0, 0, 1))
+    one, again, other = (
+        TaskEncoder(MethodSettings(), conv4((16, 16), 4), torch_rng(seed)) for seed in (0, 0, 1)
+    )
     for name, parameter in one.named_parameters():
         assert torch.equal(parameter, again.get_parameter(name))
         assert name.endswith("bias") or not torch.equal(parameter, other.get_parameter(name))

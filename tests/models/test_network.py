@@ -5,13 +5,27 @@ import torch.nn.functional as F
 from anyshot.core.errors import AnyshotError
 from anyshot.data.tasks import torch_rng
 from anyshot.models.bodies.conv4 import conv4
-from anyshot.models.network import EPS, Body, Layer, Norm, embed, logits, normalise, to_float, zero_head
+from anyshot.models.network import (
+    EPS,
+    Body,
+    Layer,
+    Norm,
+    embed,
+    logits,
+    normalise,
+    to_float,
+    zero_head,
+)
 
 
 def network(size=(16, 16), channels=4, dtype=torch.float64):
     body = conv4(size, channels)
-    theta = {name: value.to(dtype) for name, value in body.init_parameters(torch_rng(0), "he").items()}
-    norm = Norm([0.1 * torch.randn(channels, generator=torch_rng(1), dtype=dtype) for _ in range(4)])
+    theta = {
+        name: value.to(dtype) for name, value in body.init_parameters(torch_rng(0), "he").items()
+    }
+    norm = Norm(
+        [0.1 * torch.randn(channels, generator=torch_rng(1), dtype=dtype) for _ in range(4)]
+    )
     return body, theta, norm
 
 
@@ -30,7 +44,9 @@ def test_normalisation_with_the_statistics_of_the_first_images_is_a_fixed_line_f
     scale, shift = torch.tensor([1.0, 2.0, -1.0]).double(), torch.tensor([0.5, 0.0, 1.0]).double()
     found = normalise(y, scale, shift, lenders=3)
     torch.testing.assert_close(found[:3], normalise(y[:3], scale, shift))
-    torch.testing.assert_close(normalise(torch.cat([y[:3], y[4:]]), scale, shift, lenders=3)[3:], found[4:])
+    torch.testing.assert_close(
+        normalise(torch.cat([y[:3], y[4:]]), scale, shift, lenders=3)[3:], found[4:]
+    )
     flat = y.flatten(2).transpose(1, 2).flatten(0, 1)  # [80, channels]: a body without places
     torch.testing.assert_close(
         normalise(flat, scale, shift, lenders=48), found.flatten(2).transpose(1, 2).flatten(0, 1)
@@ -53,7 +69,9 @@ def test_centred_features_have_mean_zero():
     assert embed(body.features, theta, norm, images(6), centre=True).mean(0).abs().max() < 1e-12
 
 
-@pytest.mark.parametrize(("size", "width"), [((32, 32), 128), ((84, 84), 800), ((28, 28), 32), ((33, 47), 128)])
+@pytest.mark.parametrize(
+    ("size", "width"), [((32, 32), 128), ((84, 84), 800), ((28, 28), 32), ((33, 47), 128)]
+)
 def test_the_head_fits_any_image_size(size, width):
     body, theta, norm = network(size, 32)
     assert body.width == width
@@ -71,14 +89,26 @@ def test_images_that_are_too_small_for_a_body_are_refused_with_a_sentence():
 def test_the_paper_start_is_a_truncated_normal():
     theta = conv4((32, 32)).init_parameters(torch_rng(0))
     assert theta["conv2_weight"].abs().max() <= 0.04
-    assert abs(theta["conv2_weight"].std() - 0.02 * 0.88) < 0.001  # cut at two sigma, the deviation is 0.88 sigma
+    assert (
+        abs(theta["conv2_weight"].std() - 0.02 * 0.88) < 0.001
+    )  # cut at two sigma, the deviation is 0.88 sigma
     assert not theta["conv2_bias"].any()
 
 
 def test_units_of_one_layer_share_gamma_and_the_head_comes_last():
-    units = (Layer("a", (2, 3), "one", "a_bias"), Layer("b", (2, 2), "two"), Layer("c", (4, 2), "one"))
-    body = Body(lambda theta, norm, x: F.relu(norm(0, x.flatten(1) @ theta["a"].t())), units, (1, 1))
-    assert body.layer_parameters == {"one": ("a", "a_bias", "c"), "two": ("b",), "head": ("head_weight", "head_bias")}
+    units = (
+        Layer("a", (2, 3), "one", "a_bias"),
+        Layer("b", (2, 2), "two"),
+        Layer("c", (4, 2), "one"),
+    )
+    body = Body(
+        lambda theta, norm, x: F.relu(norm(0, x.flatten(1) @ theta["a"].t())), units, (1, 1)
+    )
+    assert body.layer_parameters == {
+        "one": ("a", "a_bias", "c"),
+        "two": ("b",),
+        "head": ("head_weight", "head_bias"),
+    }
     assert body.width == 2
     assert [shift.shape for shift in body.norm().shift] == [(2,), (2,), (4,)]
 
@@ -86,4 +116,6 @@ def test_units_of_one_layer_share_gamma_and_the_head_comes_last():
 def test_images_become_floats_between_0_and_1_channels_last():
     images = torch.tensor([[[[0, 51, 255]]]], dtype=torch.uint8)
     assert to_float(images)[0, :, 0, 0].tolist() == pytest.approx([0, 0.2, 1])
-    assert to_float(torch.zeros(2, 8, 8, 3, dtype=torch.uint8)).is_contiguous(memory_format=torch.channels_last)
+    assert to_float(torch.zeros(2, 8, 8, 3, dtype=torch.uint8)).is_contiguous(
+        memory_format=torch.channels_last
+    )

@@ -49,7 +49,9 @@ def test_no_flipped_bit_goes_unnoticed(written):
             continue
         # A changed blank in the header, say, changes nothing that is read.
         assert found.state == checkpoint.state
-        assert all(torch.equal(found.tensors[name], tensor) for name, tensor in checkpoint.tensors.items())
+        assert all(
+            torch.equal(found.tensors[name], tensor) for name, tensor in checkpoint.tensors.items()
+        )
 
 
 @pytest.mark.parametrize("state", ["{}", "3", "null", "", json.dumps({"iteration": 0})])
@@ -62,7 +64,9 @@ def test_a_state_that_was_not_written_with_these_tensors_is_refused(written, sta
         read_checkpoint(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"x", b"\xff" * 64, b"{}" * 50, (2).to_bytes(8, "little") + b"{}"])
+@pytest.mark.parametrize(
+    "content", [b"", b"x", b"\xff" * 64, b"{}" * 50, (2).to_bytes(8, "little") + b"{}"]
+)
 def test_what_is_no_checkpoint_is_refused(tmp_path, content):
     (tmp_path / "a.safetensors").write_bytes(content)
     with pytest.raises(AnyshotError, match="damaged"):

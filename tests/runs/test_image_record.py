@@ -20,7 +20,9 @@ def arrays() -> dict[str, np.ndarray]:
     return {label: pixels(seed) for seed, label in enumerate(["ape", "bee", "cat", "dog"])}
 
 
-def zoo(changes: dict[str, np.ndarray] | None = None, name: str = "zoo", **splits: list[str]) -> ImageSet:
+def zoo(
+    changes: dict[str, np.ndarray] | None = None, name: str = "zoo", **splits: list[str]
+) -> ImageSet:
     return ImageSet.from_arrays(name, arrays() | (changes or {}), {**SPLITS, **splits})
 
 
@@ -47,7 +49,9 @@ def test_new_classes_are_test_classes_and_old_ones_stay_where_they_were(record):
 
 def test_a_training_class_under_another_name_is_recognised_in_any_set(record):
     for name in ("zoo", "elsewhere"):
-        images = ImageSet.from_arrays(name, {"monkey": arrays()["ape"], "new": pixels(9)}, {"test": ["monkey", "new"]})
+        images = ImageSet.from_arrays(
+            name, {"monkey": arrays()["ape"], "new": pixels(9)}, {"test": ["monkey", "new"]}
+        )
         seen, moved = apply_record([record], images)
         assert names(seen) == {"test": ["new"], "train": ["monkey"]}
         assert moved == ["monkey"]
@@ -68,7 +72,9 @@ def test_classes_that_looked_alike_from_the_first_stay_where_they_were():
 def test_what_has_changed_is_named(record):
     one_pixel = arrays()["bee"]
     one_pixel[3, 0, 0, 0] ^= 1
-    without = ImageSet.from_arrays("zoo", {k: v for k, v in arrays().items() if k != "cat"}, {"train": ["ape"]})
+    without = ImageSet.from_arrays(
+        "zoo", {k: v for k, v in arrays().items() if k != "cat"}, {"train": ["ape"]}
+    )
     assert record.change(zoo()) == ""
     assert record.change(zoo({"eel": pixels(9)})) == ""
     assert record.change(zoo({"dog": pixels(9, 3)})) == ""  # nothing was learned from it

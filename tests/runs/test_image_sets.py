@@ -22,7 +22,9 @@ def settings(*images: str, way: int = 3) -> Settings:
         images=images or ("tiny",),
         task=TaskSettings(way=way, shots="fixed:2", query=2),
         method=MethodSettings(name="protonet"),
-        train=TrainSettings(iterations=2, meta_batch=1, validate_every=1, validation_tasks=2, checkpoint_every=1),
+        train=TrainSettings(
+            iterations=2, meta_batch=1, validate_every=1, validation_tasks=2, checkpoint_every=1
+        ),
     )
 
 
@@ -47,11 +49,19 @@ def add_class(root, name: str, seed: int) -> None:
 
 
 def test_sets_from_python_are_recorded_as_what_they_are(tmp_path):
-    made = train(settings("glyphs"), tmp_path / "run", imagesets=[make_imageset()], ood=[make_imageset(name="far")])
+    made = train(
+        settings("glyphs"),
+        tmp_path / "run",
+        imagesets=[make_imageset()],
+        ood=[make_imageset(name="far")],
+    )
     assert made.settings.images == ("tiny",)
     assert made.settings.ood == ("far",)
     again = Run(tmp_path / "run")
-    assert [(record.name, record.learned) for record in again.sets] == [("tiny", True), ("far", False)]
+    assert [(record.name, record.learned) for record in again.sets] == [
+        ("tiny", True),
+        ("far", False),
+    ]
     assert again.sets[0].checksum == make_imageset().checksum
     assert again.sets[0].splits["train"] == tuple(f"class {c}" for c in range(4))
     with pytest.raises(AnyshotError, match="'tiny' was given to the run from Python"):
@@ -62,7 +72,9 @@ def test_sets_from_python_are_recorded_as_what_they_are(tmp_path):
 
 def test_a_new_run_may_go_without_unfamiliar_images_that_are_not_there(pictures, tmp_path):
     wanted = replace(settings(str(pictures)), ood=("cub",))
-    with pytest.raises(AnyshotError, match=r"anyshot data prepare cub, or go without .* --ood none"):
+    with pytest.raises(
+        AnyshotError, match=r"anyshot data prepare cub, or go without .* --ood none"
+    ):
         train(wanted, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     train(replace(wanted, ood=()), tmp_path / "run")
@@ -72,7 +84,9 @@ def test_a_set_saved_by_its_owner_is_found_again_by_its_name(tmp_path):
     saved = make_imageset().save(tmp_path / "saved")
     made = train(settings(), tmp_path / "run", imagesets=[saved], ood=[])
     assert names(made.imageset("tiny")) == names(saved)
-    assert train(made.settings, tmp_path / "run").folder == made.folder  # goes on without being told where they are
+    assert (
+        train(made.settings, tmp_path / "run").folder == made.folder
+    )  # goes on without being told where they are
 
 
 def test_a_run_goes_on_only_with_the_images_it_began_with(tmp_path):
@@ -82,12 +96,15 @@ def test_a_run_goes_on_only_with_the_images_it_began_with(tmp_path):
     arrays["class 0"][:] = 0
     changed = replace(ImageSet.from_arrays("tiny", arrays, {}), splits=other.splits)
     with pytest.raises(
-        AnyshotError, match=r"'tiny' has changed since this run began: the images of its class 'class 0'"
+        AnyshotError,
+        match=r"'tiny' has changed since this run began: the images of its class 'class 0'",
     ):
         train(settings(), tmp_path, imagesets=[changed], ood=[])
 
 
-def test_six_classes_are_enough_for_three_way_tasks_and_the_last_parameters_are_kept(pictures, tmp_path):
+def test_six_classes_are_enough_for_three_way_tasks_and_the_last_parameters_are_kept(
+    pictures, tmp_path
+):
     made = train(settings(str(pictures)), tmp_path / "run")
     splits = names(made.imageset(pictures))
     assert {split: len(members) for split, members in splits.items()} == {"train": 3, "test": 3}
@@ -108,7 +125,9 @@ def test_a_class_that_comes_later_never_makes_a_training_class_a_test_class(pict
         before = after
     train(settings(str(pictures)), tmp_path / "run")  # goes on: what it learned from is as it was
     shutil.rmtree(pictures / sorted(before["train"])[0])
-    with pytest.raises(AnyshotError, match=r"'pictures' has changed since this run began: its class .* is gone"):
+    with pytest.raises(
+        AnyshotError, match=r"'pictures' has changed since this run began: its class .* is gone"
+    ):
         train(settings(str(pictures)), tmp_path / "run")
 
 
@@ -147,7 +166,19 @@ def test_a_copy_of_the_training_images_is_recognised_and_not_tested_on(pictures,
     for name in learned:
         shutil.copytree(pictures / name, tmp_path / "copy" / name)
     assert run("test", tmp_path / "run", "--images", tmp_path / "copy", "--tasks", "2") == 1
-    assert run("test", tmp_path / "run", "--images", tmp_path / "copy", "--split", "train", "--tasks", "2") == 0
+    assert (
+        run(
+            "test",
+            tmp_path / "run",
+            "--images",
+            tmp_path / "copy",
+            "--split",
+            "train",
+            "--tasks",
+            "2",
+        )
+        == 0
+    )
 
 
 def test_a_folder_that_was_not_learned_from_is_all_test_classes(pictures, tmp_path, caplog):
@@ -155,5 +186,7 @@ def test_a_folder_that_was_not_learned_from_is_all_test_classes(pictures, tmp_pa
     for c in range(4):
         add_class(tmp_path / "holiday", f"class {c}", 50 + c)
     with caplog.at_level(logging.WARNING):
-        assert names(made.imageset(tmp_path / "holiday")) == {"test": {f"class {c}" for c in range(4)}}
+        assert names(made.imageset(tmp_path / "holiday")) == {
+            "test": {f"class {c}" for c in range(4)}
+        }
     assert caplog.text == ""

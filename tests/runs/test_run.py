@@ -44,7 +44,9 @@ def test_a_run_records_all_that_it_depends_on_and_keeps_it_when_it_is_made_longe
     assert made.image_size == (16, 20)
     assert made.sets == (record,)
     made.log({"kind": "iteration"})
-    again = Run.open_or_create(tmp_path, longer(settings, 60_000), (16, 20), "anyshot train x --iterations 60000")
+    again = Run.open_or_create(
+        tmp_path, longer(settings, 60_000), (16, 20), "anyshot train x --iterations 60000"
+    )
     assert again.info["command"].endswith("60000")
     assert {**again.info, "settings": 0, "command": 0} == {**made.info, "settings": 0, "command": 0}
 
@@ -62,9 +64,15 @@ def test_a_loaded_method_is_where_it_should_be_and_no_longer_learns(tmp_path):
     made = make(tmp_path)
     start, other = made.new_method(), replace(made.settings, train=TrainSettings(seed=1))
     assert_equal(start.state_dict(), create_method(MethodSettings(), (32, 32), seed=0).state_dict())
-    first = Run.open_or_create(tmp_path / "other", other, (32, 32)).new_method().theta["conv1_weight"]
-    assert torch.equal(first, create_method(MethodSettings(), (32, 32), seed=1).theta["conv1_weight"])
-    made.save_best(Checkpoint({"temperature": 1.5}, {k: v + 1 for k, v in start.state_dict().items()}))
+    first = (
+        Run.open_or_create(tmp_path / "other", other, (32, 32)).new_method().theta["conv1_weight"]
+    )
+    assert torch.equal(
+        first, create_method(MethodSettings(), (32, 32), seed=1).theta["conv1_weight"]
+    )
+    made.save_best(
+        Checkpoint({"temperature": 1.5}, {k: v + 1 for k, v in start.state_dict().items()})
+    )
     loaded = made.load_method()
     assert loaded.temperature == 1.5
     assert not any(parameter.requires_grad for parameter in loaded.parameters())
@@ -72,7 +80,9 @@ def test_a_loaded_method_is_where_it_should_be_and_no_longer_learns(tmp_path):
     made.save_best(Checkpoint({}, start.state_dict()))
     assert made.load_method().temperature == 1.0
     made.save_best(Checkpoint({}, {"theta.conv1_weight": torch.zeros(3)}))
-    with pytest.raises(AnyshotError, match=r"^best\.safetensors of the run '.*' does not fit its settings \(Error"):
+    with pytest.raises(
+        AnyshotError, match=r"^best\.safetensors of the run '.*' does not fit its settings \(Error"
+    ):
         made.load_method()
     with pytest.raises(AnyshotError, match="device 'nowhere' is not to be had"):
         made.load_method("nowhere")
@@ -81,7 +91,9 @@ def test_a_loaded_method_is_where_it_should_be_and_no_longer_learns(tmp_path):
 def test_only_the_newest_checkpoints_stay(tmp_path):
     made = make(tmp_path)
     for i in range(5):
-        made.save_checkpoint(f"meta-{i:07d}", Checkpoint({"iteration": i}, {"x": torch.tensor([float(i)])}))
+        made.save_checkpoint(
+            f"meta-{i:07d}", Checkpoint({"iteration": i}, {"x": torch.tensor([float(i)])})
+        )
     assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == [
         "meta-0000003.safetensors",
         "meta-0000004.safetensors",
@@ -123,7 +135,9 @@ def test_a_run_without_chosen_parameters_says_so(tmp_path):
 def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
     made = make(tmp_path)
     for i in range(2):
-        made.save_checkpoint(f"meta-{i:07d}", Checkpoint({"iteration": i}, {"x": torch.tensor([float(i)])}))
+        made.save_checkpoint(
+            f"meta-{i:07d}", Checkpoint({"iteration": i}, {"x": torch.tensor([float(i)])})
+        )
     newest = tmp_path / "checkpoints" / "meta-0000001.safetensors"
     newest.write_bytes(newest.read_bytes()[:10])
     assert made.latest_checkpoint().state == {"iteration": 0}
@@ -141,7 +155,10 @@ def test_a_run_that_never_began_gives_way_and_one_that_did_says_what_differs(tmp
     made = Run.open_or_create(tmp_path, other, (32, 32))
     assert made.settings == other
     made.log({"kind": "iteration"})
-    with pytest.raises(AnyshotError, match=r"other settings \(way 7, not 5\); choose another folder or delete it\.$"):
+    with pytest.raises(
+        AnyshotError,
+        match=r"other settings \(way 7, not 5\); choose another folder or delete it\.$",
+    ):
         make(tmp_path)
 
 
@@ -153,13 +170,18 @@ def test_a_run_may_be_made_longer_unless_its_rate_decays(tmp_path):
     base = Settings()
     made = Run.open_or_create(tmp_path / "a", base, (32, 32))
     made.log({"kind": "iteration"})
-    assert Run.open_or_create(tmp_path / "a", longer(base, 60_000), (32, 32)).settings.train.iterations == 60_000
+    assert (
+        Run.open_or_create(tmp_path / "a", longer(base, 60_000), (32, 32)).settings.train.iterations
+        == 60_000
+    )
     assert Run(tmp_path / "a").settings.train.iterations == 60_000
     with pytest.raises(AnyshotError, match="iterations 60000, not 100"):
         Run.open_or_create(tmp_path / "a", longer(base, 100), (32, 32))
     decays = replace(base, train=TrainSettings(decay="cosine"))
     Run.open_or_create(tmp_path / "b", decays, (32, 32)).log({"kind": "iteration"})
-    with pytest.raises(AnyshotError, match=r"delete it\. A run whose rate decays cannot be extended\.$"):
+    with pytest.raises(
+        AnyshotError, match=r"delete it\. A run whose rate decays cannot be extended\.$"
+    ):
         Run.open_or_create(tmp_path / "b", longer(decays, 60_000), (32, 32))
 
 
@@ -252,12 +274,20 @@ def test_lines_of_the_log_that_are_no_records_are_passed_over(tmp_path):
 def test_what_the_system_refuses_is_said_with_its_place(tmp_path, monkeypatch):
     made = make(tmp_path)
     made.log_path.mkdir()
-    asks = {"read": (lambda: list(made.records()), made.log_lines), "write": (lambda: made.truncate_log(1),)}
+    asks = {
+        "read": (lambda: list(made.records()), made.log_lines),
+        "write": (lambda: made.truncate_log(1),),
+    }
     for verb, calls in asks.items():
         for call in calls:
-            with pytest.raises(AnyshotError, match=f"^Cannot {verb} '{re.escape(str(made.log_path))}': Is a directory"):
+            with pytest.raises(
+                AnyshotError,
+                match=f"^Cannot {verb} '{re.escape(str(made.log_path))}': Is a directory",
+            ):
                 call()
     (tmp_path / "checkpoints").mkdir()
     monkeypatch.setattr(Path, "iterdir", lambda path: os.scandir(path / "gone"))
-    with pytest.raises(AnyshotError, match=f"^Cannot read '{re.escape(str(tmp_path / 'checkpoints'))}': "):
+    with pytest.raises(
+        AnyshotError, match=f"^Cannot read '{re.escape(str(tmp_path / 'checkpoints'))}': "
+    ):
         made.latest_checkpoint()

@@ -37,7 +37,9 @@ def test_every_method_starts_from_the_body_of_a_run_or_a_file(name, warmed, tmp_
     save_file(expected, tmp_path / "body.safetensors")
     for source in (warmed.folder, tmp_path / "body.safetensors"):
         method = create_method(MethodSettings(name=name), (16, 16))
-        others = {key: value.clone() for key, value in method.state_dict().items() if key not in expected}
+        others = {
+            key: value.clone() for key, value in method.state_dict().items() if key not in expected
+        }
         open_initial_body(str(source)).load_into(method)
         state = method.state_dict()
         assert same(body(state), expected)
@@ -56,25 +58,33 @@ def test_a_run_starts_from_a_body_and_records_which(warmed, tmp_path):
     assert same(body(made.best().tensors), body(warmed.best().tensors))
     assert made.info["body"] == open_initial_body(str(warmed.folder)).record()
     assert [record.name for record in made.sets] == ["tiny", "before"]  # which tests must know of
-    train(settings, tmp_path, imagesets=[make_imageset()], ood=[])  # goes on, though there is nothing left to do
+    train(
+        settings, tmp_path, imagesets=[make_imageset()], ood=[]
+    )  # goes on, though there is nothing left to do
 
 
 def test_classes_that_the_body_has_learned_from_are_not_validated_on(warmed, tmp_path):
     turned = replace(make_imageset(), splits={"train": (4, 5, 6, 7), "validation": (0, 1, 2, 3)})
-    with pytest.raises(AnyshotError, match=r"has learned from 4 classes of tiny .* \(class 0, class 1, class 2 …\)"):
+    with pytest.raises(
+        AnyshotError, match=r"has learned from 4 classes of tiny .* \(class 0, class 1, class 2 …\)"
+    ):
         train(tiny(body_from=str(warmed.folder)), tmp_path / "run", imagesets=[turned], ood=[])
 
 
 @pytest.mark.parametrize("split", ["validation", "test"])
 def test_what_a_body_has_learned_from_is_trained_on_alone_and_remembered(split):
     learned = SetRecord.of(make_imageset(name="before"), "before", None)
-    origin = InitialBody("runs/warm", {}, "0" * 64, (learned, replace(learned, learned=False, name="checked")))
+    origin = InitialBody(
+        "runs/warm", {}, "0" * 64, (learned, replace(learned, learned=False, name="checked"))
+    )
     assert origin.record() == {"source": "runs/warm", "sha256": "0" * 64}
     own = SetRecord.of(make_imageset(), "tiny", None)
     assert origin.check_leakage([own]) == (own, learned)  # not what was only validated on
     assert origin.check_leakage([replace(own, name="before")]) == (replace(own, name="before"),)
     turned = replace(make_imageset(), splits={"train": (4, 5, 6, 7), split: (0, 1, 2, 3)})
-    with pytest.raises(AnyshotError, match=r"learned from 4 classes of tiny .* both runs need the same split\.$"):
+    with pytest.raises(
+        AnyshotError, match=r"learned from 4 classes of tiny .* both runs need the same split\.$"
+    ):
         origin.check_leakage([SetRecord.of(turned, "tiny", None)])
 
 

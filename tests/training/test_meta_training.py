@@ -18,7 +18,13 @@ from anyshot.training.meta_training import MetaTraining, train
 
 
 def tiny(method: str = "taml", **options) -> Settings:
-    defaults = {"iterations": 4, "meta_batch": 2, "validate_every": 2, "validation_tasks": 3, "checkpoint_every": 2}
+    defaults = {
+        "iterations": 4,
+        "meta_batch": 2,
+        "validate_every": 2,
+        "validation_tasks": 3,
+        "checkpoint_every": 2,
+    }
     return Settings(
         images=("tiny",),
         task=TaskSettings(way=2, shots="any-shot:1-4", query=3),
@@ -38,10 +44,14 @@ def parameters(folder) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains_and_its_run_can_be_loaded(method, tmp_path):
     made = run(tiny(method), tmp_path)
-    start = MetaTraining(Run.open_or_create(tmp_path / "new", made.settings, (16, 16)), [make_imageset()], [], 1).method
+    start = MetaTraining(
+        Run.open_or_create(tmp_path / "new", made.settings, (16, 16)), [make_imageset()], [], 1
+    ).method
     trained = made.load_method()
     assert trained.name == method
-    assert any(not torch.equal(a, b) for a, b in zip(start.parameters(), trained.parameters(), strict=True))
+    assert any(
+        not torch.equal(a, b) for a, b in zip(start.parameters(), trained.parameters(), strict=True)
+    )
     kinds = [record["kind"] for record in made.records()]
     assert kinds == ["iteration", "iteration", "validation", "iteration", "iteration", "validation"]
     assert made.info["version"]
@@ -71,7 +81,11 @@ def test_a_run_in_two_parts_equals_one_in_one_whatever_the_workers(tmp_path):
 
 
 def test_a_meta_batch_of_one_task_does_not_depend_on_torchs_threads(tmp_path):
-    settings, before, found = tiny(meta_batch=1, iterations=2, validate_every=0), torch.get_num_threads(), []
+    settings, before, found = (
+        tiny(meta_batch=1, iterations=2, validate_every=0),
+        torch.get_num_threads(),
+        [],
+    )
     settings = replace(settings, task=TaskSettings(way=4, shots="fixed:8", query=8))
     try:
         for threads in (1, 2):
@@ -84,7 +98,13 @@ def test_a_meta_batch_of_one_task_does_not_depend_on_torchs_threads(tmp_path):
 
 
 def test_a_killed_run_goes_on_to_the_same_bits(tmp_path):
-    options = {"decay": "cosine", "rising": 5, "first_order_until": 9, "average": 0.9, "augment": ("auto",)}
+    options = {
+        "decay": "cosine",
+        "rising": 5,
+        "first_order_until": 9,
+        "average": 0.9,
+        "augment": ("auto",),
+    }
     call = f"training(tiny(iterations=40, checkpoint_every=1, **{options}), run)"
     assert_kills_change_nothing(
         tmp_path, "from test_training import run as training, tiny", call, clock="iteration", end=40
@@ -124,7 +144,9 @@ def test_a_hundred_in_a_row_end_the_run(tmp_path, monkeypatch):
         [torch.zeros_like(p) for p in m.parameters()],
         {"loss": float("inf"), "penalty": 0.0, "kl": 0.0, "accuracy": 0.0},
     ))  # fmt: skip
-    with pytest.raises(AnyshotError, match=r"100 steps in a row .* at iteration 100; start a new run"):
+    with pytest.raises(
+        AnyshotError, match=r"100 steps in a row .* at iteration 100; start a new run"
+    ):
         run(tiny("maml", iterations=200, validate_every=0), tmp_path)
 
 
@@ -135,7 +157,9 @@ def test_the_best_parameters_are_kept_and_patience_ends_the_run(tmp_path, monkey
         return SimpleNamespace(accuracy=next(accuracies))
 
     monkeypatch.setattr(meta_training, "evaluate", fake)
-    made = run(tiny("maml", iterations=5, validate_every=1, patience=2, checkpoint_every=1), tmp_path)
+    made = run(
+        tiny("maml", iterations=5, validate_every=1, patience=2, checkpoint_every=1), tmp_path
+    )
     assert made.best().state == {"iteration": 2, "selection": 0.9, "by": "id+ood"}
     assert made.latest_checkpoint().state["iteration"] == 4
 
@@ -161,7 +185,9 @@ def test_gradients_are_first_order_until_they_are_not(tmp_path, monkeypatch):
 
 
 def test_training_tasks_are_augmented_and_validation_tasks_are_not(tmp_path):
-    made = MetaTraining(Run.open_or_create(tmp_path, tiny(augment=("auto",)), (16, 16)), [make_imageset()], [], 1)
+    made = MetaTraining(
+        Run.open_or_create(tmp_path, tiny(augment=("auto",)), (16, 16)), [make_imageset()], [], 1
+    )
     assert made.stream.augment == ("auto",)
     assert not any(stream.augment for stream in made.validation.values())
 
@@ -200,12 +226,17 @@ def test_what_the_classes_do_not_allow_is_said_before_training(tmp_path, caplog)
     assert "too small" not in caplog.text
     run(replace(settings, task=TaskSettings(way=2, shots="fixed:28", query=3)), tmp_path / "greedy")
     said = [message for message in caplog.messages if "too small for fixed:28" in message]
-    assert [message.split(" classes")[0] for message in said] == ["tiny: 4 of 4 train", "tiny: 4 of 4 validation"]
+    assert [message.split(" classes")[0] for message in said] == [
+        "tiny: 4 of 4 train",
+        "tiny: 4 of 4 validation",
+    ]
 
 
 def test_images_of_different_sizes_are_refused(tmp_path):
     with pytest.raises(AnyshotError, match="one image size"):
-        train(tiny(), tmp_path, imagesets=[make_imageset(), make_imageset(32, name="large")], ood=[])
+        train(
+            tiny(), tmp_path, imagesets=[make_imageset(), make_imageset(32, name="large")], ood=[]
+        )
 
 
 def test_a_folder_with_another_run_is_refused(tmp_path):
@@ -223,7 +254,9 @@ def test_a_finished_run_that_is_made_longer_equals_one_that_was_long_from_the_fi
     assert list(made.records()) == list(Run(tmp_path / "long").records())
 
 
-def test_a_run_that_fails_before_it_begins_leaves_nothing_behind_and_its_settings_do_not_stick(tmp_path):
+def test_a_run_that_fails_before_it_begins_leaves_nothing_behind_and_its_settings_do_not_stick(
+    tmp_path,
+):
     far = replace(tiny("maml"), task=TaskSettings(way=9))
     with pytest.raises(AnyshotError, match="needs 9"):
         run(far, tmp_path / "run")
@@ -231,7 +264,9 @@ def test_a_run_that_fails_before_it_begins_leaves_nothing_behind_and_its_setting
     assert run(tiny("maml"), tmp_path / "run").settings.task.way == 2
 
 
-def test_a_run_killed_before_its_first_iteration_goes_on_with_its_own_settings(tmp_path, monkeypatch):
+def test_a_run_killed_before_its_first_iteration_goes_on_with_its_own_settings(
+    tmp_path, monkeypatch
+):
     class Killed(BaseException): ...
 
     def kill(*_):
@@ -282,7 +317,10 @@ def test_the_programs_default_type_changes_no_number(tmp_path, restore_default_t
             torch.set_default_dtype(dtype)
             made = run(tiny(name, iterations=2), tmp_path / f"{name} {dtype}")
             task = TaskStream(make_imageset(), "test", made.settings.task).task(0)
-            found[dtype] = {**parameters(made.folder), "prediction": made.load_method().predict(task)}
+            found[dtype] = {
+                **parameters(made.folder),
+                "prediction": made.load_method().predict(task),
+            }
         assert_equal(found[torch.float32], found[torch.float64])
 
 
@@ -297,7 +335,9 @@ def test_a_checkpoint_of_another_method_is_an_error_in_one_sentence(tmp_path):
     made = run(tiny("protonet", iterations=1), tmp_path / "protonet")
     for name in ("best.safetensors", "checkpoints/meta-0000001.safetensors"):
         (tmp_path / "meta-sgd" / name).replace(made.folder / name)
-    with pytest.raises(AnyshotError, match=r"best\.safetensors of the run .* does not fit its settings"):
+    with pytest.raises(
+        AnyshotError, match=r"best\.safetensors of the run .* does not fit its settings"
+    ):
         made.load_method()
     with pytest.raises(AnyshotError, match="newest checkpoint of the run"):
         run(tiny("protonet", iterations=1), made.folder)
@@ -305,7 +345,9 @@ def test_a_checkpoint_of_another_method_is_an_error_in_one_sentence(tmp_path):
 
 def test_several_image_sets_are_validated_each(tmp_path):
     settings = replace(tiny("maml", iterations=2), images=("a", "b"), mixing="turn")
-    made = train(settings, tmp_path, imagesets=[make_imageset(name="a"), make_imageset(name="b")], ood=[])
+    made = train(
+        settings, tmp_path, imagesets=[make_imageset(name="a"), make_imageset(name="b")], ood=[]
+    )
     (record,) = made.records("validation")
     assert record["selection"] == pytest.approx((record["a"] + record["b"]) / 2)
 

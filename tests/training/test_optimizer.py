@@ -12,7 +12,12 @@ def ones(method) -> list[torch.Tensor]:
 
 def test_the_rate_rises_then_falls_and_each_parameter_has_its_own_factor():
     method = make_method("meta-sgd", alpha=0.05, alpha_head=1.0)
-    made, rates = Optimizer(method, TrainSettings(iterations=6, decay="cosine", rising=2, rate=0.1, body_rate=0.2)), []
+    made, rates = (
+        Optimizer(
+            method, TrainSettings(iterations=6, decay="cosine", rising=2, rate=0.1, body_rate=0.2)
+        ),
+        [],
+    )
     names = [name for name, _ in method.named_parameters()]
     for i in range(6):
         made.step(ones(method), i)

@@ -35,7 +35,13 @@ PAPER = {
 # step sizes at the start
 ALPHA = {
     "cifar-fs": {"maml": 0.5, "meta-sgd": 0.01, "mt-net": 0.5, "proto-maml": 0.0005, "taml": 0.01},
-    "miniimagenet": {"maml": 0.1, "meta-sgd": 0.01, "mt-net": 0.1, "proto-maml": 0.0005, "taml": 0.01},
+    "miniimagenet": {
+        "maml": 0.1,
+        "meta-sgd": 0.01,
+        "mt-net": 0.1,
+        "proto-maml": 0.0005,
+        "taml": 0.01,
+    },
     "multi": {"maml": 0.5, "meta-sgd": 0.01, "mt-net": 0.5, "proto-maml": 0.01, "taml": 0.01},
 }
 
@@ -43,7 +49,12 @@ ALPHA = {
 def values_of(name: str) -> dict:
     """Every setting but those of no effect."""
     found = preset(name).as_dict()
-    return {**found, "method": {key: value for key, value in found["method"].items() if key not in OF_OTHER_HEADS}}
+    return {
+        **found,
+        "method": {
+            key: value for key, value in found["method"].items() if key not in OF_OTHER_HEADS
+        },
+    }
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -53,7 +64,12 @@ def test_a_preset_of_the_paper_has_its_values(name):
     assert (found["images"], found["ood"]) == (images, ood)
     assert found["task"] == {**TASK, "way": way}
     assert found["method"] == {**METHOD, "omega_hidden": hidden}
-    assert found["train"] == {**TRAIN, "iterations": iterations, "meta_batch": meta_batch, "rate": rate}
+    assert found["train"] == {
+        **TRAIN,
+        "iterations": iterations,
+        "meta_batch": meta_batch,
+        "rate": rate,
+    }
     assert {CATALOGUE[one].side for one in (*images, *ood)} == {side}
 
 
@@ -66,7 +82,10 @@ def test_every_methods_step_sizes_are_those_of_the_paper_everywhere(name):
     for method, alpha in ALPHA[name].items():
         rates = create_method(preset(name, method).method, (16, 16)).rates()
         for parameter, rate in rates.items():
-            assert rate.min().item() == rate.max().item() == pytest.approx(alpha), (method, parameter)
+            assert rate.min().item() == rate.max().item() == pytest.approx(alpha), (
+                method,
+                parameter,
+            )
 
 
 @pytest.mark.parametrize("name", [*PAPER, "glyphs"])
@@ -80,7 +99,10 @@ def test_methods_differ_in_nothing_but_their_name_and_what_the_table_of_exceptio
     }
     base = preset(name, "taml").as_dict()
     for method in METHODS:
-        expected = {**base, "method": {**base["method"], "name": method, **own.get((name, method), {})}}
+        expected = {
+            **base,
+            "method": {**base["method"], "name": method, **own.get((name, method), {})},
+        }
         assert preset(name, method).as_dict() == expected
 
 
@@ -88,11 +110,28 @@ def test_the_embedded_glyphs_have_a_preset_that_learns_in_minutes():
     found = values_of("glyphs")
     assert (found["images"], found["ood"]) == (("glyphs",), ())
     assert found["task"] == {**TASK, "way": 5}
-    changed = {"start": "he", "centre": True, "alpha": 0.01, "alpha_head": 1.0, "gains": (2.0, 0.1, 0.03)}
-    own = {"head": "shrunk-prototypes", "omega_prior": 1.0, "cardinality": "log", "zooms": (0.87, 1.15)}
+    changed = {
+        "start": "he",
+        "centre": True,
+        "alpha": 0.01,
+        "alpha_head": 1.0,
+        "gains": (2.0, 0.1, 0.03),
+    }
+    own = {
+        "head": "shrunk-prototypes",
+        "omega_prior": 1.0,
+        "cardinality": "log",
+        "zooms": (0.87, 1.15),
+    }
     assert found["method"] == {**METHOD, "omega_hidden": 64, **changed, **own}
     assert preset("glyphs").method.head_kappa == 3.0
-    short = {"iterations": 100, "meta_batch": 4, "rate": 2e-3, "decay": "cosine", "validate_every": 50}
+    short = {
+        "iterations": 100,
+        "meta_batch": 4,
+        "rate": 2e-3,
+        "decay": "cosine",
+        "validate_every": 50,
+    }
     assert found["train"] == {**TRAIN, **short, "validation_tasks": 50, "checkpoint_every": 25}
 
 
@@ -102,7 +141,11 @@ def test_the_protocol_of_published_tables_has_presets(images, shots, meta_batch)
     found = preset(f"{images}-{shots}shot", "maml")
     assert (found.images, found.ood) == ((images,), ())
     assert (found.task.way, found.task.shots, found.task.query) == (5, f"fixed:{shots}", 15)
-    assert (found.train.iterations, found.train.meta_batch, found.train.rate) == (60_000, meta_batch, 1e-3)
+    assert (found.train.iterations, found.train.meta_batch, found.train.rate) == (
+        60_000,
+        meta_batch,
+        1e-3,
+    )
     method = create_method(found.method, (CATALOGUE[images].side,) * 2)
     assert [unit.channels for unit in method.body.layers] == [64] * 4
     assert preset(f"{images}-{shots}shot", "proto-maml").method.alpha_head == 0.01

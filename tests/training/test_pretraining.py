@@ -7,7 +7,13 @@ import torch.nn.functional as F
 from support import assert_equal, assert_kills_change_nothing, make_imageset, make_task
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.settings import MethodSettings, PretrainSettings, Settings, TaskSettings, TrainSettings
+from anyshot.core.settings import (
+    MethodSettings,
+    PretrainSettings,
+    Settings,
+    TaskSettings,
+    TrainSettings,
+)
 from anyshot.data import ImageSet
 from anyshot.data.tasks import numpy_rng
 from anyshot.methods import create_method
@@ -23,7 +29,9 @@ def tiny(**options) -> Settings:
         images=("tiny",),
         task=TaskSettings(way=2, shots="any-shot:1-4", query=3),
         method=MethodSettings(name="protonet"),
-        warm=PretrainSettings(**{"epochs": 3, "batch": 20, "check_every": 2, "check_tasks": 4, **options}),
+        warm=PretrainSettings(
+            **{"epochs": 3, "batch": 20, "check_every": 2, "check_tasks": 4, **options}
+        ),
     )
 
 
@@ -32,7 +40,9 @@ def run(settings: Settings, folder, sets=None, **options) -> Run:
 
 
 def warming(settings: Settings, folder, workers=1) -> Pretraining:
-    return Pretraining(Run.open_or_create(folder, settings, (16, 16)), [make_imageset()], [], workers)
+    return Pretraining(
+        Run.open_or_create(folder, settings, (16, 16)), [make_imageset()], [], workers
+    )
 
 
 def tensors(folder) -> dict[str, torch.Tensor]:
@@ -52,19 +62,32 @@ def test_the_body_learns_to_tell_the_training_classes_apart(tmp_path):
 
 def test_the_result_does_not_depend_on_the_number_of_workers(tmp_path):
     for workers in (1, 3):
-        run(tiny(augment=("auto", "crop", "colour"), rotations="task"), tmp_path / str(workers), workers=workers)
+        run(
+            tiny(augment=("auto", "crop", "colour"), rotations="task"),
+            tmp_path / str(workers),
+            workers=workers,
+        )
     assert_equal(tensors(tmp_path / "1"), tensors(tmp_path / "3"))
     assert list(Run(tmp_path / "1").records()) == list(Run(tmp_path / "3").records())
 
 
 def test_a_killed_warm_start_goes_on_to_the_same_bits(tmp_path):
     call = "training(tiny(epochs=30, average=0.9, rotations='classes'), run)"
-    assert_kills_change_nothing(tmp_path, "from test_warm import run as training, tiny", call, clock="epoch", end=30)
+    assert_kills_change_nothing(
+        tmp_path, "from test_warm import run as training, tiny", call, clock="epoch", end=30
+    )
 
 
 def test_a_step_is_nesterovs_on_the_mean_loss_of_two_halves_with_their_own_statistics(tmp_path):
     """Against torch's own module, normalisation and automatic gradients."""
-    settings = tiny(augment=(), label_smoothing=0.1, momentum=0.9, weight_decay=0.01, schedule="cosine", rate=0.05)
+    settings = tiny(
+        augment=(),
+        label_smoothing=0.1,
+        momentum=0.9,
+        weight_decay=0.01,
+        schedule="cosine",
+        rate=0.05,
+    )
     made = warming(settings, tmp_path)
     start = [p.detach().clone().requires_grad_() for p in made.parameters]
     names = [name for name, _ in made.method.named_parameters()]
@@ -81,21 +104,28 @@ def test_a_step_is_nesterovs_on_the_mean_loss_of_two_halves_with_their_own_stati
                                  None, values[f"shift.{layer}"], True, eps=1e-3)  # fmt: skip
                 x = F.max_pool2d(y.relu(), 2)
             scores = F.linear(x.flatten(1), *start[-2:])
-            total = total + F.cross_entropy(scores, torch.from_numpy(half // 30), label_smoothing=0.1) / 2
+            total = (
+                total
+                + F.cross_entropy(scores, torch.from_numpy(half // 30), label_smoothing=0.1) / 2
+            )
         assert loss == pytest.approx(total.item(), rel=1e-4)
         optimiser.param_groups[0]["lr"] = 0.05 * learning_rate("cosine", step / 18)
         optimiser.zero_grad()
         total.backward()
         optimiser.step()
     for name, left, right in zip([*names, "weight", "bias"], made.parameters, start, strict=True):
-        torch.testing.assert_close(left, right, rtol=1e-3, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            left, right, rtol=1e-3, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+        )
 
 
 def test_the_average_is_what_is_checked_and_kept(tmp_path):
     made = run(tiny(average=0.5), tmp_path)
     final = tensors(tmp_path)
     best = made.best().tensors
-    assert_equal(best, {k.removeprefix("average."): v for k, v in final.items() if k.startswith("average.")})
+    assert_equal(
+        best, {k.removeprefix("average."): v for k, v in final.items() if k.startswith("average.")}
+    )
     assert not torch.equal(best["theta.conv1_weight"], final["method.theta.conv1_weight"])
 
 
@@ -123,7 +153,9 @@ def test_images_of_several_sets_have_labels_of_their_own():
 def test_turned_images_are_classes_of_their_own_or_a_task_beside():
     rows = np.arange(40)
     for rotations, classes, outputs in (("classes", 16, 16), ("task", 4, 8)):
-        pool = PretrainingImages([make_imageset()], PretrainSettings(augment=(), rotations=rotations))
+        pool = PretrainingImages(
+            [make_imageset()], PretrainSettings(augment=(), rotations=rotations)
+        )
         assert (pool.classes, pool.outputs) == (classes, outputs)
         images, labels, turns = pool.get(rows, numpy_rng(1))
         assert set(turns) == {0, 1, 2, 3}
@@ -134,11 +166,15 @@ def test_turned_images_are_classes_of_their_own_or_a_task_beside():
 
 def test_what_a_set_allows_is_done_to_its_images_alone():
     letters = replace(make_imageset(), kind="characters")
-    pixels = np.tile(np.arange(16, dtype=np.uint8)[:, None], (30, 16, 1, 3))  # brighter to the right
+    pixels = np.tile(
+        np.arange(16, dtype=np.uint8)[:, None], (30, 16, 1, 3)
+    )  # brighter to the right
     ramp = dict.fromkeys(letters.classes, pixels)
     for kind, mirrored in (("photographs", True), ("characters", False)):
         images = ImageSet.from_arrays("ramp", ramp, {"train": list(ramp)}, kind=kind)
-        found, _, _ = PretrainingImages([images], PretrainSettings(augment=("auto",))).get(np.arange(60), numpy_rng(0))
+        found, _, _ = PretrainingImages([images], PretrainSettings(augment=("auto",))).get(
+            np.arange(60), numpy_rng(0)
+        )
         falling = found[:, 0, 0, 0] > found[:, 0, -1, 0]
         assert falling.any() == mirrored
 
@@ -160,7 +196,10 @@ def test_a_check_counts_the_nearest_class_means():
     method, task = create_method(MethodSettings(name="protonet"), (16, 16)), make_task()
     support, labels, query, query_labels = method.task_tensors(task)
     with torch.no_grad():
-        h, g = (embed(method.body.features, dict(method.theta), method.norm, x) for x in (support, query))
+        h, g = (
+            embed(method.body.features, dict(method.theta), method.norm, x)
+            for x in (support, query)
+        )
     for found, cosine in zip(mean_accuracies(method, task), (False, True), strict=True):
         if cosine:
             h, g = (F.normalize(x - x.mean(0), dim=1) for x in (h, g))
@@ -183,7 +222,9 @@ def test_a_warm_start_and_meta_training_do_not_take_each_others_settings(tmp_pat
 
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # NumPy, of infinite weights
 def test_a_loss_that_is_not_finite_ends_the_warm_start_with_a_sentence(tmp_path):
-    with pytest.raises(AnyshotError, match=r"no longer finite in epoch \d; .* lower rate \(now 100000000\.0\)"):
+    with pytest.raises(
+        AnyshotError, match=r"no longer finite in epoch \d; .* lower rate \(now 100000000\.0\)"
+    ):
         run(tiny(rate=1e8), tmp_path)
 
 

@@ -9,7 +9,13 @@ from support import assert_equal, make_imageset
 from support import run_command as run
 
 from anyshot.core.registry import METHODS
-from anyshot.core.settings import MethodSettings, PretrainSettings, Settings, TaskSettings, TrainSettings
+from anyshot.core.settings import (
+    MethodSettings,
+    PretrainSettings,
+    Settings,
+    TaskSettings,
+    TrainSettings,
+)
 from anyshot.runs.run import Run
 from anyshot.training.meta_training import train
 from anyshot.training.presets import preset
@@ -28,7 +34,10 @@ def test_what_makes_numbers_comparable_stays_the_papers(name):
     )
     for setting in ("body", "channels", "steps", "balance", "bayesian", "samples", "transductive"):
         assert getattr(after.method, setting) == getattr(before.method, setting)
-    assert (after.train.meta_batch, after.train.seed) == (before.train.meta_batch, before.train.seed)
+    assert (after.train.meta_batch, after.train.seed) == (
+        before.train.meta_batch,
+        before.train.seed,
+    )
     assert after != before
 
 
@@ -46,19 +55,25 @@ def test_the_command_takes_the_recipe_and_leaves_the_paper_to_who_asks(capsys):
     assert capsys.readouterr().out == shown["anyshot"] != shown["paper"]
     assert "iterations        50000" in shown["paper"]
     assert run("train", "--recipe", "mine", "--show") == 2
-    assert "'mine' is not one of anyshot, paper" in " ".join(capsys.readouterr().err.replace("│", "").split())
+    assert "'mine' is not one of anyshot, paper" in " ".join(
+        capsys.readouterr().err.replace("│", "").split()
+    )
 
 
 @pytest.fixture
 def tiny(monkeypatch) -> Settings:
     from anyshot.training import presets
 
-    monkeypatch.setattr(presets, "PretrainSettings", lambda: PretrainSettings(epochs=1, batch=20, check_tasks=2))
+    monkeypatch.setattr(
+        presets, "PretrainSettings", lambda: PretrainSettings(epochs=1, batch=20, check_tasks=2)
+    )
     return Settings(
         images=("tiny",),
         task=TaskSettings(way=2, shots="any-shot:1-3", query=2),
         method=MethodSettings(name="meta-sgd", channels=4, steps=1, test_steps=1),
-        train=TrainSettings(iterations=3, meta_batch=1, validate_every=0, validation_tasks=2, checkpoint_every=1),
+        train=TrainSettings(
+            iterations=3, meta_batch=1, validate_every=0, validation_tasks=2, checkpoint_every=1
+        ),
     )
 
 
@@ -69,7 +84,9 @@ def test_the_warm_start_is_a_run_in_the_folder_and_gives_the_body(tiny, tmp_path
     assert warm.settings.warm.epochs == 1
     assert done.info["body"]["source"] == str(warm.folder)
     by_hand = train(
-        replace(tiny, train=replace(tiny.train, body_from=str(warm.folder))), tmp_path / "by hand", imagesets=images
+        replace(tiny, train=replace(tiny.train, body_from=str(warm.folder))),
+        tmp_path / "by hand",
+        imagesets=images,
     )
     assert_equal(done.best().tensors, by_hand.best().tensors)
 
@@ -87,7 +104,10 @@ def test_a_stage_that_was_interrupted_goes_on_and_one_that_is_done_stays(tiny, t
     done = train_by_recipe(tiny, folder, imagesets=images)
     assert (folder / "warm" / "best.safetensors").stat().st_mtime_ns == before
     assert [record["iteration"] for record in done.records("iteration")] == [1, 2, 3]
-    assert_equal(done.best().tensors, train_by_recipe(tiny, tmp_path / "whole", imagesets=images).best().tensors)
+    assert_equal(
+        done.best().tensors,
+        train_by_recipe(tiny, tmp_path / "whole", imagesets=images).best().tensors,
+    )
 
 
 def test_a_body_that_is_named_needs_no_other(tiny, tmp_path):

@@ -39,11 +39,11 @@ class Backbone:
 
     name: str
     side: int
-    fingerprint: (
-        str  #: tells all that changes a number (weights, size, preprocessing); empty: unknown, nothing is cached
-    )
+    fingerprint: str  #: tells all that changes a number (weights, size, preprocessing); empty: unknown, nothing is cached
     compute: Function
-    bind: Callable[[Pixels], Backbone] | None = None  #: where features depend on the images that a task is learned from
+    bind: Callable[[Pixels], Backbone] | None = (
+        None  #: where features depend on the images that a task is learned from
+    )
 
     def __call__(self, pixels: Pixels) -> Features:
         """Features of a batch of pixels."""
@@ -86,7 +86,9 @@ def open_backbone(source: Source, *, side: int | None = None, device: str = "cpu
 def _lite(size: int, side: int, device: str) -> Backbone:
     network = efficientnet_lite.pretrained(size)
     name = f"efficientnet-lite{size}"
-    return Backbone(name, side, f"{name}-{side}", _function(network, [127 / 255] * 3, [128 / 255] * 3, device))
+    return Backbone(
+        name, side, f"{name}-{side}", _function(network, [127 / 255] * 3, [128 / 255] * 3, device)
+    )
 
 
 def _body(run: str, side: int | None, device: str) -> Backbone:
@@ -94,7 +96,9 @@ def _body(run: str, side: int | None, device: str) -> Backbone:
 
     body = open_body(run, device)
     if side not in (None, body.side):
-        raise AnyshotError(f"The body of {run} sees images of {body.side} x {body.side}, not of {side} x {side}.")
+        raise AnyshotError(
+            f"The body of {run} sees images of {body.side} x {body.side}, not of {side} x {side}."
+        )
     return body
 
 
@@ -103,15 +107,28 @@ def _timm(model: str, side: int | None, device: str, pretrained: bool = True) ->
     network = timm.create_model(model, pretrained=pretrained, num_classes=0)
     config = timm.data.resolve_model_data_config(network)
     name, side = f"timm:{model}", side or config["input_size"][1]
-    return Backbone(name, side, _key(name, network, side), _function(network, config["mean"], config["std"], device))
+    return Backbone(
+        name,
+        side,
+        _key(name, network, side),
+        _function(network, config["mean"], config["std"], device),
+    )
 
 
-def _torchvision(model: str, side: int | None, device: str, weights: str | None = "DEFAULT") -> Backbone:
+def _torchvision(
+    model: str, side: int | None, device: str, weights: str | None = "DEFAULT"
+) -> Backbone:
     models = _library("torchvision").models
     network = models.get_model(model, weights=weights)
-    last = [name for name, part in network.named_children() if name in ("fc", "classifier", "head", "heads")]
+    last = [
+        name
+        for name, part in network.named_children()
+        if name in ("fc", "classifier", "head", "heads")
+    ]
     if not last:
-        raise AnyshotError(f"It is not known which part of torchvision's {model} is its head; give the module instead.")
+        raise AnyshotError(
+            f"It is not known which part of torchvision's {model} is its head; give the module instead."
+        )
     setattr(network, last[-1], nn.Identity())
     name, side = f"torchvision:{model}", side or SIDE
     return Backbone(name, side, _key(name, network, side), _function(network, *IMAGENET, device))
@@ -125,15 +142,20 @@ BACKBONES = (*LITE, *FAMILIES)  #: names, and families of names
 
 
 def _module(name: str, module: nn.Module, side: int, device: str) -> Backbone:
-    return Backbone(name, side, _key(name, module, side), _function(module, (0, 0, 0), (1, 1, 1), device))
+    return Backbone(
+        name, side, _key(name, module, side), _function(module, (0, 0, 0), (1, 1, 1), device)
+    )
 
 
-def _function(network: nn.Module, mean: Sequence[float], deviation: Sequence[float], device: str) -> Function:
+def _function(
+    network: nn.Module, mean: Sequence[float], deviation: Sequence[float], device: str
+) -> Function:
     """(x / 255 − mean) / deviation, through the network in evaluation mode, flattened."""
     where = choose_device(device)
     network = network.to(where, torch.float32).eval()  # whatever a program has made torch's default
     shift, scale = (
-        torch.tensor(each, dtype=torch.float32, device=where).view(1, 3, 1, 1) for each in (mean, deviation)
+        torch.tensor(each, dtype=torch.float32, device=where).view(1, 3, 1, 1)
+        for each in (mean, deviation)
     )
 
     def compute(pixels: Pixels) -> Features:

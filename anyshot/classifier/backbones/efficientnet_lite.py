@@ -27,7 +27,15 @@ EPSILON = 1e-3
 class Convolution(nn.Module):
     """A convolution with its folded normalisation, TensorFlow's SAME padding and, if `clipped`, min(max(x, 0), 6)."""
 
-    def __init__(self, before: int, after: int, kernel: int, stride: int = 1, groups: int = 1, clipped: bool = True):
+    def __init__(
+        self,
+        before: int,
+        after: int,
+        kernel: int,
+        stride: int = 1,
+        groups: int = 1,
+        clipped: bool = True,
+    ):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(after, before // groups, kernel, kernel))
         self.bias = nn.Parameter(torch.zeros(after))
@@ -36,7 +44,9 @@ class Convolution(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[n, before, h, w] → [n, after, ⌈h / stride⌉, ⌈w / stride⌉]."""
         padding = self.kernel // 2
-        if self.stride == 2 and (x.shape[2] % 2 == 0 or x.shape[3] % 2 == 0):  # SAME pads even sides more at their end
+        if self.stride == 2 and (
+            x.shape[2] % 2 == 0 or x.shape[3] % 2 == 0
+        ):  # SAME pads even sides more at their end
             x, padding = F.pad(x, (*self._sides(x.shape[3]), *self._sides(x.shape[2]))), 0
         x = F.conv2d(x, self.weight, self.bias, self.stride, padding, groups=self.groups)
         return F.relu6(x, inplace=True) if self.clipped else x
@@ -77,7 +87,10 @@ class EfficientNetLite(nn.Module):
         blocks, before = [], 32
         for i, (expansion, kernel, stride, channels, repeats) in enumerate(STAGES):
             after = _rounded(channels * wider)
-            fixed = i in (0, len(STAGES) - 1)  # the Lite family keeps its first and last stage as deep as they are
+            fixed = i in (
+                0,
+                len(STAGES) - 1,
+            )  # the Lite family keeps its first and last stage as deep as they are
             for r in range(repeats if fixed else math.ceil(repeats * deeper)):
                 blocks.append(Block(before, after, kernel, stride if r == 0 else 1, expansion))
                 before = after
@@ -91,7 +104,10 @@ class EfficientNetLite(nn.Module):
 
 def pretrained(size: int) -> EfficientNetLite:
     """The network with its ImageNet weights."""
-    return load(EfficientNetLite(size), torch.load(weights_file(size), map_location="cpu", weights_only=True))
+    return load(
+        EfficientNetLite(size),
+        torch.load(weights_file(size), map_location="cpu", weights_only=True),
+    )
 
 
 def weights_file(size: int) -> Path:
@@ -106,7 +122,9 @@ def weights_file(size: int) -> Path:
         ) from error
     found = sorted(home.glob("models/*.pth"))
     if len(found) != 1:
-        raise AnyshotError(f"The package {package} holds {len(found)} weight files, expected one; install it again.")
+        raise AnyshotError(
+            f"The package {package} holds {len(found)} weight files, expected one; install it again."
+        )
     return found[0]
 
 
@@ -117,7 +135,9 @@ def load(network: EfficientNetLite, published: dict[str, Tensor]) -> EfficientNe
         assert isinstance(convolution, Convolution)
         scale = published[f"{norm}.weight"] / (published[f"{norm}.running_var"] + EPSILON).sqrt()
         convolution.weight.copy_(published[f"{conv}.weight"] * scale[:, None, None, None])
-        convolution.bias.copy_(published[f"{norm}.bias"] - published[f"{norm}.running_mean"] * scale)
+        convolution.bias.copy_(
+            published[f"{norm}.bias"] - published[f"{norm}.running_mean"] * scale
+        )
 
     with torch.no_grad():
         fill(network.stem, "_conv_stem", "_bn0")

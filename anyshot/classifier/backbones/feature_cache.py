@@ -34,11 +34,15 @@ def features_of(pictures: Sequence[Picture], backbone: Backbone) -> Features:
     keys = [hashlib.sha256(content(picture)).digest() for picture in pictures]
     with _opened(backbone) if backbone.fingerprint else _nowhere() as (read, write):
         found = read(keys)
-        missing = [i for key, i in {key: i for i, key in enumerate(keys)}.items() if key not in found]  # each once
+        missing = [
+            i for key, i in {key: i for i, key in enumerate(keys)}.items() if key not in found
+        ]  # each once
         with _bar(backbone, len(missing)) as advance:
             for begin in range(0, len(missing), BATCH):
                 batch = missing[begin : begin + BATCH]
-                computed = backbone(np.stack([to_pixels(pictures[i], backbone.side) for i in batch]))
+                computed = backbone(
+                    np.stack([to_pixels(pictures[i], backbone.side) for i in batch])
+                )
                 new = {keys[i]: row for i, row in zip(batch, computed, strict=True)}
                 write(new)
                 found.update(new)
@@ -55,7 +59,9 @@ def _opened(backbone: Backbone) -> Iterator[tuple[Read, Write]]:
     path = cache_path(backbone)
     path.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(path, timeout=60)) as base:
-        base.execute("CREATE TABLE IF NOT EXISTS features (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
+        base.execute(
+            "CREATE TABLE IF NOT EXISTS features (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID"
+        )
 
         def read(keys: Sequence[bytes]) -> dict[bytes, Features]:
             found = {}
@@ -68,7 +74,8 @@ def _opened(backbone: Backbone) -> Iterator[tuple[Read, Write]]:
         def write(new: dict[bytes, Features]) -> None:
             with base:  # a transaction
                 base.executemany(
-                    "INSERT OR REPLACE INTO features VALUES (?, ?)", [(k, v.tobytes()) for k, v in new.items()]
+                    "INSERT OR REPLACE INTO features VALUES (?, ?)",
+                    [(k, v.tobytes()) for k, v in new.items()],
                 )
 
         yield read, write

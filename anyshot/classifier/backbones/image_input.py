@@ -25,7 +25,9 @@ def to_pixels(picture: Picture, side: int) -> NDArray[np.uint8]:
         try:
             return decode(Path(picture), side)
         except Unreadable as error:
-            raise AnyshotError(f"'{os.fspath(picture)}' cannot be used as a picture: {error}. Leave it out.") from error
+            raise AnyshotError(
+                f"'{os.fspath(picture)}' cannot be used as a picture: {error}. Leave it out."
+            ) from error
     if isinstance(picture, Image.Image):
         return square(picture, side)
     return square(Image.fromarray(checked(np.asarray(picture))), side)
@@ -37,8 +39,12 @@ def content(picture: Picture) -> bytes:
         try:
             return b"file" + Path(picture).read_bytes()
         except OSError as error:
-            raise AnyshotError(f"Cannot read '{os.fspath(picture)}': {error.strerror or error}.") from error
-    array = np.asarray(picture) if isinstance(picture, Image.Image) else checked(np.asarray(picture))
+            raise AnyshotError(
+                f"Cannot read '{os.fspath(picture)}': {error.strerror or error}."
+            ) from error
+    array = (
+        np.asarray(picture) if isinstance(picture, Image.Image) else checked(np.asarray(picture))
+    )
     mode = picture.mode if isinstance(picture, Image.Image) else ""
     return f"pixels {mode} {array.shape} ".encode() + array.tobytes()
 
@@ -47,7 +53,11 @@ def checked(array: NDArray) -> NDArray[np.uint8]:
     """A uint8 array [height, width] or [height, width, 3]; one channel too many or floats are said, not guessed."""
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
-    if array.dtype != np.uint8 or array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] != 3):
+    if (
+        array.dtype != np.uint8
+        or array.ndim not in (2, 3)
+        or (array.ndim == 3 and array.shape[2] != 3)
+    ):
         raise AnyshotError(
             f"A picture is {array.dtype} {list(array.shape)}; expected uint8 [height, width, 3] or [height, width] "
             "with values 0 to 255."

@@ -1,1 +1,1 @@
-"""."""
+"""How far to trust a prediction: expected accuracy, unknown images and explanations."""

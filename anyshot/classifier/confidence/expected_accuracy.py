@@ -25,7 +25,10 @@ from torch import Tensor, nn
 
 from anyshot.classifier.heads.learner import AdaptedLearner
 
-SEEN, USUAL = 3, 4  # of task_evidence, the first are what images left out say, the others what the guess is made of
+SEEN, USUAL = (
+    3,
+    4,
+)  # of task_evidence, the first are what images left out say, the others what the guess is made of
 LEVEL, DEVIATIONS = 0.9, 1.645  # of the interval
 TEST = 15  # images a class in the test that the interval is about
 
@@ -42,8 +45,12 @@ class Accuracy(nn.Module):
         nn.init.zeros_(self.guess.bias)
         self.mend = nn.Parameter(torch.zeros(2))  # for few and alone
         self.blur = nn.Parameter(torch.full((3,), -3.0))  # logarithms of b₀, b₁, b₂
-        self.doubt = nn.Parameter(torch.full((2,), -2.0))  # of τ²: with images left out, and without
-        self.register_buffer("margin", torch.tensor(1.0))  # deviations on sets left out, as a share of the usual ones
+        self.doubt = nn.Parameter(
+            torch.full((2,), -2.0)
+        )  # of τ²: with images left out, and without
+        self.register_buffer(
+            "margin", torch.tensor(1.0)
+        )  # deviations on sets left out, as a share of the usual ones
 
     def usual(self, x: Tensor) -> Tensor:
         """The guess [T] of tasks with the evidence [T, 7]."""
@@ -95,10 +102,13 @@ def task_evidence(adapted: AdaptedLearner) -> Tensor:
     n = support.n[several]
     worth = len(n) ** 2 / (1 / n).sum()
     hits, sure = (
-        by_class(adapted, v)[several].mean() for v in ((p.argmax(1) == support.labels).to(p), p.max(1).values)
+        by_class(adapted, v)[several].mean()
+        for v in ((p.argmax(1) == support.labels).to(p), p.max(1).values)
     )
     few = (n / (n - 1)).log().mean()
-    return torch.stack([angle_of(hits * worth, worth), worth, few, alone, angle(sure), chance, p.new_zeros(())])
+    return torch.stack(
+        [angle_of(hits * worth, worth), worth, few, alone, angle(sure), chance, p.new_zeros(())]
+    )
 
 
 def by_class(adapted: AdaptedLearner, values: Tensor) -> Tensor:

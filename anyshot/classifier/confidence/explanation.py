@@ -73,7 +73,9 @@ def explain(adapted: AdaptedLearner, outlook: ConfidenceModel, names: Sequence[s
         )
         for c, name in enumerate(names)
     )  # fmt: skip
-    return Explanation(classes, expected.overall, expected.low, expected.high, outlook.unlike(adapted))
+    return Explanation(
+        classes, expected.overall, expected.low, expected.high, outlook.unlike(adapted)
+    )
 
 
 def gain(expected: Tensor, n: Tensor) -> Tensor:

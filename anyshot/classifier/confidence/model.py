@@ -47,7 +47,9 @@ class ConfidenceModel(nn.Module):
             nn.init.zeros_(part.bias)
         self.register_buffer("threshold", torch.tensor(0.5))  # above it an image counts as unknown
         self.register_buffer("usual", torch.zeros(SHAPE))  # mean shape of the tasks learned from
-        self.register_buffer("spread", torch.eye(SHAPE))  # (shape − usual) @ spread is within 1 for most of them
+        self.register_buffer(
+            "spread", torch.eye(SHAPE)
+        )  # (shape − usual) @ spread is within 1 for most of them
 
     def expected(self, adapted: AdaptedLearner) -> ExpectedAccuracy:
         """Accuracy to expect, with an interval of 90 %."""
@@ -57,7 +59,9 @@ class ConfidenceModel(nn.Module):
 
     def unknown_score(self, adapted: AdaptedLearner, features: Tensor) -> Tensor:
         """Probability [m] that an image belongs to none of the classes, were half of all images such."""
-        return self.unknown(unknown_features(adapted, features).to(self.unknown.weight))[:, 0].sigmoid()
+        return self.unknown(unknown_features(adapted, features).to(self.unknown.weight))[
+            :, 0
+        ].sigmoid()
 
     def unlike(self, adapted: AdaptedLearner) -> float:
         """How unlike the task is to those learned from; of tasks of sets never met, one in twenty is above 1."""

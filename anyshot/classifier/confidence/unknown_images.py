@@ -24,7 +24,9 @@ MOST = 1000  # images that are compared with each other
 def unknown_features(adapted: AdaptedLearner, features: Tensor) -> Tensor:
     """Clues [m, CLUES] to whether images are unknown: distances, doubt, and the task's size."""
     support, points = adapted.support, adapted.frame(features.double())
-    discriminant, logistic = (adapted.heads[HEADS.index(name)] for name in ("discriminant", "logistic"))
+    discriminant, logistic = (
+        adapted.heads[HEADS.index(name)] for name in ("discriminant", "logistic")
+    )
     assert isinstance(discriminant, GaussianPosterior)
     assert isinstance(logistic, Logistic)
     several = support.n > 1
@@ -61,7 +63,9 @@ def _left_out(support: SupportSet, discriminant: GaussianPosterior) -> tuple[Ten
     if several.any():
         own, weights = discriminant.own[several], (1 / support.n)[support.labels][several]
     else:
-        between = discriminant.squares(support.points).scatter(1, support.labels[:, None], float("inf"))
+        between = discriminant.squares(support.points).scatter(
+            1, support.labels[:, None], float("inf")
+        )
         own, weights = between.min(1).values, support.z.new_ones(len(several))
     return own, weights / weights.sum()
 

@@ -1,1 +1,1 @@
-"""."""
+"""Classifiers on frozen features, and the mixture that combines them."""

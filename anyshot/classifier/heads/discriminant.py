@@ -77,9 +77,13 @@ class Discriminant(nn.Module):
         spread, temperature = 1 + rho / (kappa + n), self.value("temperature")
         alone = (1 + rho / (kappa + n - 1))[labels][:, None]
         spreads = spread.expand(len(z), support.way).scatter(1, labels[:, None], alone)
-        away = _left_out(z @ whiten, means @ whiten, rest @ whiten, labels, n, kappa, weight) / spreads
+        away = (
+            _left_out(z @ whiten, means @ whiten, rest @ whiten, labels, n, kappa, weight) / spreads
+        )
         own = away.gather(1, labels[:, None])[:, 0]
-        fitted = GaussianPosterior(whiten, weight / prior, means @ whiten, spread, self.lam, temperature, own)
+        fitted = GaussianPosterior(
+            whiten, weight / prior, means @ whiten, spread, self.lam, temperature, own
+        )
         return fitted, log_probabilities(away, spreads, self.lam, temperature)
 
 
@@ -108,4 +112,6 @@ def _left_out(
     # Σ' = (weight Σ − u uᵀ) / (weight − 1) with u = r_n √(n_c / (n_c − 1))
     lost = (n[labels] / others)[:, None] / weight
     inner = p * along + q * length
-    return (away + lost * inner.square() / (1 - lost * length).clamp_min(1e-4)) * (weight - 1) / weight
+    return (
+        (away + lost * inner.square() / (1 - lost * length).clamp_min(1e-4)) * (weight - 1) / weight
+    )

@@ -30,7 +30,9 @@ class KernelPredictor:
     def __call__(self, points: ProjectedFeatures) -> Tensor:
         """Log-probabilities [m, C]."""
         away = squares(points.z, self.images) + points.rest[:, None]
-        return (self.temperature * (-away / (2 * self.width)).exp() @ self.coefficients).log_softmax(1)
+        return (
+            self.temperature * (-away / (2 * self.width)).exp() @ self.coefficients
+        ).log_softmax(1)
 
 
 class KernelRidge(nn.Module):
@@ -54,4 +56,6 @@ class KernelRidge(nn.Module):
         coefficients = inverse @ y
         head = KernelPredictor(z, coefficients, width, temperature)
         unseen = (temperature * (y - coefficients / inverse.diagonal()[:, None])).log_softmax(1)
-        return head, unseen if len(kept) == len(target) else head(support.points).index_copy(0, kept, unseen)
+        return head, unseen if len(kept) == len(target) else head(support.points).index_copy(
+            0, kept, unseen
+        )

@@ -24,8 +24,15 @@ from anyshot.classifier.heads.support_set import (
 from anyshot.classifier.heads.taml import TamlHead
 
 Head = Callable[[ProjectedFeatures], Tensor]  # images to log-probabilities [m, C]
-FIXED: dict[str, Callable[[SupportSet], tuple[Head, Tensor]]] = {"logistic": fit_logistic}  #: no meta-learned numbers
-LEARNED = ("discriminant", "shrunk discriminant", "TAML", "kernel")  #: discriminants differ by where they start
+FIXED: dict[str, Callable[[SupportSet], tuple[Head, Tensor]]] = {
+    "logistic": fit_logistic
+}  #: no meta-learned numbers
+LEARNED = (
+    "discriminant",
+    "shrunk discriminant",
+    "TAML",
+    "kernel",
+)  #: discriminants differ by where they start
 HEADS = (*FIXED, *LEARNED)
 
 
@@ -37,7 +44,9 @@ class AdaptedLearner:
     support: SupportSet
     heads: tuple[Head, ...]
     weights: Weights
-    held_out: Tensor  # [N, C], log-probabilities of the support images by heads that had not seen them
+    held_out: (
+        Tensor  # [N, C], log-probabilities of the support images by heads that had not seen them
+    )
 
     @torch.no_grad()
     def __call__(self, features: Tensor) -> Tensor:
@@ -62,7 +71,9 @@ class Learner(nn.Module):
         damping = damping or WithinClassDamping(torch.zeros(0, 0), torch.zeros(0))
         self.register_buffer("directions", damping.directions.half())
         self.register_buffer("share", damping.share.half())
-        self.learned = nn.ModuleList([Discriminant(), Discriminant(log_nu=6.0), TamlHead(), KernelRidge()])
+        self.learned = nn.ModuleList(
+            [Discriminant(), Discriminant(log_nu=6.0), TamlHead(), KernelRidge()]
+        )
         self.mixture = Mixture(len(HEADS))
 
     def fit_heads(
@@ -87,13 +98,21 @@ class Learner(nn.Module):
         heads, held_out = self.fit_heads(support)
         weights = self.mixture(evidence(support, held_out))
         return AdaptedLearner(
-            _double(frame), _double(support), tuple(_double(h) for h in heads), _double(weights), weights(held_out)
+            _double(frame),
+            _double(support),
+            tuple(_double(h) for h in heads),
+            _double(weights),
+            weights(held_out),
         )
 
 
 def _double(part: Any) -> Any:
     """A fitted part in double precision: an answer must not depend, not even by rounding, on the images beside it."""
-    floats = {n: t.double() for n, t in vars(part).items() if isinstance(t, Tensor) and t.is_floating_point()}
+    floats = {
+        n: t.double()
+        for n, t in vars(part).items()
+        if isinstance(t, Tensor) and t.is_floating_point()
+    }
     return dataclasses.replace(part, **floats)
 
 

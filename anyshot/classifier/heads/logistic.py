@@ -40,12 +40,19 @@ class Logistic:
 
 def fit_logistic(support: SupportSet, strength: float = STRENGTH) -> tuple[Logistic, Tensor]:
     """The head, and log-probabilities [N, C] of the support images by heads that were fitted without their fold."""
-    both = minimise(support.z, support.labels, support.balanced() * support.kept(), support.way, strength)
+    both = minimise(
+        support.z, support.labels, support.balanced() * support.kept(), support.way, strength
+    )
     return Logistic(both.coefficients[0]), support.unseen(both(support.points))
 
 
 def minimise(
-    z: Tensor, labels: Tensor, weights: Tensor, way: int, strength: float = STRENGTH, steps: int = STEPS
+    z: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    way: int,
+    strength: float = STRENGTH,
+    steps: int = STEPS,
 ) -> Logistic:
     """Coefficients for images z [N, r], labels [N] and weights [..., N]; a zero weight leaves an image out.
 
@@ -60,7 +67,10 @@ def minimise(
     a = x.new_zeros(*weights.shape[:-1], x.shape[1], way)
     ahead, t = a, 1.0
     for _ in range(steps):
-        slope = x.t() @ (weights.unsqueeze(-1) * ((x @ ahead).softmax(-1) - target)) + penalty[:, None] * ahead
+        slope = (
+            x.t() @ (weights.unsqueeze(-1) * ((x @ ahead).softmax(-1) - target))
+            + penalty[:, None] * ahead
+        )
         new = ahead - bound @ slope
         t, before = (1 + (1 + 4 * t * t) ** 0.5) / 2, t
         ahead, a = new + (before - 1) / t * (new - a), new

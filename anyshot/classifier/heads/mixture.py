@@ -51,7 +51,9 @@ class Mixture(nn.Module):
         """Weights for a task, from the evidence [C, 7 + 3 K]."""
         out = self.out(self.hidden(seen.to(self.out.weight)).tanh()).to(seen)
         trust, sharpness, omega = out.split([self.heads, self.heads, 1], 1)
-        return Weights(trust.softmax(1).t(), sharpness.t().exp(), omega[:, 0].softmax(0) * len(seen))
+        return Weights(
+            trust.softmax(1).t(), sharpness.t().exp(), omega[:, 0].softmax(0) * len(seen)
+        )
 
 
 def evidence(support: SupportSet, held_out: Tensor) -> Tensor:
@@ -69,12 +71,17 @@ def evidence(support: SupportSet, held_out: Tensor) -> Tensor:
     own = held_out[:, torch.arange(len(labels)), labels].clamp_min(WORST) / math.log(way)  # [K, N]
     summed = own.new_zeros(len(own), way).index_add(1, labels, own)
     counted = torch.where(several, n, 0.0)
-    level = own.new_full((len(own), 1), -0.4)  # of a task whose images are all alone in their classes
+    level = own.new_full(
+        (len(own), 1), -0.4
+    )  # of a task whose images are all alone in their classes
     if several.any():
         level = (summed / n)[:, several].mean(1, keepdim=True)
     within = (torch.where(several, summed, 0.0) + SHRINK * level) / (counted + SHRINK)
     # probability that others' images give the class, each class of others counting the same, against an even share
-    given = held_out.exp().new_zeros(len(own), way, way).index_add(1, labels, held_out.exp()) / n[:, None]
+    given = (
+        held_out.exp().new_zeros(len(own), way, way).index_add(1, labels, held_out.exp())
+        / n[:, None]
+    )
     wolf = (given.sum(1) - given.diagonal(dim1=1, dim2=2)) * way / max(way - 1, 1)
     scores = [level.expand(-1, way).t() + 0.4, (within - level).t() * 2, wolf.t() - 0.5]
     return torch.cat([sizes, _spreads(support), *scores], 1)
@@ -83,6 +90,8 @@ def evidence(support: SupportSet, held_out: Tensor) -> Tensor:
 def _spreads(support: SupportSet) -> Tensor:
     """How far each class spreads, blended with one image of the task's, and how far the nearest other lies, [C, 2]."""
     means, n = support.means(), support.n
-    spread = torch.zeros_like(n).index_add(0, support.labels, (support.z - means[support.labels]).square().sum(1))
+    spread = torch.zeros_like(n).index_add(
+        0, support.labels, (support.z - means[support.labels]).square().sum(1)
+    )
     apart = torch.cdist(means, means).fill_diagonal_(float("inf")).min(1).values
     return torch.stack([(spread + spread.sum() / n.sum()) / (n + 1) - 0.7, apart - 0.8], 1)

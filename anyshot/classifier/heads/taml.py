@@ -40,7 +40,10 @@ class TamlHead(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.log_beta, self.log_alpha = nn.Parameter(torch.tensor(1.0)), nn.Parameter(torch.tensor(1.5))
+        self.log_beta, self.log_alpha = (
+            nn.Parameter(torch.tensor(1.0)),
+            nn.Parameter(torch.tensor(1.5)),
+        )
         self.of_class, self.of_task = _net(STATISTICS, 2), _net(2 * STATISTICS + 1, 1)
 
     def balance(self, support: SupportSet) -> tuple[Tensor, Tensor, Tensor]:
@@ -50,7 +53,9 @@ class TamlHead(nn.Module):
             0, support.labels, (support.z - own[support.labels]).square().sum(1)
         )
         apart = torch.cdist(own, own).fill_diagonal_(float("inf")).min(1).values
-        statistics = torch.stack([support.n.log() / 2 - 1, spread / support.n, apart, own.norm(dim=1)], 1)
+        statistics = torch.stack(
+            [support.n.log() / 2 - 1, spread / support.n, apart, own.norm(dim=1)], 1
+        )
         way = statistics.new_tensor([math.log(support.way) / 2 - 1])
         pooled = torch.cat([statistics.mean(0), statistics.std(0, correction=0), way])
         own_type = self.log_beta.dtype
@@ -63,7 +68,9 @@ class TamlHead(nn.Module):
         seen = support.kept()  # [F, N]
         target = nn.functional.one_hot(support.labels, support.way).to(support.z)
         counts = seen @ target  # [F, C]; no fold empties a class
-        means = (seen[:, :, None] * target).transpose(1, 2) @ support.z / counts[:, :, None]  # [F, C, r]
+        means = (
+            (seen[:, :, None] * target).transpose(1, 2) @ support.z / counts[:, :, None]
+        )  # [F, C, r]
         weight = 2 * (z + self.log_beta).exp() * means.transpose(1, 2)
         bias = -(z + self.log_beta).exp() * means.square().sum(2)[:, None]
         share = omega.softmax(0)[support.labels] * support.way / len(support.z)

@@ -9,7 +9,13 @@ from anyshot.classifier.confidence.model import ConfidenceModel
 from anyshot.classifier.heads.learner import Learner
 from anyshot.classifier.heads.support_set import WithinClassDamping
 from anyshot.classifier.meta_training.calibrate import train_confidence_model
-from anyshot.classifier.meta_training.episodes import Episode, FeatureSet, PreparedEpisode, prepare, sample_wide_task
+from anyshot.classifier.meta_training.episodes import (
+    Episode,
+    FeatureSet,
+    PreparedEpisode,
+    prepare,
+    sample_wide_task,
+)
 from anyshot.classifier.meta_training.feature_sets import PARTS, feature_sets
 from anyshot.classifier.meta_training.train import HEAD_STEPS, MIXTURE_STEPS, meta_train
 from anyshot.core.progress import progress
@@ -44,7 +50,10 @@ def all_sets(backbone: str) -> list[FeatureSet]:
 
 def wide_tasks(data: FeatureSet, damping: WithinClassDamping, seed: int = 0) -> SetTasks:
     """Tasks of a set to learn from; one in PLAIN is not damped, as tasks by other backbones are not."""
-    learned = [prepare(sample_wide_task(data, seed, i), damping if i % PLAIN else None) for i in range(TASKS)]
+    learned = [
+        prepare(sample_wide_task(data, seed, i), damping if i % PLAIN else None)
+        for i in range(TASKS)
+    ]
     return SetTasks(data, learned, seed)
 
 
@@ -52,4 +61,6 @@ def make(tasks: Sequence[SetTasks], damping: WithinClassDamping) -> tuple[Learne
     """A learner and how sure to be of it, from the tasks of some sets."""
     with progress("Meta-training", HEAD_STEPS + MIXTURE_STEPS) as advance:
         learner = meta_train([t.learned for t in tasks], damping, advance=advance)
-    return learner, train_confidence_model(learner, ((t.name, episode) for t in tasks for episode in t.judged()))
+    return learner, train_confidence_model(
+        learner, ((t.name, episode) for t in tasks for episode in t.judged())
+    )

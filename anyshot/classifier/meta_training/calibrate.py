@@ -15,7 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anyshot.classifier.confidence.expected_accuracy import DEVIATIONS, LEVEL, SEEN, angle_of, task_evidence
+from anyshot.classifier.confidence.expected_accuracy import (
+    DEVIATIONS,
+    LEVEL,
+    SEEN,
+    angle_of,
+    task_evidence,
+)
 from anyshot.classifier.confidence.model import ConfidenceModel, class_evidence, task_descriptor
 from anyshot.classifier.confidence.unknown_images import unknown_features
 from anyshot.classifier.heads.learner import Learner
@@ -41,9 +47,14 @@ class TaskRecord:
     outside: Tensor
 
 
-def train_confidence_model(learner: Learner, episodes: Iterable[tuple[str, Episode]]) -> ConfidenceModel:
+def train_confidence_model(
+    learner: Learner, episodes: Iterable[tuple[str, Episode]]
+) -> ConfidenceModel:
     """How sure to be, from episodes with the names of their sets."""
-    outlook, judged = ConfidenceModel(), [_judge(learner, name, episode) for name, episode in episodes]
+    outlook, judged = (
+        ConfidenceModel(),
+        [_judge(learner, name, episode) for name, episode in episodes],
+    )
     _learn_accuracy(outlook, judged)
     _learn_unknown(outlook, judged)
     _learn_usual(outlook, judged)
@@ -70,7 +81,8 @@ def _learn_accuracy(outlook: ConfidenceModel, judged: Sequence[TaskRecord]) -> N
     """
     accuracy = outlook.accuracy
     x, y, asked = (
-        torch.stack([getattr(j, part) for j in judged]).float() for part in ("evidence", "accuracy", "asked")
+        torch.stack([getattr(j, part) for j in judged]).float()
+        for part in ("evidence", "accuracy", "asked")
     )
     usual, weight, guess = x[:, SEEN:], _even(judged), torch.zeros_like(y)
     for own, others in _left_out(judged):
@@ -88,12 +100,16 @@ def _learn_accuracy(outlook: ConfidenceModel, judged: Sequence[TaskRecord]) -> N
     _learn_classes(outlook.own, judged, mean, weight)
 
 
-def _learn_classes(module: nn.Linear, judged: Sequence[TaskRecord], mean: Tensor, weight: Tensor) -> None:
+def _learn_classes(
+    module: nn.Linear, judged: Sequence[TaskRecord], mean: Tensor, weight: Tensor
+) -> None:
     """How the logit of a class differs from that of its task; within a task all classes count the same."""
     ways = torch.tensor([len(j.shares) for j in judged])
     level = mean.clamp(0, torch.pi / 2).sin().square().logit(0.01).repeat_interleave(ways)
     weight = (weight / ways).repeat_interleave(ways)
-    rows, shares = (torch.cat([getattr(j, part) for j in judged]).float() for part in ("classes", "shares"))
+    rows, shares = (
+        torch.cat([getattr(j, part) for j in judged]).float() for part in ("classes", "shares")
+    )
 
     def loss() -> Tensor:
         logits = level + module(rows)[:, 0]
@@ -115,12 +131,18 @@ def _learn_unknown(outlook: ConfidenceModel, judged: Sequence[TaskRecord]) -> No
 
 def _learn_odds(module: nn.Linear, judged: Sequence[TaskRecord]) -> None:
     """Inside and outside, and within both every task, count the same."""
-    both = [[getattr(j, side).float() for j in judged if len(j.outside)] for side in ("inside", "outside")]
+    both = [
+        [getattr(j, side).float() for j in judged if len(j.outside)]
+        for side in ("inside", "outside")
+    ]
     x = torch.cat([rows for side in both for rows in side])
-    weight = torch.cat([torch.full((len(rows),), 0.5 / len(rows) / len(side)) for side in both for rows in side])
+    weight = torch.cat(
+        [torch.full((len(rows),), 0.5 / len(rows) / len(side)) for side in both for rows in side]
+    )
     truth = (torch.arange(len(x)) >= sum(map(len, both[0]))).float()
     _minimise(
-        module.parameters(), lambda: F.binary_cross_entropy_with_logits(module(x)[:, 0], truth, weight, reduction="sum")
+        module.parameters(),
+        lambda: F.binary_cross_entropy_with_logits(module(x)[:, 0], truth, weight, reduction="sum"),
     )
 
 
@@ -166,7 +188,9 @@ def _least_squares(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     """Weights and, last, the constant: the least of the mean square and RIDGE of their squares."""
     x = torch.cat([x, torch.ones_like(x[:, :1])], 1)
     w = weight / weight.sum()
-    return torch.linalg.solve(x.t() @ (w[:, None] * x) + RIDGE * torch.eye(x.shape[1]).to(x), x.t() @ (w * y))
+    return torch.linalg.solve(
+        x.t() @ (w[:, None] * x) + RIDGE * torch.eye(x.shape[1]).to(x), x.t() @ (w * y)
+    )
 
 
 def _predict(weights: Tensor, x: Tensor) -> Tensor:

@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anyshot.classifier.heads.learner import Head, fit_fixed
-from anyshot.classifier.heads.support_set import ProjectedFeatures, SupportSet, WithinClassDamping, make_support_set
+from anyshot.classifier.heads.support_set import (
+    ProjectedFeatures,
+    SupportSet,
+    WithinClassDamping,
+    make_support_set,
+)
 from anyshot.data.tasks import numpy_rng
 
 Features = NDArray[np.float32]
@@ -50,7 +55,9 @@ class PreparedEpisode:
     fixed: list[tuple[Head, Tensor]]
 
 
-def sample_task(data: FeatureSet, shots: Sequence[int] | NDArray[np.int64], rng: np.random.Generator) -> Episode:
+def sample_task(
+    data: FeatureSet, shots: Sequence[int] | NDArray[np.int64], rng: np.random.Generator
+) -> Episode:
     """A task of len(shots) classes; a class with too few images keeps QUERY of them, or half, for the query."""
     support, query = [], []
     classes = rng.permutation(len(data.classes))
@@ -61,7 +68,10 @@ def sample_task(data: FeatureSet, shots: Sequence[int] | NDArray[np.int64], rng:
         order = rng.permutation(len(images))
         support.append(images[order[:n]])
         query.append(images[order[n : n + kept]])
-    others = [data.classes[c][rng.permutation(len(data.classes[c]))[:OTHERS]] for c in classes[len(shots) :][:OTHERS]]
+    others = [
+        data.classes[c][rng.permutation(len(data.classes[c]))[:OTHERS]]
+        for c in classes[len(shots) :][:OTHERS]
+    ]
     return Episode(
         *_gathered(support), *_gathered(query),
         torch.from_numpy(np.concatenate([np.zeros((0, data.classes[0].shape[1]), np.float32), *others])),
@@ -87,7 +97,9 @@ def prepare(episode: Episode, damping: WithinClassDamping | None = None) -> Prep
     """Coordinates and fixed heads, which do not change while meta-training goes on."""
     with torch.no_grad():
         frame, support = make_support_set(episode.support, episode.labels, damping)
-        return PreparedEpisode(support, frame(episode.query), episode.query_labels, fit_fixed(support))
+        return PreparedEpisode(
+            support, frame(episode.query), episode.query_labels, fit_fixed(support)
+        )
 
 
 def _gathered(rows: list[Features]) -> tuple[Tensor, Tensor]:

@@ -72,7 +72,11 @@ def chosen(part: Part) -> list[list[Picture]]:
 def folder_features(folder: Path, backbone: str, side: int) -> FeatureSet:
     """A person's own folder of class folders, or of folders of these, as a set."""
     files: dict[str, list[Picture]] = {}
-    tops = [folder] if not (folder / "train").is_dir() else sorted(p for p in folder.iterdir() if p.is_dir())
+    tops = (
+        [folder]
+        if not (folder / "train").is_dir()
+        else sorted(p for p in folder.iterdir() if p.is_dir())
+    )
     for top in tops:
         for label, paths in list_folder(top).files.items():
             files.setdefault(label, []).extend(paths)

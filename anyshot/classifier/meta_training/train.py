@@ -56,10 +56,14 @@ def meta_train(
         torch.manual_seed(seed)
         learner = Learner(damping)
     rng = torch_rng(seed, "heads")
-    _descend(learner.learned, lambda task: heads_loss(learner, task), sets, head_steps, rng, advance)
+    _descend(
+        learner.learned, lambda task: heads_loss(learner, task), sets, head_steps, rng, advance
+    )
     answered = [[compute_head_outputs(learner, task) for task in tasks] for tasks in sets]
     mixture = learner.mixture
-    _descend(mixture, lambda task: mixture_loss(mixture, task), answered, mixture_steps, rng, advance)
+    _descend(
+        mixture, lambda task: mixture_loss(mixture, task), answered, mixture_steps, rng, advance
+    )
     return learner
 
 
@@ -80,7 +84,9 @@ def compute_head_outputs(learner: Learner, task: PreparedEpisode) -> HeadOutputs
     heads, held_out = learner.fit_heads(task.support, task.fixed)
     answers = torch.stack([head(task.query) for head in heads])
     weights = task.support.n[task.query_labels] ** TILT
-    return HeadOutputs(evidence(task.support, held_out), answers, task.query_labels, weights / weights.sum())
+    return HeadOutputs(
+        evidence(task.support, held_out), answers, task.query_labels, weights / weights.sum()
+    )
 
 
 def _surprise(answers: Tensor, labels: Tensor) -> Tensor:

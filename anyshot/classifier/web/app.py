@@ -31,15 +31,21 @@ Change = Callable[[Workspace, str, dict[str, Any]], None]
 # what a request does to a workspace, given the key in its address and the values in its body
 CHANGES: dict[tuple[str, str], Change] = {
     ("POST", "/api/classes"): lambda w, key, given: w.add_class(_text(given, "name")),
-    ("PATCH", "/api/classes/{key}/name"): lambda w, key, given: w.rename_class(key, _text(given, "name")),
+    ("PATCH", "/api/classes/{key}/name"): lambda w, key, given: w.rename_class(
+        key, _text(given, "name")
+    ),
     ("PATCH", "/api/classes/{key}/used"): lambda w, key, given: w.use(key, _count(given, "used")),
     ("DELETE", "/api/classes/{key}"): lambda w, key, given: w.remove_class(key),
-    ("PATCH", "/api/pictures/{key}"): lambda w, key, given: w.move_photo(key, _text(given, "place")),
+    ("PATCH", "/api/pictures/{key}"): lambda w, key, given: w.move_photo(
+        key, _text(given, "place")
+    ),
     ("DELETE", "/api/pictures/{key}"): lambda w, key, given: w.remove_photo(key),
 }
 
 
-def make_app(darkroom: UploadReader, limits: Limits | None = None, names: frozenset[str] = frozenset()) -> Starlette:
+def make_app(
+    darkroom: UploadReader, limits: Limits | None = None, names: frozenset[str] = frozenset()
+) -> Starlette:
     """The page over a darkroom; `names` are what this computer is called besides localhost."""
     page = Page(darkroom, limits or Limits())
     return Starlette(
@@ -50,7 +56,10 @@ def make_app(darkroom: UploadReader, limits: Limits | None = None, names: frozen
             Route("/api/state", page.leave, methods=["DELETE"]),
             Route("/api/pictures", page.upload, methods=["POST"]),
             Route("/api/pictures/{key}", page.picture),
-            *(Route(path, page.changed_by(change), methods=[method]) for (method, path), change in CHANGES.items()),
+            *(
+                Route(path, page.changed_by(change), methods=[method])
+                for (method, path), change in CHANGES.items()
+            ),
         ],
         middleware=[Middleware(Guard, names=names)],
         exception_handlers={AnyshotError: _sentence},
@@ -62,7 +71,10 @@ class Page:
 
     def __init__(self, darkroom: UploadReader, limits: Limits) -> None:
         self.visitors, self.limits = Sessions(darkroom, limits), limits
-        self.about = {"backbone": darkroom.backbone.name, "limits": asdict(limits) | {"bytes": limits.bytes}}
+        self.about = {
+            "backbone": darkroom.backbone.name,
+            "limits": asdict(limits) | {"bytes": limits.bytes},
+        }
 
     async def state(self, request: Request) -> Response:
         """All that the page shows."""
@@ -77,9 +89,16 @@ class Page:
     async def upload(self, request: Request) -> Response:
         """One picture as the request's body; ?place= is a class or the pool, ?name= the file's name."""
         secret, workspace = self.enter(request)
-        place, name = request.query_params.get("place", ""), request.query_params.get("name", "")[:200] or "The picture"
+        place, name = (
+            request.query_params.get("place", ""),
+            request.query_params.get("name", "")[:200] or "The picture",
+        )
         await run_in_threadpool(workspace.check_room, place)
-        data = await _body(request, self.limits.bytes, f"{name} is larger than {self.limits.megabytes} MB, the most.")
+        data = await _body(
+            request,
+            self.limits.bytes,
+            f"{name} is larger than {self.limits.megabytes} MB, the most.",
+        )
         await run_in_threadpool(workspace.add_photo, name, data, place)
         return _remembered(request, Response(status_code=204), secret)
 

@@ -52,7 +52,10 @@ class Guard:
         host = headers.get("host", "")
         if not self.is_ours(host):
             return f"This page does not go by the name of {host or 'nothing'}; open it by the address that was printed."
-        if method not in HARMLESS and headers.get("origin", "") not in (f"http://{host}", f"https://{host}"):
+        if method not in HARMLESS and headers.get("origin", "") not in (
+            f"http://{host}",
+            f"https://{host}",
+        ):
             return "The request did not come from this page, and was refused."
         return ""
 

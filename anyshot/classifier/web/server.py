@@ -49,14 +49,18 @@ def names_of(host: str) -> frozenset[str]:
 
 def is_loopback(host: str) -> bool:
     """Whether only this computer reaches an address."""
-    return all(ipaddress.ip_address(found[4][0]).is_loopback for found in socket.getaddrinfo(host, None))
+    return all(
+        ipaddress.ip_address(found[4][0]).is_loopback for found in socket.getaddrinfo(host, None)
+    )
 
 
 class Server(uvicorn.Server):
     """Serves an app on sockets of ours, and says when it answers."""
 
     def __init__(self, app: ASGIApp, ready: Callable[[], None]) -> None:
-        super().__init__(uvicorn.Config(app, log_level="warning", limit_concurrency=AT_ONCE, server_header=False))
+        super().__init__(
+            uvicorn.Config(app, log_level="warning", limit_concurrency=AT_ONCE, server_header=False)
+        )
         self.ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

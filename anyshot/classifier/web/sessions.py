@@ -22,7 +22,9 @@ class _Visitor:
 class Sessions:
     """Workspaces by secret."""
 
-    def __init__(self, darkroom: UploadReader, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, darkroom: UploadReader, limits: Limits, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.darkroom, self.limits, self.clock = darkroom, limits, clock
         self.lock = threading.Lock()
         self.known: dict[str, _Visitor] = {}
@@ -42,7 +44,10 @@ class Sessions:
         with self.lock:
             self._forget_idle()
             if len(self.known) >= self.limits.visitors:
-                raise Refused(f"{len(self.known)} visitors are at work, the most for one page; try again later.", 503)
+                raise Refused(
+                    f"{len(self.known)} visitors are at work, the most for one page; try again later.",
+                    503,
+                )
             secret = secrets.token_urlsafe(24)
             visitor = _Visitor(Workspace(self.darkroom, self.limits), self.clock())
             self.known[secret] = visitor
@@ -55,4 +60,6 @@ class Sessions:
 
     def _forget_idle(self) -> None:
         oldest = self.clock() - 3600 * self.limits.idle_hours
-        self.known = {secret: visitor for secret, visitor in self.known.items() if visitor.seen >= oldest}
+        self.known = {
+            secret: visitor for secret, visitor in self.known.items() if visitor.seen >= oldest
+        }

@@ -36,7 +36,12 @@ def workspace_state(
     classes = {key: {"id": key, "name": g.name, "used": len(g.learned), "pictures": _named(g.photos.values())}
                for key, g in groups.items()}  # fmt: skip
     pictures = _named(pool)
-    state: dict[str, Any] = {"classes": list(classes.values()), "pool": pictures, "suggested": [], "expected": None}
+    state: dict[str, Any] = {
+        "classes": list(classes.values()),
+        "pool": pictures,
+        "suggested": [],
+        "expected": None,
+    }
     keys = [key for key, group in groups.items() if group.photos]
     if len(keys) < 2:
         return state
@@ -45,13 +50,23 @@ def workspace_state(
     explanation = classifier.explain()
     for key, c in zip(keys, explanation.classes, strict=True):
         classes[key] |= {"weight": c.weight, "expected": c.expected, "gain": c.gain}
-    expected: dict[str, Any] = {"overall": explanation.expected, "low": explanation.low, "high": explanation.high}
-    state["expected"] = expected | {"next": keys[int(explanation.next)], "caution": explanation.caution}
+    expected: dict[str, Any] = {
+        "overall": explanation.expected,
+        "low": explanation.low,
+        "high": explanation.high,
+    }
+    state["expected"] = expected | {
+        "next": keys[int(explanation.next)],
+        "caution": explanation.caution,
+    }
     if pool:
         x = _stack(pool)
         answers = zip(classifier.predict_proba(x), classifier.is_unknown(x), strict=True)
         for picture, (p, unknown) in zip(pictures, answers, strict=True):
-            picture |= {"probabilities": dict(zip(keys, p.tolist(), strict=True)), "unknown": bool(unknown)}
+            picture |= {
+                "probabilities": dict(zip(keys, p.tolist(), strict=True)),
+                "unknown": bool(unknown),
+            }
         state["suggested"] = [pictures[i]["id"] for i in classifier.label_next(x, SUGGESTED)]
     return state
 

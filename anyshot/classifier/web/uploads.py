@@ -30,7 +30,9 @@ class Photo:
     id: str
     name: str
     thumbnail: bytes  # JPEG
-    content: NDArray[Any]  # what the classifier takes: features, or pixels where features depend on the task
+    content: NDArray[
+        Any
+    ]  # what the classifier takes: features, or pixels where features depend on the task
 
 
 class FeatureClassifier(AnyShotClassifier):
@@ -47,12 +49,22 @@ class UploadReader:
     """Reads uploads through a frozen backbone, one at a time, and makes classifiers for what comes out."""
 
     def __init__(
-        self, backbone: Source, *, weights: str | Path = "photos-lite0", side: int | None = None, device: str = "cpu"
+        self,
+        backbone: Source,
+        *,
+        weights: str | Path = "photos-lite0",
+        side: int | None = None,
+        device: str = "cpu",
     ) -> None:
         self.backbone = open_backbone(backbone, side=side, device=device)
         # where features change with the images learned from, they are made anew at each fit
         self.kind = FeatureClassifier if self.backbone.bind is None else AnyShotClassifier
-        self.given: dict[str, Any] = {"backbone": backbone, "weights": weights, "side": side, "device": device}
+        self.given: dict[str, Any] = {
+            "backbone": backbone,
+            "weights": weights,
+            "side": side,
+            "device": device,
+        }
         self.lock = threading.Lock()
         open_weights(weights)  # an unknown name is said now, not at the first picture
 
@@ -77,5 +89,7 @@ class UploadReader:
         with self.lock:  # one at a time: the cores are busy with one
             features = self.backbone(np.stack([pixels]))[0]
         if not np.isfinite(features).all():
-            raise Refused(f"The backbone {self.backbone.name!r} made features that are not finite numbers.")
+            raise Refused(
+                f"The backbone {self.backbone.name!r} made features that are not finite numbers."
+            )
         return features

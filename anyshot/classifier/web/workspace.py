@@ -29,7 +29,9 @@ class Workspace:
         with self.lock:
             name = self._name(name)
             if len(self.groups) >= self.limits.classes:
-                raise Refused(f"There are {len(self.groups)} classes already, the most for one page; remove one first.")
+                raise Refused(
+                    f"There are {len(self.groups)} classes already, the most for one page; remove one first."
+                )
             self.groups[secrets.token_urlsafe(6)] = ClassGroup(name)
             self._state = None
 
@@ -45,7 +47,9 @@ class Workspace:
         with self.lock:
             group = self._group(key)
             if not 1 <= count <= len(group.photos):
-                raise Refused(f"{group.name} has {len(group.photos)} pictures, so it cannot be learned from {count}.")
+                raise Refused(
+                    f"{group.name} has {len(group.photos)} pictures, so it cannot be learned from {count}."
+                )
             group.used = count
             self._tidy()
 
@@ -70,7 +74,10 @@ class Workspace:
             self._place(place)
             there = len(self.pool) + sum(len(group.photos) for group in self.groups.values())
             if there >= self.limits.pictures:
-                raise Refused(f"There are {there} pictures already, the most for one page; remove some first.", 409)
+                raise Refused(
+                    f"There are {there} pictures already, the most for one page; remove some first.",
+                    409,
+                )
 
     def move_photo(self, key: str, place: str) -> None:
         """Into a class, or back into the pool."""
@@ -92,7 +99,9 @@ class Workspace:
     def _name(self, name: str, but: ClassGroup | None = None) -> str:
         name = " ".join(name.split())
         if not name or len(name) > self.limits.name:
-            raise Refused(f"The name of a class has 1 to {self.limits.name} characters; this one has {len(name)}.")
+            raise Refused(
+                f"The name of a class has 1 to {self.limits.name} characters; this one has {len(name)}."
+            )
         if name.casefold() in {g.name.casefold() for g in self.groups.values() if g is not but}:
             raise Refused(f"There is a class {name} already; choose another name.")
         return name
@@ -128,5 +137,7 @@ class Workspace:
         """Classes with their evidence, pictures with their probabilities, what to label next, accuracy to expect."""
         with self.lock:
             if self._state is None:
-                self._state = workspace_state(self.groups, list(self.pool.values()), self.darkroom.classifier())
+                self._state = workspace_state(
+                    self.groups, list(self.pool.values()), self.darkroom.classifier()
+                )
             return self._state

@@ -42,7 +42,9 @@ def map_and_sum_gradients(
     group = current_group()
     if group is None:
         alone = map_tasks(function, items, workers, size=size)
-        return [reduce(add, parts) for parts in zip(*(g for g, _ in alone), strict=True)], [r for _, r in alone]
+        return [reduce(add, parts) for parts in zip(*(g for g, _ in alone), strict=True)], [
+            r for _, r in alone
+        ]
     sizes = [size(item) if size else 1.0 for item in items]
     dealt = assign_longest_first(group.cost.predict(sizes), group.size)
 
@@ -55,14 +57,23 @@ def map_and_sum_gradients(
     busy = time.perf_counter() - began
     told = all_gather([(rest, seconds) for (_, rest), seconds in results], busy)
     group.worked([busy for _, busy in told])
-    each = {i: one for tasks, (ones, _) in zip(dealt, told, strict=True) for i, one in zip(tasks, ones, strict=True)}
+    each = {
+        i: one
+        for tasks, (ones, _) in zip(dealt, told, strict=True)
+        for i, one in zip(tasks, ones, strict=True)
+    }
     for i, item_size in enumerate(sizes):
         group.cost.update(item_size, each[i][1])
-    return ordered_all_reduce(group, [g for (g, _), _ in results], dealt, like), [each[i][0] for i in range(len(items))]
+    return ordered_all_reduce(group, [g for (g, _), _ in results], dealt, like), [
+        each[i][0] for i in range(len(items))
+    ]
 
 
 def ordered_all_reduce(
-    group: ProcessGroup, own: Sequence[Sequence[Tensor]], dealt: Sequence[Sequence[int]], like: Sequence[Tensor]
+    group: ProcessGroup,
+    own: Sequence[Sequence[Tensor]],
+    dealt: Sequence[Sequence[int]],
+    like: Sequence[Tensor],
 ) -> list[Tensor]:
     """The ranks' gradients added in the order of the tasks: every rank adds up its part of the numbers for all tasks,
     and then gives its sums to all. For k tasks a rank that moves (k + 1) / 2 times the bytes of an all-reduce."""
@@ -75,9 +86,15 @@ def ordered_all_reduce(
     found = rows.new_empty(sum(map(len, dealt)) * width)
     total = rows.new_empty(group.size * width)
     with _together():
-        dist.all_to_all_single(found, parts, [len(t) * width for t in dealt], [len(own) * width] * group.size)
-        by_task = dict(zip([i for tasks in dealt for i in tasks], found.view(-1, width), strict=True))
-        dist.all_gather(list(total.view(group.size, width)), reduce(add, (by_task[i] for i in sorted(by_task))))
+        dist.all_to_all_single(
+            found, parts, [len(t) * width for t in dealt], [len(own) * width] * group.size
+        )
+        by_task = dict(
+            zip([i for tasks in dealt for i in tasks], found.view(-1, width), strict=True)
+        )
+        dist.all_gather(
+            list(total.view(group.size, width)), reduce(add, (by_task[i] for i in sorted(by_task)))
+        )
     group.sent += (len(own) + 1) * (group.size - 1) * width * rows.element_size()
     pieces = total[:numbers].to(like[0].device).split([value.numel() for value in like])
     return [piece.view(value.shape) for piece, value in zip(pieces, like, strict=True)]
@@ -104,7 +121,11 @@ def progress_increment(item: int, items: int) -> int:
 def gather_from_others(value: T) -> list[T]:
     """What the other ranks give for this value."""
     group = current_group()
-    return [one for number, (one,) in enumerate(all_gather(value)) if number != group.rank] if group else []
+    return (
+        [one for number, (one,) in enumerate(all_gather(value)) if number != group.rank]
+        if group
+        else []
+    )
 
 
 def map_and_gather(

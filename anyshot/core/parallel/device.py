@@ -30,6 +30,11 @@ def choose_device(name: str = "auto") -> torch.device:
         name = f"cuda:{number}"
     try:
         return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:  # an AssertionError where torch was built without CUDA
+    except (
+        RuntimeError,
+        AssertionError,
+    ) as error:  # an AssertionError where torch was built without CUDA
         reason = str(error).splitlines()[0].rstrip(".")
-        raise AnyshotError(f"The device {name!r} is not to be had here ({reason}); use auto or cpu.") from error
+        raise AnyshotError(
+            f"The device {name!r} is not to be had here ({reason}); use auto or cpu."
+        ) from error

@@ -56,7 +56,11 @@ class ProcessGroup:
 
     def worked(self, busy: Sequence[float]) -> None:
         """Take note of how long each rank has worked in a step."""
-        self.steps, self.busy, self.longest = self.steps + 1, self.busy + sum(busy), self.longest + max(busy)
+        self.steps, self.busy, self.longest = (
+            self.steps + 1,
+            self.busy + sum(busy),
+            self.longest + max(busy),
+        )
 
 
 _group: ProcessGroup | None = None
@@ -75,7 +79,11 @@ def rank() -> int:
 
 def local_rank() -> tuple[int, int]:
     """Our number among the ranks of this machine, and how many they are."""
-    return (int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])) if launched_by_torchrun() else (0, 1)
+    return (
+        (int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
+        if launched_by_torchrun()
+        else (0, 1)
+    )
 
 
 def world_size() -> int:
@@ -126,7 +134,9 @@ def claims_error_message() -> bool:
         time.sleep(GRACE if rank() else 0.0)  # it says the same, and torchrun ends us
         return True
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # we end now; not between being the one to say it and saying it
+        signal.signal(
+            signal.SIGTERM, signal.SIG_IGN
+        )  # we end now; not between being the one to say it and saying it
     try:
         return _store.add("said", 1) == 1
     except RuntimeError:  # the machine that has the store is gone
@@ -139,7 +149,11 @@ def only_rank_zero_prints() -> Iterator[None]:
     if not rank():
         yield
         return
-    with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+    with (
+        open(os.devnull, "w", encoding="utf-8") as nowhere,
+        redirect_stdout(nowhere),
+        redirect_stderr(nowhere),
+    ):
         yield
 
 
@@ -163,7 +177,9 @@ def process_group(device: torch.device) -> Iterator[None]:
     limit_cores(local_rank()[1])
     store, number, size = next(rendezvous("env://"))
     _store = dist.PrefixStore(_agree_on_session(store, number, size), store)
-    dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", store=_store, rank=number, world_size=size)
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if cuda else "gloo", store=_store, rank=number, world_size=size
+    )
     _group = ProcessGroup(number, size, device if cuda else torch.device("cpu"))
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _ended)

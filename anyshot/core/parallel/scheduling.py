@@ -46,7 +46,9 @@ def idle_share(loads: Sequence[float]) -> float:
 class CostModel:
     """Seconds of a task as a + b · (its size): the line through the last measurements, by least squares."""
 
-    recent: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=MEMORY))  #: sizes and seconds
+    recent: deque[tuple[float, float]] = field(
+        default_factory=lambda: deque(maxlen=MEMORY)
+    )  #: sizes and seconds
 
     def update(self, size: float, seconds: float) -> None:
         """One measurement more."""
@@ -57,7 +59,9 @@ class CostModel:
         if len({size for size, _ in self.recent}) < 2:
             return 0.0, 1.0
         x, y = (fmean(values) for values in zip(*self.recent, strict=True))
-        slope = sum((a - x) * (b - y) for a, b in self.recent) / sum((a - x) ** 2 for a, _ in self.recent)
+        slope = sum((a - x) * (b - y) for a, b in self.recent) / sum(
+            (a - x) ** 2 for a, _ in self.recent
+        )
         return (y - slope * x, slope) if slope > 0 else (0.0, 1.0)
 
     def predict(self, sizes: Sequence[float]) -> list[float]:

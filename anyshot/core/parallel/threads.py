@@ -30,7 +30,9 @@ _here = threading.local()  # .crew: that of the task which this thread works on 
 
 def cores() -> int:
     """Cores this process may use: its share of them, where several processes of ours are at work."""
-    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    there = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return max(1, there // _sharing)
 
 
@@ -45,7 +47,10 @@ def limit_cores(processes: int) -> None:
 
 
 def map_tasks(
-    function: Callable[[T], R], tasks: Sequence[T], workers: int | None = None, size: Callable[[T], Any] | None = None
+    function: Callable[[T], R],
+    tasks: Sequence[T],
+    workers: int | None = None,
+    size: Callable[[T], Any] | None = None,
 ) -> list[R]:
     """``[function(task) for task in tasks]``, several at once in threads, those of the largest ``size`` first.
 
@@ -98,7 +103,9 @@ def map_parts(function: Callable[[T], R], parts: Sequence[T]) -> list[R]:
         work.drain()
     finally:
         for helper in helpers:
-            if not helper.cancel():  # if it has not begun, its thread is busy elsewhere and everything is done
+            if (
+                not helper.cancel()
+            ):  # if it has not begun, its thread is busy elsewhere and everything is done
                 helper.result()
             crew.spare.release()
     return work.results()

@@ -28,11 +28,16 @@ def open_digits() -> ImageSet:
 
 def raw_digits() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """The digits as published: images uint8 [1797, 8, 8] in 0..16, labels uint8 [1797]."""
-    with as_file(files("anyshot.data.embedded").joinpath("digits.npz")) as path, np.load(path) as data:
+    with (
+        as_file(files("anyshot.data.embedded").joinpath("digits.npz")) as path,
+        np.load(path) as data,
+    ):
         return data["images"], data["labels"]
 
 
 def _enlarge(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """[8, 8] in 0..16 to [SIDE, SIDE, 3] in 0..255."""
     grey = np.rint(image * (255 / 16)).astype(np.uint8)
-    return np.asarray(Image.fromarray(grey).resize((SIDE, SIDE), Image.Resampling.BICUBIC).convert("RGB"))
+    return np.asarray(
+        Image.fromarray(grey).resize((SIDE, SIDE), Image.Resampling.BICUBIC).convert("RGB")
+    )

@@ -32,11 +32,15 @@ def coverage(fields: Floats, count: int, side: int, rng: Generator) -> Floats:
     matrix = _affine(count, side, rng)
     shift = np.einsum("nij,nj->ni", matrix, rng.uniform(-0.08, 0.08, (count, 2)) * side)
     centre = (np.arange(side) + 0.5 - side / 2).astype(np.float32)
-    grid = np.stack(np.meshgrid(centre, centre, indexing="ij"))  # (y, x) of every pixel, [2, side, side]
+    grid = np.stack(
+        np.meshgrid(centre, centre, indexing="ij")
+    )  # (y, x) of every pixel, [2, side, side]
     points = np.einsum("nij,jyx->niyx", matrix.astype(np.float32), grid)
     points += (shift + EDGE / 2 - 0.5)[:, :, None, None].astype(np.float32)
     distance = _sample(fields, rng.integers(len(fields), size=count), points)
-    pixel = np.sqrt(np.abs(np.linalg.det(matrix)))[:, None, None]  # field pixels to one picture pixel
+    pixel = np.sqrt(np.abs(np.linalg.det(matrix)))[
+        :, None, None
+    ]  # field pixels to one picture pixel
     weight = rng.uniform(-0.5, 1.3, (count, 1, 1))  # thinner or bolder by this much on either side
     edge = pixel * rng.uniform(0.9, 1.5, (count, 1, 1))  # sharp or a little blurred
     return np.clip(0.5 + (distance + weight) / edge, 0, 1).astype(np.float32)
@@ -50,7 +54,9 @@ def _affine(count: int, side: int, rng: Generator) -> NDArray[np.float64]:
     angle = np.deg2rad(np.clip(rng.normal(0, 14, count), -35, 35))
     cos, sin = np.cos(angle), np.sin(angle)
     turn = np.stack([np.stack([cos, -sin], 1), np.stack([sin, cos], 1)], 1)
-    shear = np.stack([np.stack([scale * aspect, 0 * slant], 1), np.stack([slant * scale, scale / aspect], 1)], 1)
+    shear = np.stack(
+        [np.stack([scale * aspect, 0 * slant], 1), np.stack([slant * scale, scale / aspect], 1)], 1
+    )
     return shear @ turn
 
 
@@ -78,7 +84,9 @@ def _colours(count: int, rng: Generator) -> tuple[Floats, Floats]:
     grey = np.stack([np.where(swap, bright, dark), np.where(swap, dark, bright)], 1)
     tint = rng.uniform(-0.35, 0.35, (count, 2, 3))
     tint -= (tint @ np.array([0.299, 0.587, 0.114]))[..., None]
-    both = np.clip(grey[..., None] + tint, 0, 1).astype(np.float32)  # tints leave the brightness as it is
+    both = np.clip(grey[..., None] + tint, 0, 1).astype(
+        np.float32
+    )  # tints leave the brightness as it is
     return both[:, 0], both[:, 1]
 
 
@@ -104,7 +112,9 @@ def _texture(count: int, side: int, rng: Generator) -> Floats:
     stripes, checks, blobs = kind == 2, kind == 3, kind == 4
     pattern[stripes] = np.sin(waves[stripes] * along[stripes] + phase[stripes])
     across = cos[checks] * centre - sin[checks] * centre[:, None]
-    pattern[checks] = np.sign(np.sin(waves[checks] * along[checks] + phase[checks]) * np.sin(waves[checks] * across))
+    pattern[checks] = np.sign(
+        np.sin(waves[checks] * along[checks] + phase[checks]) * np.sin(waves[checks] * across)
+    )
     pattern[blobs] = _blobs(int(blobs.sum()), side, rng)
     return pattern
 
@@ -113,5 +123,7 @@ def _blobs(count: int, side: int, rng: Generator) -> Floats:
     """Smooth clouds: 7 x 7 random values, interpolated."""
     coarse = rng.uniform(-1, 1, (count, 7, 7)).astype(np.float32)
     place = np.linspace(0, 5.999, side, dtype=np.float32)
-    weight = np.clip(1 - np.abs(place[:, None] - np.arange(7, dtype=np.float32)), 0, 1)  # [side, 7] tents
+    weight = np.clip(
+        1 - np.abs(place[:, None] - np.arange(7, dtype=np.float32)), 0, 1
+    )  # [side, 7] tents
     return weight @ coarse @ weight.T

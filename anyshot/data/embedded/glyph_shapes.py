@@ -62,7 +62,8 @@ def silhouette(character: str, face: str) -> NDArray[np.uint8]:
     ratio = 2 * BOX / max(picture.size)
     width, height = (max(1, round(side * ratio)) for side in picture.size)
     canvas.paste(
-        picture.resize((width, height), Image.Resampling.BILINEAR), ((RENDER - width) // 2, (RENDER - height) // 2)
+        picture.resize((width, height), Image.Resampling.BILINEAR),
+        ((RENDER - width) // 2, (RENDER - height) // 2),
     )
     return np.asarray(canvas)
 
@@ -90,4 +91,6 @@ def _charmap(face: str) -> frozenset[int]:
 @cache
 def _font(face: str) -> ImageFont.FreeTypeFont:
     # The basic layout engine draws one character alone the same way whether or not Raqm is installed.
-    return ImageFont.truetype(str(fonts_folder() / f"{face}.ttf"), RENDER, layout_engine=ImageFont.Layout.BASIC)
+    return ImageFont.truetype(
+        str(fonts_folder() / f"{face}.ttf"), RENDER, layout_engine=ImageFont.Layout.BASIC
+    )

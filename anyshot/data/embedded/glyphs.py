@@ -51,20 +51,28 @@ def split_of_glyphs() -> dict[str, list[str]]:
 def characters() -> str:
     """All characters, one class each, in the order of the classes."""
     lines = files("anyshot.data.embedded").joinpath("glyphs.txt").read_text("utf-8").splitlines()
-    return "".join(chr(int(line.split()[0], 16)) for line in lines if line and not line.startswith("#"))
+    return "".join(
+        chr(int(line.split()[0], 16)) for line in lines if line and not line.startswith("#")
+    )
 
 
 def build(folder: Path, text: str, count: int = COUNT, workers: int = 2) -> None:
     """Draw `count` pictures of every character of `text` into `folder`; the number of workers changes no pixel."""
     names = [class_name(character) for character in text]
-    notes = {"source": "fonts shipped with matplotlib", "seed": SEED, "split": "by seed, 60/15/25 % of classes"}
+    notes = {
+        "source": "fonts shipped with matplotlib",
+        "seed": SEED,
+        "split": "by seed, 60/15/25 % of classes",
+    }
     splits = split_by_seed(names, SHARES, SEED)
     with (
         progress("Drawing glyphs", len(text)) as advance,
         create(folder, "glyphs", (SIDE, SIDE), splits, notes, "characters") as writer,
         ThreadPoolExecutor(workers) as pool,
     ):
-        for name, pictures in zip(names, pool.map(lambda character: draw(character, count), text), strict=True):
+        for name, pictures in zip(
+            names, pool.map(lambda character: draw(character, count), text), strict=True
+        ):
             writer.add(name, pictures)
             advance()
 

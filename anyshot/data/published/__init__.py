@@ -33,7 +33,17 @@ __all__ = [
 
 CATALOGUE: dict[str, PublishedDataset] = {
     module.ENTRY.name: module.ENTRY
-    for module in (cifar_fs, svhn, miniimagenet, cub, aircraft, quickdraw, vgg_flower, gtsrb, fashion_mnist)
+    for module in (
+        cifar_fs,
+        svhn,
+        miniimagenet,
+        cub,
+        aircraft,
+        quickdraw,
+        vgg_flower,
+        gtsrb,
+        fashion_mnist,
+    )
 }
 
 

@@ -29,7 +29,10 @@ def _listed(tree: Tree, lists: list[Path], names: list[str]) -> dict[str, list[P
         for line in path.read_text("utf-8", errors="replace").splitlines():
             picture, _, name = line.strip().partition(" ")
             if name not in groups or picture not in pictures:
-                raise broken(path, f"the line {line[:60]!r} names no known variant or no picture in the source")
+                raise broken(
+                    path,
+                    f"the line {line[:60]!r} names no known variant or no picture in the source",
+                )
             groups[name].append(pictures[picture])
     return groups
 

@@ -22,7 +22,13 @@ from anyshot.core.files import os_errors_as_messages
 
 MOST_BYTES = 12 * 2**30  # unpacked; the largest of the nine takes 3 GB
 MOST_FILES = 500_000
-MAGIC = {b"PK\x03\x04": "zip", b"PK\x05\x06": "zip", b"\x1f\x8b": "tar", b"BZh": "tar", b"\xfd7zXZ": "tar"}
+MAGIC = {
+    b"PK\x03\x04": "zip",
+    b"PK\x05\x06": "zip",
+    b"\x1f\x8b": "tar",
+    b"BZh": "tar",
+    b"\xfd7zXZ": "tar",
+}
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,11 @@ def survey(source: Path, wanted: tuple[str, ...]) -> tuple[Tree, list[Path]]:
     if source.is_dir():
         paths = list(_walk(source))
     elif source.is_file():
-        beside = (path for path in source.parent.iterdir() if path != source and matches(path.name, wanted))
+        beside = (
+            path
+            for path in source.parent.iterdir()
+            if path != source and matches(path.name, wanted)
+        )
         paths = [source, *(path for path in beside if path.is_file())]
     else:
         raise AnyshotError(f"There is no file or folder {source}; check the path given as source.")
@@ -71,7 +81,9 @@ def archive_kind(path: Path) -> str:
     return next((kind for magic, kind in MAGIC.items() if head.startswith(magic)), "")
 
 
-def unpack(archive: Path, wanted: tuple[str, ...], into: Path, advance: Callable[[], None] = lambda: None) -> Tree:
+def unpack(
+    archive: Path, wanted: tuple[str, ...], into: Path, advance: Callable[[], None] = lambda: None
+) -> Tree:
     """Take the wanted files out of an archive; `advance` is called after each.
 
     Names that lead out of the folder, links, devices, more bytes or files than any of the data sets has, and damage of
@@ -95,7 +107,9 @@ def unpack(archive: Path, wanted: tuple[str, ...], into: Path, advance: Callable
 def _members(archive: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, IO[bytes]]]:
     """Wanted members one after another; every member's name and kind is checked, wanted or not."""
     with _readable(archive):
-        yield from _of_zip(archive, wanted) if archive_kind(archive) == "zip" else _of_tar(archive, wanted)
+        yield from (
+            _of_zip(archive, wanted) if archive_kind(archive) == "zip" else _of_tar(archive, wanted)
+        )
 
 
 def _of_zip(archive: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, IO[bytes]]]:
@@ -120,7 +134,9 @@ def _of_tar(archive: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, IO[by
             for count, member in enumerate(stream):
                 size += member.size
                 if count >= MOST_FILES or size > MOST_BYTES:
-                    raise _refusal(archive, f"it holds more than {MOST_FILES} files or {MOST_BYTES} bytes")
+                    raise _refusal(
+                        archive, f"it holds more than {MOST_FILES} files or {MOST_BYTES} bytes"
+                    )
                 _inside(archive, member.name)
                 if not (member.isfile() or member.isdir()):
                     raise _refusal(archive, f"{member.name!r} in it is a link or a device")
@@ -128,7 +144,9 @@ def _of_tar(archive: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, IO[by
                     data = stream.extractfile(member)
                     assert data is not None
                     yield member.name, data
-            if raw.last != bytes(tarfile.BLOCKSIZE):  # tarfile takes any block that is no header for the end
+            if raw.last != bytes(
+                tarfile.BLOCKSIZE
+            ):  # tarfile takes any block that is no header for the end
                 raise tarfile.ReadError("what should be its end is none")
             deque(_blocks(archive, file, MOST_BYTES), 0)
 
@@ -138,9 +156,22 @@ def _readable(archive: Path) -> Iterator[None]:
     """Whatever goes wrong while an archive is read, as a sentence that names it."""
     try:
         yield
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
-        raise AnyshotError(f"The archive {archive} is damaged ({error}); fetch it again.") from error
-    except (RuntimeError, NotImplementedError, ValueError) as error:  # encrypted, or packed in a way unknown here
+    except (
+        tarfile.TarError,
+        zipfile.BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+        EOFError,
+        OSError,
+    ) as error:
+        raise AnyshotError(
+            f"The archive {archive} is damaged ({error}); fetch it again."
+        ) from error
+    except (
+        RuntimeError,
+        NotImplementedError,
+        ValueError,
+    ) as error:  # encrypted, or packed in a way unknown here
         raise _refusal(archive, str(error)) from error
 
 
@@ -180,7 +211,12 @@ class _Sober:
 
 def _inside(archive: Path, name: str) -> PurePosixPath:
     path = PurePosixPath(name.replace("\\", "/"))
-    if path.is_absolute() or ".." in path.parts or "\0" in name or (path.parts and ":" in path.parts[0]):
+    if (
+        path.is_absolute()
+        or ".." in path.parts
+        or "\0" in name
+        or (path.parts and ":" in path.parts[0])
+    ):
         raise _refusal(archive, f"{name!r} in it would be written outside its folder")
     return path
 
@@ -197,6 +233,8 @@ def _walk(root: Path) -> Iterator[Path]:
             path = Path(folder, name)
             seen += 1
             if seen > 4 * MOST_FILES:
-                raise AnyshotError(f"{root} holds more than {4 * MOST_FILES} files; give the data set's own folder.")
+                raise AnyshotError(
+                    f"{root} holds more than {4 * MOST_FILES} files; give the data set's own folder."
+                )
             if not name.startswith(".") and path.is_file():
                 yield path

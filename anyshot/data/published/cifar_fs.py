@@ -31,13 +31,19 @@ def _classes(meta: Path, parts: list[Path], splits: Splits) -> ClassImages:
         content = read_pickle(part)
         data, fine = content.get("data"), content.get("fine_labels")
         fine = whole_numbers(part, "its 'fine_labels'", fine, 0, len(names) - 1)
-        if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape != (len(fine), 3072):
+        if (
+            not isinstance(data, np.ndarray)
+            or data.dtype != np.uint8
+            or data.shape != (len(fine), 3072)
+        ):
             raise broken(part, "its 'data' is not uint8 [n, 3072] with n 'fine_labels'")
         images.append(data)
         labels.append(fine)
     for name in all_names(splits):
         rows = [data[fine == names.index(name)] for data, fine in zip(images, labels, strict=True)]
-        pixels = np.concatenate(rows).reshape(-1, 3, 32, 32)  # a row is the red, green and blue planes
+        pixels = np.concatenate(rows).reshape(
+            -1, 3, 32, 32
+        )  # a row is the red, green and blue planes
         yield name, np.ascontiguousarray(pixels.transpose(0, 2, 3, 1))
 
 

@@ -14,8 +14,12 @@ from anyshot.data.published.archives import Tree
 from anyshot.data.storage import SPLITS
 
 Splits = dict[str, list[str]]
-ClassImages = Iterator[tuple[str, NDArray[np.uint8]]]  # (class name, uint8 [n, side, side, 3]), class after class
-Reader = Callable[[Tree, Splits], "ClassImages | None"]  # None: the files of this data set are not in the tree
+ClassImages = Iterator[
+    tuple[str, NDArray[np.uint8]]
+]  # (class name, uint8 [n, side, side, 3]), class after class
+Reader = Callable[
+    [Tree, Splits], "ClassImages | None"
+]  # None: the files of this data set are not in the tree
 
 
 @dataclass(frozen=True)
@@ -61,5 +65,9 @@ class PublishedDataset:
         return str(self._split_file()["source"])
 
     def _split_file(self) -> dict[str, list[str]]:
-        text = files("anyshot.data.published").joinpath("splits", f"{self.name}.json").read_text("utf-8")
+        text = (
+            files("anyshot.data.published")
+            .joinpath("splits", f"{self.name}.json")
+            .read_text("utf-8")
+        )
         return dict(json.loads(text))

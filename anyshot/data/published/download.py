@@ -67,7 +67,10 @@ def _store(response: http.client.HTTPResponse, part: Path, done: int, remote: Re
     length = response.headers.get("Content-Length")
     total = remote.first or (done + int(length) if length else None)
     most = remote.first or MOST_BYTES
-    with open(part, "r+b" if done else "wb") as file, progress(f"Fetching {remote.file} (kB)", _kilo(total)) as advance:
+    with (
+        open(part, "r+b" if done else "wb") as file,
+        progress(f"Fetching {remote.file} (kB)", _kilo(total)) as advance,
+    ):
         file.seek(done)
         advance(_kilo(done) or 0)
         while done < most and (block := response.read(min(BLOCK, most - done))):

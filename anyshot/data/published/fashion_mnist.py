@@ -23,7 +23,9 @@ def _classes(images_file: Path, labels_file: Path, splits: Splits) -> ClassImage
     images = read_idx(images_file)
     labels = whole_numbers(labels_file, "its labels", read_idx(labels_file), 0, 9)
     if images.shape != (labels.size, 28, 28):
-        raise broken(images_file, f"it holds {list(images.shape)} for {labels.size} labels, not [n, 28, 28]")
+        raise broken(
+            images_file, f"it holds {list(images.shape)} for {labels.size} labels, not [n, 28, 28]"
+        )
     for label, name in enumerate(splits["test"]):
         chosen = images[labels == label]
         if not len(chosen):
@@ -42,7 +44,13 @@ ENTRY = PublishedDataset(
     wanted=("t10k-images*", "t10k-labels*"),
     read=read,
     remotes=(
-        Remote(f"{ADDRESS}t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79", size=4_422_102),
-        Remote(f"{ADDRESS}t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", size=5_148),
+        Remote(
+            f"{ADDRESS}t10k-images-idx3-ubyte.gz",
+            "bef4ecab320f06d8554ea6380940ec79",
+            size=4_422_102,
+        ),
+        Remote(
+            f"{ADDRESS}t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", size=5_148
+        ),
     ),
 )

@@ -47,7 +47,9 @@ def decoded(groups: Mapping[str, list[Path]], side: int, bottom: int = 0) -> Cla
             f"The source has no pictures of {len(empty)} of {len(groups)} classes, for instance {empty[0]!r}; "
             f"unpack or fetch it again."
         )
-    pictures = decode_all((path for paths in groups.values() for path in paths), side, bottom=bottom)
+    pictures = decode_all(
+        (path for paths in groups.values() for path in paths), side, bottom=bottom
+    )
     for name, paths in groups.items():
         array = np.empty((len(paths), side, side, 3), np.uint8)
         for n, path in enumerate(paths):
@@ -62,6 +64,8 @@ def enlarged(grey: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
     """Grey pictures [n, s, s] as [n, side, side, 3], interpolated linearly between pixel centres."""
     s = grey.shape[1]
     place = np.clip((np.arange(side) + 0.5) * s / side - 0.5, 0, s - 1)
-    weight = np.clip(1 - np.abs(place[:, None] - np.arange(s)), 0, 1).astype(np.float32)  # [side, s] tents
+    weight = np.clip(1 - np.abs(place[:, None] - np.arange(s)), 0, 1).astype(
+        np.float32
+    )  # [side, s] tents
     large = np.rint(weight @ grey.astype(np.float32) @ weight.T).astype(np.uint8)
     return np.repeat(large[..., None], 3, axis=3)

@@ -32,14 +32,23 @@ def _cached(caches: list[Path], splits: Splits) -> ClassImages:
     for path, names in zip(caches, splits.values(), strict=True):
         content = read_pickle(path)
         images, classes = content.get("image_data"), content.get("class_dict")
-        pictures = isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.shape[1:] == (SIDE, SIDE, 3)
+        pictures = (
+            isinstance(images, np.ndarray)
+            and images.dtype == np.uint8
+            and images.shape[1:] == (SIDE, SIDE, 3)
+        )
         if images is None or not pictures or not isinstance(classes, dict):
             raise broken(path, "it has no 'image_data' uint8 [n, 84, 84, 3] with a 'class_dict'")
         rows = {label: classes[key] for key in classes for label in texts([key])}
         for name in names:
             if name not in rows:
                 raise broken(path, f"there is no class {name!r}")
-            yield name, images[whole_numbers(path, f"the rows of {name!r}", rows[name], 0, len(images) - 1)]
+            yield (
+                name,
+                images[
+                    whole_numbers(path, f"the rows of {name!r}", rows[name], 0, len(images) - 1)
+                ],
+            )
 
 
 def _listed(tree: Tree, lists: list[Path], splits: Splits) -> dict[str, list[Path]]:
@@ -51,7 +60,9 @@ def _listed(tree: Tree, lists: list[Path], splits: Splits) -> dict[str, list[Pat
             if name not in groups:
                 raise broken(path, f"it lists a class {name!r}, which is not one of the hundred")
             if picture not in pictures:
-                raise broken(path, f"the picture {row['filename']!r} that it lists is not in the source")
+                raise broken(
+                    path, f"the picture {row['filename']!r} that it lists is not in the source"
+                )
             groups[name].append(pictures[picture])
     return groups
 

@@ -34,7 +34,9 @@ def is_ready(entry: PublishedDataset) -> bool:
     return (place_of(entry) / "set.json").is_file()
 
 
-def prepare(entry: PublishedDataset, source: str | Path | None = None, *, again: bool = False) -> ImageSet:
+def prepare(
+    entry: PublishedDataset, source: str | Path | None = None, *, again: bool = False
+) -> ImageSet:
     """Prepare a set from `source` (archive, folder of archives, or unpacked folder), or from the official address.
 
     A set that is ready is left as it is, unless `again` is true; the old one stays until the new one is whole.
@@ -51,7 +53,9 @@ def prepare(entry: PublishedDataset, source: str | Path | None = None, *, again:
 def open_prepared(entry: PublishedDataset) -> ImageSet:
     """The set, if it was prepared on this machine."""
     if not is_ready(entry):
-        raise NotPreparedError(f"{entry.title} is not prepared on this machine; run: anyshot data prepare {entry.name}")
+        raise NotPreparedError(
+            f"{entry.title} is not prepared on this machine; run: anyshot data prepare {entry.name}"
+        )
     return ImageSet.open(place_of(entry))
 
 
@@ -60,9 +64,13 @@ def check(entry: PublishedDataset) -> ImageSet:
     images = open_prepared(entry)
     images.check()
     wanted = entry.splits()
-    found = {split: [images.classes[c] for c in members] for split, members in images.splits.items()}
+    found = {
+        split: [images.classes[c] for c in members] for split, members in images.splits.items()
+    }
     if any(members != wanted.get(split) for split, members in found.items()):
-        raise AnyshotError(f"The splits of {place_of(entry)} are not the recorded ones; prepare it with --again.")
+        raise AnyshotError(
+            f"The splits of {place_of(entry)} are not the recorded ones; prepare it with --again."
+        )
     return images
 
 
@@ -87,7 +95,9 @@ def _find(entry: PublishedDataset, source: Path, folder: Path) -> tuple[ClassIma
     if (classes := entry.read(tree, entry.splits())) is not None:
         return classes, used
     refusals: list[AnyshotError] = []
-    for number, archive in enumerate(sorted(archives, key=lambda path: (path.name not in official, path))):
+    for number, archive in enumerate(
+        sorted(archives, key=lambda path: (path.name not in official, path))
+    ):
         try:
             with progress(f"Unpacking {archive.name}", None) as advance:
                 taken = unpack(archive, entry.wanted, folder / str(number), advance).files
@@ -101,7 +111,9 @@ def _find(entry: PublishedDataset, source: Path, folder: Path) -> tuple[ClassIma
             return classes, used
     if refusals:
         raise refusals[0]
-    raise AnyshotError(f"{source} does not hold {entry.title}; expected {entry.files}, or the folder unpacked from it.")
+    raise AnyshotError(
+        f"{source} does not hold {entry.title}; expected {entry.files}, or the folder unpacked from it."
+    )
 
 
 def _compared(entry: PublishedDataset, used: list[Path]) -> dict[str, str]:
@@ -115,27 +127,49 @@ def _compared(entry: PublishedDataset, used: list[Path]) -> dict[str, str]:
         else:
             wanted = published.get(path.name) or " or ".join(published.values())
             compared[path.name] = f"MD5 {found}, not the published {wanted}"
-            log.warning("%s can be read, but is not the official file (%s).", path, compared[path.name])
+            log.warning(
+                "%s can be read, but is not the official file (%s).", path, compared[path.name]
+            )
     return compared
 
 
-def _store(entry: PublishedDataset, source: Path, classes: ClassImages, files: dict[str, str]) -> None:
+def _store(
+    entry: PublishedDataset, source: Path, classes: ClassImages, files: dict[str, str]
+) -> None:
     splits = entry.splits()
     names = [name for members in splits.values() for name in members]
-    about = {"title": entry.title, "source": str(source), "terms": entry.terms, "split": entry.split_source()}
+    about = {
+        "title": entry.title,
+        "source": str(source),
+        "terms": entry.terms,
+        "split": entry.split_source(),
+    }
     notes = {**about, "files": files}
     with (
         progress(f"Preparing {entry.name}", len(names)) as advance,
-        create(place_of(entry), entry.name, (entry.side, entry.side), notes=notes, kind=entry.kind) as writer,
+        create(
+            place_of(entry), entry.name, (entry.side, entry.side), notes=notes, kind=entry.kind
+        ) as writer,
     ):
         for label, images in classes:
             if not len(images):
-                raise AnyshotError(f"{source} holds no images of the class {label!r} of {entry.title}.")
+                raise AnyshotError(
+                    f"{source} holds no images of the class {label!r} of {entry.title}."
+                )
             writer.add(label, images)
             advance()
-        writer.splits = {split: members for split, members in splits.items() if members[0] in writer.counts}
-        lacking = [split for split in splits if split not in writer.splits and split not in entry.optional]
-        missing = [name for members in writer.splits.values() for name in members if name not in writer.counts]
+        writer.splits = {
+            split: members for split, members in splits.items() if members[0] in writer.counts
+        }
+        lacking = [
+            split for split in splits if split not in writer.splits and split not in entry.optional
+        ]
+        missing = [
+            name
+            for members in writer.splits.values()
+            for name in members
+            if name not in writer.counts
+        ]
         if lacking or missing or not writer.counts:
             raise AnyshotError(
                 f"{source} holds only {len(writer.counts)} of the {len(names)} classes of {entry.title}."

@@ -25,7 +25,9 @@ ADDRESS = "https://storage.googleapis.com/quickdraw_dataset/full/numpy_bitmap/"
 def read(tree: Tree, splits: Splits) -> ClassImages | None:
     """`numpy_bitmap/*.npy`, one file a class: uint8 [n, 784], white on black."""
     found = {path.stem: path for path in tree.named("*.npy")}
-    found |= {stem.removeprefix("full_numpy_bitmap_"): path for stem, path in found.items()}  # as browsers save them
+    found |= {
+        stem.removeprefix("full_numpy_bitmap_"): path for stem, path in found.items()
+    }  # as browsers save them
     names = all_names(splits)
     missing = [name for name in names if name not in found]
     if len(missing) == len(names):
@@ -44,9 +46,13 @@ def _classes(found: dict[str, Path], names: list[str]) -> ClassImages:
 
 
 def _remotes() -> tuple[Remote, ...]:
-    splits = json.loads(files("anyshot.data.published").joinpath("splits", "quickdraw.json").read_text("utf-8"))
+    splits = json.loads(
+        files("anyshot.data.published").joinpath("splits", "quickdraw.json").read_text("utf-8")
+    )
     names = sorted(name for split in ("train", "validation", "test") for name in splits[split])
-    return tuple(Remote(f"{ADDRESS}{quote(name)}.npy", first=128 + DRAWINGS * 784) for name in names)
+    return tuple(
+        Remote(f"{ADDRESS}{quote(name)}.npy", first=128 + DRAWINGS * 784) for name in names
+    )
 
 
 ENTRY = PublishedDataset(

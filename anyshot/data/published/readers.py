@@ -24,13 +24,19 @@ Pixels = NDArray[np.uint8]
 def broken(path: Path, why: object) -> AnyshotError:
     """The sentence for a file that is not what its name promises."""
     why = " ".join(str(why).split())  # on one line
-    return AnyshotError(f"The file {path} is damaged or not the official one ({why}); fetch it again.")
+    return AnyshotError(
+        f"The file {path} is damaged or not the official one ({why}); fetch it again."
+    )
 
 
 def whole_numbers(path: Path, what: str, values: Any, least: int, most: int) -> NDArray[np.int64]:
     """Labels or rows, int64 [n], each in least..most; anything else in their place is refused."""
-    flat = isinstance(values, list | tuple) and all(isinstance(value, int | float | np.integer) for value in values)
-    array = np.asarray(values if flat or isinstance(values, np.ndarray) else None)  # not of lists in lists in lists
+    flat = isinstance(values, list | tuple) and all(
+        isinstance(value, int | float | np.integer) for value in values
+    )
+    array = np.asarray(
+        values if flat or isinstance(values, np.ndarray) else None
+    )  # not of lists in lists in lists
     if array.ndim == 1 and array.size and array.dtype.kind in "iuf":
         with np.errstate(invalid="ignore"):  # NaN
             numbers = array.astype(np.int64)
@@ -60,7 +66,11 @@ def _text(value: Any) -> str:
 
 def texts(values: Any) -> list[str]:
     """Names as strings, whether they were pickled by Python 2 or 3; none where there is no list of names."""
-    return [_text(value) for value in values if isinstance(value, bytes | str)] if _is_many(values) else []
+    return (
+        [_text(value) for value in values if isinstance(value, bytes | str)]
+        if _is_many(values)
+        else []
+    )
 
 
 def _is_many(values: Any) -> bool:
@@ -81,7 +91,9 @@ def read_mat(path: Path, *names: str) -> list[NDArray[Any]]:
 
 
 # -------------------------------------------------------------------------------------------------- NumPy
-ROWS = re.compile(rb"\{'descr': '\|?u1', 'fortran_order': False, 'shape': \((\d{1,9})L?, (\d{1,9})L?\),? ?\} *\n")
+ROWS = re.compile(
+    rb"\{'descr': '\|?u1', 'fortran_order': False, 'shape': \((\d{1,9})L?, (\d{1,9})L?\),? ?\} *\n"
+)
 
 
 def read_rows(path: Path, most: int, width: int) -> Pixels:

@@ -18,8 +18,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_BYTES = 2**30  # of one variable; SVHN's training images take 225 MB
-NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}  # as stored
-CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}  # as meant
+NUMBERS = {
+    1: "i1",
+    2: "u1",
+    3: "i2",
+    4: "u2",
+    5: "i4",
+    6: "u4",
+    7: "f4",
+    9: "f8",
+    12: "i8",
+    13: "u8",
+}  # as stored
+CLASSES = {
+    6: "f8",
+    7: "f4",
+    8: "i1",
+    9: "u1",
+    10: "i2",
+    11: "u2",
+    12: "i4",
+    13: "u4",
+    14: "i8",
+    15: "u8",
+}  # as meant
 MATRIX, COMPRESSED = 14, 15
 
 
@@ -40,7 +62,9 @@ def numbers_in(path: Path) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _elements(data: memoryview, order: str, padded: bool = True) -> Iterator[tuple[int, memoryview]]:
+def _elements(
+    data: memoryview, order: str, padded: bool = True
+) -> Iterator[tuple[int, memoryview]]:
     """(type, data) of one element after another; compressed ones alone are not padded."""
     at = 0
     while at < len(data):
@@ -48,7 +72,9 @@ def _elements(data: memoryview, order: str, padded: bool = True) -> Iterator[tup
             raise ValueError("it is cut off")
         kind, length = struct.unpack(f"{order}II", data[at : at + 8])
         begin = at + 8
-        if kind >> 16:  # a small element: type and bytes share the first word, the data are in the second
+        if (
+            kind >> 16
+        ):  # a small element: type and bytes share the first word, the data are in the second
             kind, length, begin = kind & 0xFFFF, kind >> 16, at + 4
         if length > len(data) - begin or (begin == at + 4 and length > 4):
             raise ValueError("it is cut off")
@@ -79,6 +105,8 @@ def _variable(data: memoryview, order: str) -> tuple[str, NDArray[Any]] | None:
         raise ValueError("a variable of it has no numbers or no shape")
     stored = np.dtype(order + NUMBERS[kind])
     if math.prod(shape) * stored.itemsize != len(content):
-        raise ValueError(f"a variable of it announces {list(shape)} numbers in {len(content)} bytes")
+        raise ValueError(
+            f"a variable of it announces {list(shape)} numbers in {len(content)} bytes"
+        )
     array = np.frombuffer(content, stored).reshape(shape, order="F").astype(meant, copy=False)
     return bytes(name).decode("latin1"), array

@@ -77,7 +77,9 @@ class _Machine:
 
     def update(self, items: list[Any]) -> None:
         """Set keys and values, in turn, of the dictionary below. Nothing that could nest is a key."""
-        if not isinstance(self.stack[-1], dict) or not all(isinstance(key, str | bytes | int) for key in items[::2]):
+        if not isinstance(self.stack[-1], dict) or not all(
+            isinstance(key, str | bytes | int) for key in items[::2]
+        ):
             raise Refused("it holds keys that are neither text nor numbers")
         self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
@@ -164,7 +166,9 @@ def _scalar(kind: _Type, data: Any) -> Any:
 
 
 def _from_buffer(data: Any, kind: _Type, shape: Any, order: Any) -> NDArray[Any]:
-    return np.frombuffer(_bytes(data), kind.dtype()).reshape(_shape(shape), order="F" if order == "F" else "C")
+    return np.frombuffer(_bytes(data), kind.dtype()).reshape(
+        _shape(shape), order="F" if order == "F" else "C"
+    )
 
 
 def _encode(text: str, encoding: str) -> bytes:
@@ -185,7 +189,15 @@ NAMED = {
 # ------------------------------------------------------------------------------------------------- what can be done
 PUSHED = {
     *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
-    *("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"),
+    *(
+        "STRING",
+        "BINSTRING",
+        "SHORT_BINSTRING",
+        "UNICODE",
+        "SHORT_BINUNICODE",
+        "BINUNICODE",
+        "BINUNICODE8",
+    ),
     *("SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "BYTEARRAY8"),
 }
 STEPS: dict[str, Callable[[_Machine, Any], object]] = {

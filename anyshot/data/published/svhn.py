@@ -40,8 +40,15 @@ def _classes(validation: Path | None, test: Path | None, splits: Splits) -> Clas
 def _digits(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Images uint8 [32, 32, 3, n] and digits int64 [n]; the file writes 10 for zero."""
     images, labels = read_mat(path, "X", "y")
-    if images.dtype != np.uint8 or images.shape[:3] != (32, 32, 3) or images.shape[3:] != (labels.size,):
-        raise broken(path, f"'X' is {images.dtype} {list(images.shape)}, not uint8 [32, 32, 3, n] with n labels 'y'")
+    if (
+        images.dtype != np.uint8
+        or images.shape[:3] != (32, 32, 3)
+        or images.shape[3:] != (labels.size,)
+    ):
+        raise broken(
+            path,
+            f"'X' is {images.dtype} {list(images.shape)}, not uint8 [32, 32, 3, n] with n labels 'y'",
+        )
     return images, whole_numbers(path, "its labels 'y'", labels.ravel(), 0, 10) % 10
 
 

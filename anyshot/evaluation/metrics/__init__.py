@@ -12,7 +12,13 @@
 
 from __future__ import annotations
 
-from anyshot.evaluation.metrics.paired import PairedDifference, average, paired_difference, pool_seeds, same_tasks
+from anyshot.evaluation.metrics.paired import (
+    PairedDifference,
+    average,
+    paired_difference,
+    pool_seeds,
+    same_tasks,
+)
 from anyshot.evaluation.metrics.summary import SHOTS, Metrics, Summary, summarise
 from anyshot.evaluation.metrics.task_score import TaskResult, TaskScore
 

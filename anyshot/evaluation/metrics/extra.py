@@ -30,6 +30,8 @@ def compute_extra_metrics(metrics: Mapping[str, Metric], *answers: Any) -> dict[
     for name, metric in metrics.items():
         value = metric(*answers)
         if not isinstance(value, int | float | np.number) or not math.isfinite(value):
-            raise AnyshotError(f"The metric {name!r} gave {value!r} for a task, but should give a finite number.")
+            raise AnyshotError(
+                f"The metric {name!r} gave {value!r} for a task, but should give a finite number."
+            )
         found[name] = float(value)
     return found

@@ -61,13 +61,21 @@ def pool_seeds(summaries: Sequence[Summary]) -> Summary:
     first, runs = summaries[0], len(summaries)
     if runs == 1:
         return first
-    together = replace(_means(summaries), runs=runs, scores=tuple(score for s in summaries for score in s.scores))
+    together = replace(
+        _means(summaries), runs=runs, scores=tuple(score for s in summaries for score in s.scores)
+    )
     return replace(
         together,
-        interval=confidence_half_width(together.accuracies.mean(axis=0).tolist(), [s.accuracy for s in summaries]),
-        nll_interval=confidence_half_width(together.nlls.mean(axis=0).tolist(), [s.nll for s in summaries]),
+        interval=confidence_half_width(
+            together.accuracies.mean(axis=0).tolist(), [s.accuracy for s in summaries]
+        ),
+        nll_interval=confidence_half_width(
+            together.nlls.mean(axis=0).tolist(), [s.nll for s in summaries]
+        ),
         more_intervals={
-            name: confidence_half_width(together.others(name).mean(axis=0).tolist(), [s.more[name] for s in summaries])
+            name: confidence_half_width(
+                together.others(name).mean(axis=0).tolist(), [s.more[name] for s in summaries]
+            )
             for name in together.more
         },
         run_deviation=statistics.stdev(s.accuracy for s in summaries),
@@ -88,7 +96,9 @@ def average(summaries: Sequence[Summary]) -> Summary:
         query_most=max(s.query_most for s in summaries),
         interval=_of_mean([s.interval for s in summaries]),
         nll_interval=_of_mean([s.nll_interval for s in summaries]),
-        more_intervals={n: _of_mean([s.more_intervals[n] for s in summaries]) for n in summaries[0].more},
+        more_intervals={
+            n: _of_mean([s.more_intervals[n] for s in summaries]) for n in summaries[0].more
+        },
         run_deviation=None,
         scores=(),
     )
@@ -101,7 +111,11 @@ def _means(summaries: Sequence[Summary]) -> Summary:
         some = [value for value in values if value is not None]
         return mean(some) if some else None
 
-    bins = np.sum([s.bins for s in summaries], axis=0) if all(s.bins for s in summaries) else np.zeros((0, 3))
+    bins = (
+        np.sum([s.bins for s in summaries], axis=0)
+        if all(s.bins for s in summaries)
+        else np.zeros((0, 3))
+    )
     return replace(
         summaries[0],
         bins=tuple(map(tuple, bins.tolist())),

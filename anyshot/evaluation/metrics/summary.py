@@ -27,12 +27,16 @@ class Summary:
     tasks: int
     queries: int  # query images
     accuracy: float  # mean over tasks
-    interval: float | None  # half-width of the 95 % interval: 1.96 · std / √tasks, std with ddof = 1
+    interval: (
+        float | None
+    )  # half-width of the 95 % interval: 1.96 · std / √tasks, std with ddof = 1
     nll: float  # mean over tasks of the mean −log p(true class)
     nll_interval: float | None
     ece: float  # expected calibration error, 15 bins of the largest probability, over all query images
     worst_class: float  # mean over tasks of the lowest recall of a class
-    by_shots: dict[str, float | None]  # accuracy over all query images whose class has so many support images
+    by_shots: dict[
+        str, float | None
+    ]  # accuracy over all query images whose class has so many support images
     queries_by_shots: dict[str, int]  # how many these are
     support_least: int  # support images of a class, as they were drawn
     support_mean: float
@@ -46,8 +50,12 @@ class Summary:
     bins: tuple[tuple[float, float, float], ...] = dataclasses.field(default=(), repr=False)
     # of the calibration error: query images, hits and summed confidence in each bin of confidence
     runs: int = 1  # how many runs were pooled
-    run_deviation: float | None = None  # standard deviation of the pooled runs' accuracies, ddof = 1
-    scores: tuple[TaskScore, ...] = dataclasses.field(default=(), repr=False)  # task by task, run after run
+    run_deviation: float | None = (
+        None  # standard deviation of the pooled runs' accuracies, ddof = 1
+    )
+    scores: tuple[TaskScore, ...] = dataclasses.field(
+        default=(), repr=False
+    )  # task by task, run after run
 
     @property
     def accuracies(self) -> NDArray[np.float64]:
@@ -82,7 +90,10 @@ class Metrics:
         return len(self._rows)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_rows": self._rows, "_more": {}}  # for another process to merge; functions stay where they are
+        return {
+            "_rows": self._rows,
+            "_more": {},
+        }  # for another process to merge; functions stay where they are
 
     def reset(self) -> None:
         """Forget every task."""
@@ -100,7 +111,9 @@ class Metrics:
     def compute(self, seconds: float | None = None) -> Summary:
         """The summary of all tasks so far; `seconds` is how long they took."""
         if not self._rows:
-            raise AnyshotError("No task has been measured, so there is nothing to summarise. Test at least one task.")
+            raise AnyshotError(
+                "No task has been measured, so there is nothing to summarise. Test at least one task."
+            )
         scores = [self._rows[index][0] for index in sorted(self._rows)]
         cells = zip(*(self._rows[score.index][1].ravel().tolist() for score in scores), strict=True)
         bins = np.array([math.fsum(cell) for cell in cells]).reshape(BINS, 3)
@@ -120,7 +133,9 @@ def summarise(
 ) -> Summary:
     """The summary of the scores of one or more tasks, in their order, and of their summed bins [BINS, 3]; `more` names
     other metrics that the scores hold."""
-    shots, asked, hits = (np.concatenate([getattr(s, name) for s in scores]) for name in ("shots", "asked", "hits"))
+    shots, asked, hits = (
+        np.concatenate([getattr(s, name) for s in scores]) for name in ("shots", "asked", "hits")
+    )
     ranges = np.searchsorted(_SHOT_ENDS, shots)
     images, right = (np.bincount(ranges, w, len(SHOTS)).astype(int).tolist() for w in (asked, hits))
     return Summary(
@@ -132,7 +147,9 @@ def summarise(
         nll_interval=confidence_half_width([s.nll for s in scores]),
         ece=calibration_error(bins),
         worst_class=mean(s.worst_class for s in scores),
-        by_shots={name: r / n if n else None for name, r, n in zip(SHOTS, right, images, strict=True)},
+        by_shots={
+            name: r / n if n else None for name, r, n in zip(SHOTS, right, images, strict=True)
+        },
         queries_by_shots=dict(zip(SHOTS, images, strict=True)),
         support_least=int(shots.min()),
         support_mean=float(shots.mean()),
@@ -142,7 +159,9 @@ def summarise(
         failed=sum(s.failed for s in scores),
         tasks_per_second=len(scores) / seconds if seconds else None,
         more={name: mean(s.more[name] for s in scores) for name in more},
-        more_intervals={name: confidence_half_width([s.more[name] for s in scores]) for name in more},
+        more_intervals={
+            name: confidence_half_width([s.more[name] for s in scores]) for name in more
+        },
         bins=tuple((images, hits, confidence) for images, hits, confidence in bins),
         scores=tuple(scores),
     )
@@ -168,7 +187,9 @@ def confidence_half_width(*samples: Sequence[float]) -> float | None:
     if len(samples) > 1 and total:
         from scipy.special import stdtrit  # takes a while to load
 
-        parts = [square**2 / (len(sample) - 1) for square, sample in zip(squares, samples, strict=True)]
+        parts = [
+            square**2 / (len(sample) - 1) for square, sample in zip(squares, samples, strict=True)
+        ]
         q = float(stdtrit(total**2 / math.fsum(parts), 0.975))
     return q * math.sqrt(total)
 

@@ -13,7 +13,9 @@ from anyshot.core.errors import AnyshotError
 from anyshot.evaluation.metrics.extra import Metric, compute_extra_metrics
 
 BINS = 15  # equal-width bins of the expected calibration error
-_SMALLEST = float(np.finfo(np.float32).tiny)  # a softmax that underflowed to 0 costs 87 nats, not infinitely many
+_SMALLEST = float(
+    np.finfo(np.float32).tiny
+)  # a softmax that underflowed to 0 costs 87 nats, not infinitely many
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,9 @@ class TaskScore:
         }
 
 
-def score_task(result: TaskResult, more: Mapping[str, Metric]) -> tuple[TaskScore, NDArray[np.float64]]:
+def score_task(
+    result: TaskResult, more: Mapping[str, Metric]
+) -> tuple[TaskScore, NDArray[np.float64]]:
     """The task's score, with ``more`` metrics, and images, hits and summed confidence in each bin of confidence,
     [BINS, 3]."""
     p, labels, shots = _checked(result)
@@ -102,8 +106,14 @@ def score_task(result: TaskResult, more: Mapping[str, Metric]) -> tuple[TaskScor
     return score, np.stack([np.bincount(bins, w, BINS) for w in (None, hit, confidence)], axis=1)
 
 
-def _checked(result: TaskResult) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-    p, labels, shots = np.asarray(result.probabilities, float), np.asarray(result.labels), np.asarray(result.shots)
+def _checked(
+    result: TaskResult,
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    p, labels, shots = (
+        np.asarray(result.probabilities, float),
+        np.asarray(result.labels),
+        np.asarray(result.shots),
+    )
     where = f"Task {result.index}"
     if p.ndim != 2 or not p.size or labels.shape != p.shape[:1] or shots.shape != p.shape[1:]:
         raise AnyshotError(
@@ -111,10 +121,16 @@ def _checked(result: TaskResult) -> tuple[NDArray[np.float64], NDArray[np.int64]
             "expected [images, classes], [images] and [classes]."
         )
     if labels.min() < 0 or labels.max() >= p.shape[1]:
-        raise AnyshotError(f"{where}: labels {labels.min()} to {labels.max()}; expected 0 to {p.shape[1] - 1}.")
+        raise AnyshotError(
+            f"{where}: labels {labels.min()} to {labels.max()}; expected 0 to {p.shape[1] - 1}."
+        )
     if shots.min() < 1:
-        raise AnyshotError(f"{where}: a class has {shots.min()} support images; expected at least 1.")
+        raise AnyshotError(
+            f"{where}: a class has {shots.min()} support images; expected at least 1."
+        )
     rows = p[np.isfinite(p.sum(axis=1))]
     if rows.size and (rows.min() < 0 or np.abs(rows.sum(axis=1) - 1).max() > 1e-3):
-        raise AnyshotError(f"{where}: probabilities must be at least 0 and sum to 1. Give the softmax, not the logits.")
+        raise AnyshotError(
+            f"{where}: probabilities must be at least 0 and sum to 1. Give the softmax, not the logits."
+        )
     return p, labels.astype(np.int64), shots.astype(np.int64)

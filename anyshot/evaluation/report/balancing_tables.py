@@ -27,7 +27,11 @@ def balance_tables(records: Sequence[BalanceRecord]) -> list[Table]:
         "gamma": "Step size multipliers: above 1, the layer moves further",
         "z": "Shift of the start",
     }
-    return [_groups_table(titles[name], groups) for name, groups in balance_summary(records).items() if groups]
+    return [
+        _groups_table(titles[name], groups)
+        for name, groups in balance_summary(records).items()
+        if groups
+    ]
 
 
 def balance_summary(records: Sequence[BalanceRecord]) -> dict[str, list[dict[str, Any]]]:

@@ -22,7 +22,10 @@ def confusion_figure(names: Sequence[str], counts: NDArray[np.int64], path: Path
     axes = figure.subplots()
     shown = axes.imshow(shares, vmin=0, vmax=1, cmap="Blues")
     axes.set_xticks(
-        range(len(names)), names, rotation=45 if len(names) > 3 else 0, ha="right" if len(names) > 3 else "center"
+        range(len(names)),
+        names,
+        rotation=45 if len(names) > 3 else 0,
+        ha="right" if len(names) > 3 else "center",
     )
     axes.set_yticks(range(len(names)), names)
     axes.set_xlabel("taken for")

@@ -43,7 +43,11 @@ Lines = Mapping[str, Sequence[Point]]  #: by what to call each
 
 @styled
 def lines_figure(
-    panels: Mapping[str, Lines], xlabel: str, ylabel: str, level: float | None = None, as_ratios: bool = False
+    panels: Mapping[str, Lines],
+    xlabel: str,
+    ylabel: str,
+    level: float | None = None,
+    as_ratios: bool = False,
 ) -> Figure:
     """Panels side by side with one y-axis; x is a size, on a scale of ratios. ``level`` is a dashed line."""
     figure = Figure(figsize=(max(5.2, 2.4 * len(panels) + 0.8), 3.9))
@@ -56,11 +60,16 @@ def lines_figure(
         log_sizes(one)
         one.set_title(title)
     if as_ratios:
-        ratios(axes[0], [point.y for lines in panels.values() for points in lines.values() for point in points])
+        ratios(
+            axes[0],
+            [point.y for lines in panels.values() for points in lines.values() for point in points],
+        )
     axes[0].set_ylabel(ylabel)
     axes[len(panels) // 2].set_xlabel(xlabel)
     legend_above(figure, axes[0], 4 if len(panels) > 2 else 2)
-    if any(point.interval for lines in panels.values() for points in lines.values() for point in points):
+    if any(
+        point.interval for lines in panels.values() for points in lines.values() for point in points
+    ):
         explain(figure, "Bars: 95 % intervals.")
     return figure
 
@@ -69,7 +78,13 @@ def _line(axes: Axes, points: Sequence[Point], place: int, name: str) -> None:
     colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
     x, y = [point.x for point in points], [point.y for point in points]
     bars = [point.interval or 0.0 for point in points]
-    style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.8, "capsize": 2}
+    style: dict[str, Any] = {
+        "color": colour,
+        "marker": marker,
+        "markersize": 5,
+        "linewidth": 1.8,
+        "capsize": 2,
+    }
     axes.errorbar(x, y, bars, elinewidth=1, label=literal(name), **style)
 
 
@@ -84,7 +99,9 @@ def comparison_figure(beside: PaperComparison) -> Figure:
             cell = beside.cells[model, place]
             if cell.summary:
                 x, bar = 100 * cell.summary.accuracy, 100 * (cell.summary.interval or 0.0)
-                axes.errorbar([x], [row], xerr=[bar], fmt="o", color=COLOURS[0], capsize=2, label="ours")
+                axes.errorbar(
+                    [x], [row], xerr=[bar], fmt="o", color=COLOURS[0], capsize=2, label="ours"
+                )
             if cell.paper:
                 x, bar = cell.paper
                 style = {"fmt": "D", "color": COLOURS[1], "mfc": "white", "markersize": 5}
@@ -101,13 +118,23 @@ def comparison_figure(beside: PaperComparison) -> Figure:
 
 
 @styled
-def map_figure(points: Mapping[str, NDArray[np.float64]], origin: NDArray[np.float64], origin_name: str) -> Figure:
+def map_figure(
+    points: Mapping[str, NDArray[np.float64]], origin: NDArray[np.float64], origin_name: str
+) -> Figure:
     """Points in the plane by group, and one that stands apart."""
     figure = Figure(figsize=(5.4, 4.6))
     axes = figure.add_subplot()
     for place, (name, group) in enumerate(points.items()):
         colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
-        axes.plot(*group.T, marker, color=colour, markersize=4.5, alpha=0.7, markeredgewidth=0, label=literal(name))
+        axes.plot(
+            *group.T,
+            marker,
+            color=colour,
+            markersize=4.5,
+            alpha=0.7,
+            markeredgewidth=0,
+            label=literal(name),
+        )
     axes.plot(*origin, "*", color="black", markersize=15, label=origin_name)
     axes.set_xticks([])
     axes.set_yticks([])
@@ -148,8 +175,15 @@ def shots_figure(rows: Sequence[ResultRow]) -> Figure:
     panels = figure.subplots(1, len(sets), squeeze=False, sharey=True)[0]
     for axes, images in zip(panels, sets, strict=True):
         for place, row in enumerate(row for row in rows if row.images == images):
-            known = [(i, 100 * a) for i, name in enumerate(ranges) if (a := row.summary.by_shots[name]) is not None]
-            style = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place % len(MARKERS)]}
+            known = [
+                (i, 100 * a)
+                for i, name in enumerate(ranges)
+                if (a := row.summary.by_shots[name]) is not None
+            ]
+            style = {
+                "color": COLOURS[place % len(COLOURS)],
+                "marker": MARKERS[place % len(MARKERS)],
+            }
             axes.plot(*zip(*known, strict=True), linewidth=1.8, label=literal(row.run), **style)
         axes.set_xticks(range(len(ranges)), [dashed(name) for name in ranges])
         axes.set_title(literal(images))
@@ -168,7 +202,9 @@ def calibration_figure(rows: Sequence[ResultRow]) -> Figure:
     figure = Figure(figsize=(1.0 + 3.4 * len(sets), 4.0))
     panels = figure.subplots(1, len(sets), squeeze=False, sharey=True)[0]
     for axes, images in zip(panels, sets, strict=True):
-        axes.plot([0, 1], [0, 1], color="#555555", linewidth=1, linestyle="--", label="as sure as right")
+        axes.plot(
+            [0, 1], [0, 1], color="#555555", linewidth=1, linestyle="--", label="as sure as right"
+        )
         for place, row in enumerate(row for row in rows if row.images == images):
             n, hits, confidence = np.array([one for one in row.summary.bins if one[0]]).T
             colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
@@ -181,7 +217,9 @@ def calibration_figure(rows: Sequence[ResultRow]) -> Figure:
                 markersize=3,
                 label=literal(row.run),
             )
-            axes.scatter(confidence / n, hits / n, 250 * n / n.sum(), color=colour, alpha=0.35, linewidths=0)
+            axes.scatter(
+                confidence / n, hits / n, 250 * n / n.sum(), color=colour, alpha=0.35, linewidths=0
+            )
         axes.set_title(literal(images))
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="largest probability")
     panels[0].set_ylabel("share of right answers")
@@ -192,12 +230,22 @@ def calibration_figure(rows: Sequence[ResultRow]) -> Figure:
 
 def number_lines(panels: Mapping[str, Lines]) -> Texts:
     """The numbers of a figure, a line each."""
-    points = [(panel, name, p) for panel, lines in panels.items() for name, own in lines.items() for p in own]
+    points = [
+        (panel, name, p)
+        for panel, lines in panels.items()
+        for name, own in lines.items()
+        for p in own
+    ]
     lines = [[TableCell(word) for word in ("", "at", "value", "± 95 %")]]
     for panel, name, p in points:
         interval = "–" if p.interval is None else f"{p.interval:.3g}"
         what = ", ".join(word for word in (panel, name) if word).replace("$", "").replace("\\", "")
         lines.append(
-            [TableCell(what), TableCell(f"{p.x:.4g}" if p.x else "–"), TableCell(f"{p.y:.4g}"), TableCell(interval)]
+            [
+                TableCell(what),
+                TableCell(f"{p.x:.4g}" if p.x else "–"),
+                TableCell(f"{p.y:.4g}"),
+                TableCell(interval),
+            ]
         )
     return lines

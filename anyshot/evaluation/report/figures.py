@@ -14,7 +14,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import (
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    PercentFormatter,
+)
 
 from anyshot.core.files import PathLike, write_bytes
 
@@ -90,7 +96,9 @@ def omega_figure(records: Sequence[BalanceRecord]) -> Figure:
     """
     figure = Figure(figsize=(6.8, 4.6))
     axes = figure.add_subplot()
-    for place, (name, group, colour, marker) in enumerate(_by_imageset(r for r in records if r.omega_mean is not None)):
+    for place, (name, group, colour, marker) in enumerate(
+        _by_imageset(r for r in records if r.omega_mean is not None)
+    ):
         shift = 1.02**place  # sets side by side where sizes are few
         for uneven in (False, True):
             some = [r for r in group if (len(set(r.shots)) > 1) == uneven]
@@ -105,13 +113,28 @@ def omega_figure(records: Sequence[BalanceRecord]) -> Figure:
             if uneven:
                 _dots(axes, size * shift, mean, deviation, colour, marker, name)
             else:
-                axes.plot(size * shift, mean, marker, color=colour, markersize=3, mfc="none", mew=0.6, alpha=0.4)
+                axes.plot(
+                    size * shift,
+                    mean,
+                    marker,
+                    color=colour,
+                    markersize=3,
+                    mfc="none",
+                    mew=0.6,
+                    alpha=0.4,
+                )
     axes.axhline(1, color="#555555", linewidth=1, linestyle="--", zorder=1, label="even share")
     log_sizes(axes)
-    axes.set(xlabel="images in the class, $N_c$", ylabel=r"class balance, $C\,\omega_c$", ylim=(0, None))
+    axes.set(
+        xlabel="images in the class, $N_c$", ylabel=r"class balance, $C\,\omega_c$", ylim=(0, None)
+    )
     axes.set_title("Which classes the inner loss listens to")
     legend_above(figure, axes, 4)
-    hollow = " Hollow dots: tasks with classes of one size." if any(len(set(r.shots)) == 1 for r in records) else ""
+    hollow = (
+        " Hollow dots: tasks with classes of one size."
+        if any(len(set(r.shots)) == 1 for r in records)
+        else ""
+    )
     explain(figure, f"Dots: posterior means. {_BARS} {_LINES.format('classes')}{hollow}")
     return figure
 
@@ -130,7 +153,9 @@ def gamma_figure(records: Sequence[BalanceRecord]) -> Figure:
             mean = np.array([r.gamma_mean[layer] for r in group if r.gamma_mean is not None])
             deviation = np.array([r.gamma_std[layer] for r in group if r.gamma_std is not None])
             _dots(axes, size, mean, deviation, colour, marker, name)
-        axes.axhline(1, color="#555555", linewidth=1, linestyle="--", zorder=1, label="step as learned")
+        axes.axhline(
+            1, color="#555555", linewidth=1, linestyle="--", zorder=1, label="step as learned"
+        )
         log_sizes(axes)
         axes.set_title(on[0].layers[layer])
     ratios(panels[0], [value for r in on for value in r.gamma_mean or ()])
@@ -155,8 +180,16 @@ def z_figure(records: Sequence[BalanceRecord]) -> Figure:
         low, middle, high = np.percentile(norms, [25, 50, 75])
         axes.plot([place, place], [low, high], color="black", linewidth=4, solid_capstyle="butt")
         axes.plot([place - 0.33, place + 0.33], [middle, middle], color="black", linewidth=2)
-    axes.set_xticks(range(len(groups)), [_short(name) for name, *_ in groups], rotation=20 if len(groups) > 4 else 0)
-    axes.set(ylabel=r"shift of the start, $\Vert z \Vert$", xlim=(-0.6, len(groups) - 0.4), ylim=(0, None))
+    axes.set_xticks(
+        range(len(groups)),
+        [_short(name) for name, *_ in groups],
+        rotation=20 if len(groups) > 4 else 0,
+    )
+    axes.set(
+        ylabel=r"shift of the start, $\Vert z \Vert$",
+        xlim=(-0.6, len(groups) - 0.4),
+        ylim=(0, None),
+    )
     axes.grid(False, axis="x")
     axes.set_title("How far each image set moves the start")
     explain(figure, "Dots: tasks. Thick bar: middle half. Line: median.")
@@ -172,14 +205,28 @@ def training_figure(logs: Mapping[str, Iterable[Mapping[str, Any]]]) -> Figure:
     curves = {name: _curves(list(log)) for name, log in logs.items()}
     kinds = [kind for kind in _CURVES if any(kind in found for found in curves.values())]
     last = max(
-        (x for found in curves.values() for kind in found.values() for line in kind.values() for x, _ in line),
+        (
+            x
+            for found in curves.values()
+            for kind in found.values()
+            for line in kind.values()
+            for x, _ in line
+        ),
         default=1,
     )
     figure = Figure(figsize=(3.9 * max(len(kinds), 1) + 0.3, 3.6))
-    for axes, kind in zip(figure.subplots(1, max(len(kinds), 1), squeeze=False)[0], kinds, strict=False):
+    for axes, kind in zip(
+        figure.subplots(1, max(len(kinds), 1), squeeze=False)[0], kinds, strict=False
+    ):
         for place, found in enumerate(curves.values()):
             for line, points in enumerate(found.get(kind, {}).values()):
-                _curve(axes, points, COLOURS[place % len(COLOURS)], line, validation=kind == "validation")
+                _curve(
+                    axes,
+                    points,
+                    COLOURS[place % len(COLOURS)],
+                    line,
+                    validation=kind == "validation",
+                )
         axes.set(xlabel="iteration", title=_CURVES[kind], xlim=(0, 1.03 * last))
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axes.set_ylim(bottom=0)
@@ -190,13 +237,24 @@ def training_figure(logs: Mapping[str, Iterable[Mapping[str, Any]]]) -> Figure:
         Line2D([], [], color=COLOURS[place % len(COLOURS)], linewidth=2, label=literal(name))
         for place, name in enumerate(logs)
     ]
-    sets = list(dict.fromkeys(images for found in curves.values() for images in found.get("validation", {})))
-    styles = [Line2D([], [], color="black", **_line_style(line), label=_short(name)) for line, name in enumerate(sets)]
+    sets = list(
+        dict.fromkeys(images for found in curves.values() for images in found.get("validation", {}))
+    )
+    styles = [
+        Line2D([], [], color="black", **_line_style(line), label=_short(name))
+        for line, name in enumerate(sets)
+    ]
     handles = [*(colours if len(logs) > 1 else []), *(styles if len(sets) > 1 else [])]
     if handles:
         figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), 7))
-    if any(_window(len(points)) > 1 for found in curves.values() for points in found.get("loss", {}).values()):
-        explain(figure, "Faint: every iteration. Strong: the running mean over a thirtieth of them.")
+    if any(
+        _window(len(points)) > 1
+        for found in curves.values()
+        for points in found.get("loss", {}).values()
+    ):
+        explain(
+            figure, "Faint: every iteration. Strong: the running mean over a thirtieth of them."
+        )
     return figure
 
 
@@ -217,7 +275,9 @@ def _curves(log: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Points]]:
             values = {(kind, ""): record.get(kind) for kind in ("loss", "penalty", "accuracy")}
         elif record.get("kind") == "validation":
             apart = {"kind", "iteration", "selection"}
-            values = {("validation", name): value for name, value in record.items() if name not in apart}
+            values = {
+                ("validation", name): value for name, value in record.items() if name not in apart
+            }
         else:
             continue
         for (kind, name), value in values.items():
@@ -234,7 +294,11 @@ def _window(points: int) -> int:
 
 
 def _line_style(line: int) -> dict[str, Any]:
-    return {"linestyle": ("-", "--", ":", "-.")[line % 4], "marker": MARKERS[line % len(MARKERS)], "markersize": 4}
+    return {
+        "linestyle": ("-", "--", ":", "-.")[line % 4],
+        "marker": MARKERS[line % len(MARKERS)],
+        "markersize": 4,
+    }
 
 
 def _curve(axes: Axes, points: Points, colour: str, line: int, *, validation: bool) -> None:
@@ -249,7 +313,9 @@ def _curve(axes: Axes, points: Points, colour: str, line: int, *, validation: bo
     axes.plot(at, values, color=colour, linewidth=1.8, **(_line_style(line) if validation else {}))
 
 
-def _by_imageset(records: Iterable[BalanceRecord]) -> Iterator[tuple[str, list[BalanceRecord], str, str]]:
+def _by_imageset(
+    records: Iterable[BalanceRecord],
+) -> Iterator[tuple[str, list[BalanceRecord], str, str]]:
     groups: dict[str, list[BalanceRecord]] = {}
     for record in records:
         groups.setdefault(record.imageset, []).append(record)
@@ -261,11 +327,15 @@ def _dots(axes: Axes, x: Any, y: Any, deviation: Any, colour: str, marker: str, 
     """Dots with thin bars, and a line through the means of the dots of similar size."""
     alpha = float(np.clip(7 / np.sqrt(len(x) + 1), 0.25, 0.9))
     bars = np.stack([np.minimum(deviation, y), deviation])  # ω and γ are positive
-    axes.errorbar(x, y, bars, fmt="none", ecolor=colour, elinewidth=0.7, alpha=0.5 * alpha, zorder=2)
+    axes.errorbar(
+        x, y, bars, fmt="none", ecolor=colour, elinewidth=0.7, alpha=0.5 * alpha, zorder=2
+    )
     axes.plot(x, y, marker, color=colour, markersize=3.5, alpha=alpha, markeredgewidth=0, zorder=3)
     line = _trend(x, y)
     axes.plot(*line, color="white", linewidth=4, zorder=4)
-    axes.plot(*line, color=colour, marker=marker, markersize=4, linewidth=2, zorder=5, label=_short(name))
+    axes.plot(
+        *line, color=colour, marker=marker, markersize=4, linewidth=2, zorder=5, label=_short(name)
+    )
 
 
 def _trend(x: Any, y: Any) -> tuple[Any, Any]:

@@ -82,16 +82,22 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Text cells; the first of each row is its heading. Cells must be escaped already."""
     top = "".join(f"<th>{cell}</th>" for cell in head)
     lines = "".join(
-        f"<tr><th>{row[0]}</th>" + "".join(f"<td>{cell}</td>" for cell in row[1:]) + "</tr>" for row in rows
+        f"<tr><th>{row[0]}</th>" + "".join(f"<td>{cell}</td>" for cell in row[1:]) + "</tr>"
+        for row in rows
     )
     return f'<div class="scroll"><table><tr>{top}</tr>{lines}</table></div>'
 
 
-def confusion_page(names: Sequence[str], counts: NDArray[np.int64], cells: dict[tuple[int, int], list[str]]) -> str:
+def confusion_page(
+    names: Sequence[str], counts: NDArray[np.int64], cells: dict[tuple[int, int], list[str]]
+) -> str:
     """The matrix, rows the truth; each number opens the figures of its pictures."""
     rows = []
     for i, name in enumerate(names):
-        links = [f'<a href="#cell-{i}-{j}">{n}</a>' if n else "0" for j, n in enumerate(counts[i].tolist())]
+        links = [
+            f'<a href="#cell-{i}-{j}">{n}</a>' if n else "0"
+            for j, n in enumerate(counts[i].tolist())
+        ]
         rows.append([escape(name), *links])
     head = ["truth ↓ taken for →", *map(escape, names)]
     opened = "\n".join(

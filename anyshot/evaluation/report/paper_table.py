@@ -22,7 +22,9 @@ class Cell:
 
     summary: Summary | None  #: None where its run failed
     paper: tuple[float, float] | None = None  #: accuracy and interval in %
-    ahead: PairedDifference | None = None  #: the model that others are compared with, minus this one
+    ahead: PairedDifference | None = (
+        None  #: the model that others are compared with, minus this one
+    )
     best: bool = False  #: ahead of every other by more than the paired interval
 
 
@@ -49,11 +51,15 @@ TableRows = list[list[TableCell]]  #: the heading first, then a line for each mo
 def accuracy_lines(beside: PaperComparison) -> TableRows:
     """Accuracy with its interval and, where there is one, the paper's and the difference; in %."""
     with_paper = [
-        any(beside.cells[model, place].paper for model in beside.models) for place in range(len(beside.columns))
+        any(beside.cells[model, place].paper for model in beside.models)
+        for place in range(len(beside.columns))
     ]
     heading = [TableCell("")]
     for column, paper in zip(beside.columns, with_paper, strict=True):
-        heading += [TableCell(column), *([TableCell("paper"), TableCell("difference")] if paper else [])]
+        heading += [
+            TableCell(column),
+            *([TableCell("paper"), TableCell("difference")] if paper else []),
+        ]
     lines = [heading]
     for model in beside.models:
         line = [TableCell(model)]
@@ -68,7 +74,9 @@ def accuracy_lines(beside: PaperComparison) -> TableRows:
 def paired_lines(beside: PaperComparison, what: str = "accuracy", times: float = 1.0) -> TableRows:
     """The accuracy or NLL of the model that others are compared with, minus that of each of them, task by task. Bold
     where the interval excludes zero."""
-    lines = [[TableCell(f"{beside.reference} minus"), *(TableCell(column) for column in beside.columns)]]
+    lines = [
+        [TableCell(f"{beside.reference} minus"), *(TableCell(column) for column in beside.columns)]
+    ]
     for model in beside.models:
         if model != beside.reference:
             cells = [beside.cells[model, place].ahead for place in range(len(beside.columns))]
@@ -79,14 +87,27 @@ def paired_lines(beside: PaperComparison, what: str = "accuracy", times: float =
 def detail_lines(beside: PaperComparison) -> TableRows:
     """NLL, calibration, the worst class, and accuracy by shots."""
     some = [cell.summary for cell in beside.cells.values() if cell.summary]
-    ranges = [name for name in (some[0].by_shots if some else ()) if any(s.by_shots[name] is not None for s in some)]
+    ranges = [
+        name
+        for name in (some[0].by_shots if some else ())
+        if any(s.by_shots[name] is not None for s in some)
+    ]
     shots = [f"{name.replace('-', '–')} shot{'s' if name != '1' else ''}" for name in ranges]
-    lines = [[TableCell(word) for word in ("", "images", "NLL", "ECE", "worst class", *shots, "tasks", "runs")]]
+    lines = [
+        [
+            TableCell(word)
+            for word in ("", "images", "NLL", "ECE", "worst class", *shots, "tasks", "runs")
+        ]
+    ]
     for place, column in enumerate(beside.columns):
         for model in beside.models:
             if s := beside.cells[model, place].summary:
                 by_shots = [s.by_shots[name] for name in ranges]
-                numbers = [f"{100 * s.ece:.1f}", f"{100 * s.worst_class:.1f}", *map(_percent, by_shots)]
+                numbers = [
+                    f"{100 * s.ece:.1f}",
+                    f"{100 * s.worst_class:.1f}",
+                    *map(_percent, by_shots),
+                ]
                 cells = [model, column, f"{s.nll:.3f}", *numbers, str(s.tasks), str(s.runs)]
                 lines.append([TableCell(cell) for cell in cells])
     return lines
@@ -102,14 +123,18 @@ def excludes_zero(paired: PairedDifference | None, what: str = "accuracy") -> bo
 # ---------------------------------------------------------------------------------------------------- forms
 def markdown(lines: TableRows) -> str:
     """A table as GitHub shows it."""
-    rows = ["| " + " | ".join(f"**{t.text}**" if t.bold else t.text for t in line) + " |" for line in lines]
+    rows = [
+        "| " + " | ".join(f"**{t.text}**" if t.bold else t.text for t in line) + " |"
+        for line in lines
+    ]
     return "\n".join([rows[0], "|" + "---|" + "--:|" * (len(lines[0]) - 1), *rows[1:]]) + "\n"
 
 
 def latex(lines: TableRows, caption: str) -> str:
     """A table for a paper, with booktabs."""
     rows = [
-        " & ".join(f"\\textbf{{{_tex(t.text)}}}" if t.bold else _tex(t.text) for t in line) + r" \\" for line in lines
+        " & ".join(f"\\textbf{{{_tex(t.text)}}}" if t.bold else _tex(t.text) for t in line) + r" \\"
+        for line in lines
     ]
     body = "\n".join([r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule"])
     columns = "l" + "r" * (len(lines[0]) - 1)
@@ -121,7 +146,9 @@ def latex(lines: TableRows, caption: str) -> str:
 
 def html(lines: TableRows) -> str:
     """A table for a page."""
-    cells = [[f"<b>{escape(t.text)}</b>" if t.bold else escape(t.text) for t in line] for line in lines]
+    cells = [
+        [f"<b>{escape(t.text)}</b>" if t.bold else escape(t.text) for t in line] for line in lines
+    ]
     return html_table(cells[0], cells[1:])
 
 
@@ -146,7 +173,11 @@ def _tex(text: str) -> str:
 
 
 def _accuracy(summary: Summary | None) -> str:
-    return "–" if summary is None else with_interval(f"{100 * summary.accuracy:.2f}", summary.interval, 100, 2)
+    return (
+        "–"
+        if summary is None
+        else with_interval(f"{100 * summary.accuracy:.2f}", summary.interval, 100, 2)
+    )
 
 
 def _published(cell: Cell) -> str:
@@ -154,7 +185,9 @@ def _published(cell: Cell) -> str:
 
 
 def _difference(cell: Cell) -> str:
-    return _signed(100 * cell.summary.accuracy - cell.paper[0]) if cell.paper and cell.summary else "–"
+    return (
+        _signed(100 * cell.summary.accuracy - cell.paper[0]) if cell.paper and cell.summary else "–"
+    )
 
 
 def _ahead(paired: PairedDifference | None, what: str, times: float) -> TableCell:
@@ -163,7 +196,8 @@ def _ahead(paired: PairedDifference | None, what: str, times: float) -> TableCel
     value, interval = getattr(paired, what), getattr(paired, f"{what}_interval")
     digits = 2 if what == "accuracy" else 3
     return TableCell(
-        with_interval(_signed(times * value, digits), interval, times, digits), excludes_zero(paired, what)
+        with_interval(_signed(times * value, digits), interval, times, digits),
+        excludes_zero(paired, what),
     )
 
 

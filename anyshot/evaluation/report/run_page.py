@@ -21,7 +21,11 @@ from anyshot.runs.run import Run
 
 
 def report_page(
-    runs: Sequence[Run], trials: Sequence[RunOnSet], rows: Sequence[ResultRow], tasks: int, title: str
+    runs: Sequence[Run],
+    trials: Sequence[RunOnSet],
+    rows: Sequence[ResultRow],
+    tasks: int,
+    title: str,
 ) -> str:
     """A self-contained page on runs, as they were tested in ``rows``; ω, γ and z by ``tasks`` tasks of each."""
     body = [STYLE, f"<p>{escape(title)}</p>", results_table(add_differences(rows))]
@@ -33,8 +37,13 @@ def report_page(
     }.items()]  # fmt: skip
     for name, records in inspection_section(trials, tasks).items():
         titles = {"omega": "ω by class size", "gamma": "γ by task size", "z": "‖z‖ by image set"}
-        body += [_plot(f"{name}: {titles[kind]}", figure) for kind, figure in balance_figures(records).items()]
-    body += [f"<h2>A task of {escape(name)}</h2>{text}" for name, text in sample_tasks(trials).items()]
+        body += [
+            _plot(f"{name}: {titles[kind]}", figure)
+            for kind, figure in balance_figures(records).items()
+        ]
+    body += [
+        f"<h2>A task of {escape(name)}</h2>{text}" for name, text in sample_tasks(trials).items()
+    ]
     facts = origin(runs=[str(run.folder) for run in runs])
     body.append(
         f"<p><small>{escape(facts['time'])}, anyshot {facts['version']}, {escape(facts['command'])}</small></p>"
@@ -44,13 +53,30 @@ def report_page(
 
 def results_table(rows: Sequence[ResultRow]) -> str:
     """A row a run and image set; differences to the first run, task by task."""
-    ranges = [name for name in rows[0].summary.by_shots if any(r.summary.by_shots[name] is not None for r in rows)]
+    ranges = [
+        name
+        for name in rows[0].summary.by_shots
+        if any(r.summary.by_shots[name] is not None for r in rows)
+    ]
     shots = [f"{dashed(name)} shot{'s' if name != '1' else ''}" for name in ranges]
-    head = ["run", "images", "accuracy", "NLL", "ECE", "worst class", *shots, "difference to the first"]
+    head = [
+        "run",
+        "images",
+        "accuracy",
+        "NLL",
+        "ECE",
+        "worst class",
+        *shots,
+        "difference to the first",
+    ]
     lines = []
     for row in rows:
         s, p = row.summary, row.paired
-        ahead = "" if p is None else with_interval(f"{100 * p.accuracy:+.1f}", p.accuracy_interval, 100, 1)
+        ahead = (
+            ""
+            if p is None
+            else with_interval(f"{100 * p.accuracy:+.1f}", p.accuracy_interval, 100, 1)
+        )
         each = ["–" if (a := s.by_shots[name]) is None else f"{100 * a:.1f}" for name in ranges]
         accuracy = with_interval(f"{100 * s.accuracy:.1f}", s.interval, 100, 1)
         numbers = [accuracy, f"{s.nll:.2f}", f"{100 * s.ece:.1f}", f"{100 * s.worst_class:.1f}"]
@@ -64,7 +90,9 @@ def inspection_section(trials: Sequence[RunOnSet], tasks: int) -> dict[str, list
     found: dict[str, list[BalanceRecord]] = {}
     for trial in trials:
         if isinstance(trial.method, TAML) and trial.method.encoder is not None:
-            found.setdefault(trial.name, []).extend(inspect_stream(trial.method, trial.stream, tasks))
+            found.setdefault(trial.name, []).extend(
+                inspect_stream(trial.method, trial.stream, tasks)
+            )
     return found
 
 
@@ -74,8 +102,12 @@ def sample_tasks(trials: Sequence[RunOnSet]) -> dict[str, str]:
     for images in dict.fromkeys(trial.images for trial in trials):
         same = [trial for trial in trials if trial.images == images]
         task = same[0].stream.task(0)
-        own = [trial for trial in same if trial.stream.class_names() == same[0].stream.class_names()]
-        found[images] = sample_task(task, {trial.name: trial.method.predict(task).cpu().numpy() for trial in own})
+        own = [
+            trial for trial in same if trial.stream.class_names() == same[0].stream.class_names()
+        ]
+        found[images] = sample_task(
+            task, {trial.name: trial.method.predict(task).cpu().numpy() for trial in own}
+        )
     return found
 
 

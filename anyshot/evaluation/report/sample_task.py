@@ -44,7 +44,9 @@ def _query(task: Task, m: int, c: int, answers: Mapping[str, NDArray[np.float64]
         best = int(probabilities[m].argmax())
         whose = f"{escape(run)}: " if len(answers) > 1 else ""
         mark = "right" if best == c else "wrong"
-        said.append(f'<span class="{mark}">{whose}{escape(task.classes[best])}, {probabilities[m, best]:.0%}</span>')
+        said.append(
+            f'<span class="{mark}">{whose}{escape(task.classes[best])}, {probabilities[m, best]:.0%}</span>'
+        )
     return f'<div class="query">{_image(task.query[m].numpy())}{"".join(said)}</div>'
 
 

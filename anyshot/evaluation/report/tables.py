@@ -54,7 +54,10 @@ def summary_table(rows: Sequence[ResultRow], title: str | None = None) -> Table:
 
 def _behind(rows: Sequence[ResultRow], row: ResultRow, ranges: Sequence[str]) -> tuple[str, ...]:
     """The line that tells how many query images stand behind each column of shots."""
-    names = [name if label == "images" else "" for label, name in zip(_columns(rows), _names(rows, row), strict=True)]
+    names = [
+        name if label == "images" else ""
+        for label, name in zip(_columns(rows), _names(rows, row), strict=True)
+    ]
     counts = (row.summary.queries_by_shots[name] for name in ranges)
     empty = [""] * (3 + len(row.summary.more))
     return (*names, *empty, "n =", *(str(n) if n < 100_000 else f"{n / 1000:.0f}k" for n in counts))
@@ -106,10 +109,17 @@ def _caption(rows: Sequence[ResultRow]) -> str:
     drawn: dict[str, list[str]] = {}
     for row in single:
         drawn.setdefault(_drawn(row.summary), []).append(row.images)
-    sets = [text + (f" ({', '.join(dict.fromkeys(names))})" if len(drawn) > 1 else "") for text, names in drawn.items()]
+    sets = [
+        text + (f" ({', '.join(dict.fromkeys(names))})" if len(drawn) > 1 else "")
+        for text, names in drawn.items()
+    ]
     text = f"{tasks}. Images of a class: {'; '.join(sets)}. Accuracies and ECE in %; n: query images behind a column."
     failed = sum(row.summary.failed for row in single)
-    return text + (f" {failed} tasks had predictions that were not finite; they count as wrong." if failed else "")
+    return text + (
+        f" {failed} tasks had predictions that were not finite; they count as wrong."
+        if failed
+        else ""
+    )
 
 
 def _drawn(s: Summary) -> str:
@@ -125,7 +135,10 @@ def print_tables(*tables: Table) -> None:
     not markup: a run's folder may be called [/b]."""
     console = Console(markup=False)
     if not console.is_terminal:
-        needed = (console.measure(table, options=console.options.update(width=10_000)).maximum for table in tables)
+        needed = (
+            console.measure(table, options=console.options.update(width=10_000)).maximum
+            for table in tables
+        )
         console.width = max(console.width, *needed)
     for place, table in enumerate(tables):
         console.print(*([""] if place else []), table)
@@ -141,19 +154,31 @@ def write_csv(path: PathLike, rows: Sequence[ResultRow]) -> None:
                 values |= {f"{metric}_interval": one for metric, one in value.items()}
             elif name == "more":
                 values |= value
-            elif isinstance(value, Mapping):  # by_shots -> accuracy_shots_2_5, queries_by_shots -> queries_shots_2_5
+            elif isinstance(
+                value, Mapping
+            ):  # by_shots -> accuracy_shots_2_5, queries_by_shots -> queries_shots_2_5
                 what = "queries" if name.startswith("queries") else "accuracy"
-                values |= {f"{what}_shots_{_plain_name(shots)}": one for shots, one in value.items()}
+                values |= {
+                    f"{what}_shots_{_plain_name(shots)}": one for shots, one in value.items()
+                }
             else:
                 values[name] = value
         difference = dataclasses.asdict(row.paired) if row.paired else dict.fromkeys(_PAIRED)
-        flat.append({**values, "paired_to": row.paired_to, **{f"paired_{k}": v for k, v in difference.items()}})
+        flat.append(
+            {
+                **values,
+                "paired_to": row.paired_to,
+                **{f"paired_{k}": v for k, v in difference.items()},
+            }
+        )
     write_lines(path, flat)
 
 
 def write_per_task(path: PathLike, rows: Sequence[ResultRow]) -> None:
     """One line for each task of each row, in the order of the tasks."""
-    write_lines(path, [{**row.labels, **score.as_dict()} for row in rows for score in row.summary.scores])
+    write_lines(
+        path, [{**row.labels, **score.as_dict()} for row in rows for score in row.summary.scores]
+    )
 
 
 def write_lines(path: PathLike, lines: Sequence[Mapping[str, Any]]) -> None:
@@ -172,7 +197,10 @@ def write_results(path: PathLike, results: Any, **facts: Any) -> None:
 
 def payload(rows: Sequence[ResultRow]) -> list[dict[str, Any]]:
     """The rows of :func:`summary_table` as plain values for JSON."""
-    return [{**row.labels, **row.summary.as_dict(), "paired_to": row.paired_to, "paired": row.paired} for row in rows]
+    return [
+        {**row.labels, **row.summary.as_dict(), "paired_to": row.paired_to, "paired": row.paired}
+        for row in rows
+    ]
 
 
 def origin(**facts: Any) -> dict[str, Any]:

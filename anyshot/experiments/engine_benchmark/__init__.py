@@ -25,10 +25,15 @@ from anyshot.experiments.engine_benchmark.single_task import alone
 __all__ = ["bench", "machine"]
 
 ROUNDS = 5
-BUDGET, BUDGET_ALL = 40.0, 240.0  #: seconds for the first case, a third for others; after these no further case begins
+BUDGET, BUDGET_ALL = (
+    40.0,
+    240.0,
+)  #: seconds for the first case, a third for others; after these no further case begins
 
 
-def bench(quick: bool = False, advance: Callable[..., None] = lambda n=1, note="": None) -> dict[str, Any]:
+def bench(
+    quick: bool = False, advance: Callable[..., None] = lambda n=1, note="": None
+) -> dict[str, Any]:
     """All measurements, ready for JSON. ``advance(n, note)`` hears of each round."""
     names, missing = present()
     began, left_out = time.perf_counter(), list(missing)
@@ -43,7 +48,9 @@ def bench(quick: bool = False, advance: Callable[..., None] = lambda n=1, note="
             key = (name, case.size, case.order == 2, case.channels, case.method)
             chosen[name] = modes[key] = modes.get(key) or best_mode(name, case)
             advance(0, f"{case.name}: {name} runs best {chosen[name]}")
-        timings = race(case, chosen, 2 if quick else ROUNDS, BUDGET if not results else BUDGET / 3, advance)
+        timings = race(
+            case, chosen, 2 if quick else ROUNDS, BUDGET if not results else BUDGET / 3, advance
+        )
         if case.memory:
             peaks = map_tasks(partial(_peak_memory, case, chosen), list(chosen))
             for name, peak in zip(chosen, peaks, strict=True):
@@ -94,7 +101,11 @@ def _case(case: Case, timings: dict[str, Timing]) -> dict[str, Any]:
         "speedup": {name: median(t.wall) / median(engine.wall) for name, t in peers.items()},
         "speedup_of_minima": {name: min(t.wall) / min(engine.wall) for name, t in peers.items()},
         "speedup_of_cpu": {name: min(t.cpu) / min(engine.cpu) for name, t in peers.items()},
-        "memory_ratio": {name: engine.peak_mb / t.peak_mb for name, t in peers.items() if engine.peak_mb and t.peak_mb},
+        "memory_ratio": {
+            name: engine.peak_mb / t.peak_mb
+            for name, t in peers.items()
+            if engine.peak_mb and t.peak_mb
+        },
     }
 
 

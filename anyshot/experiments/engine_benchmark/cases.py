@@ -78,7 +78,9 @@ class Task:
         """The same with images in another memory format."""
         images = self.inner.images.contiguous(memory_format=memory_format)
         inner = replace(self.inner, images=images)
-        return replace(self, inner=inner, images=self.images.contiguous(memory_format=memory_format))
+        return replace(
+            self, inner=inner, images=self.images.contiguous(memory_format=memory_format)
+        )
 
 
 @dataclass(frozen=True)
@@ -104,11 +106,18 @@ def tasks_of(case: Case, seed: int = 0) -> list[Task] | list[MethodTask]:
 def inner_tasks(case: Case, seed: int = 0) -> list[Task]:
     """One network, one rate for each parameter element."""
     rng, body = torch_rng(seed, "bench", case.size), conv4((case.size, case.size), case.channels)
-    theta, norm = body.init_parameters(rng, "he") | zero_head(WAY, body.width, torch.zeros(())), body.norm()
+    theta, norm = (
+        body.init_parameters(rng, "he") | zero_head(WAY, body.width, torch.zeros(())),
+        body.norm(),
+    )
     rates = {name: torch.full_like(value, RATE) for name, value in theta.items()}
     rates |= {name: rates[name][:1].clone() for name in HEAD_PARAMETERS}  # shared by the classes
-    leaves = [t for name, t in theta.items() if name.endswith("weight") and name not in HEAD_PARAMETERS]
-    leaves += [t for name, t in rates.items() if "bias" not in name or name in HEAD_PARAMETERS] + list(norm.shift)
+    leaves = [
+        t for name, t in theta.items() if name.endswith("weight") and name not in HEAD_PARAMETERS
+    ]
+    leaves += [
+        t for name, t in rates.items() if "bias" not in name or name in HEAD_PARAMETERS
+    ] + list(norm.shift)
     for leaf in leaves:
         leaf.requires_grad_(not case.adaptation)
     made = []
@@ -122,12 +131,25 @@ def inner_tasks(case: Case, seed: int = 0) -> list[Task]:
 def _method_tasks(case: Case, seed: int) -> list[MethodTask]:
     """The method at its start, with He's weights, so that its steps do something."""
     settings = MethodSettings(
-        name=case.method, channels=case.channels, steps=case.steps, order=case.order, start="he", alpha=0.05
+        name=case.method,
+        channels=case.channels,
+        steps=case.steps,
+        order=case.order,
+        start="he",
+        alpha=0.05,
     )
     method, made = create_method(settings, (case.size, case.size), seed), []
-    for i, (images, labels, queries, query_labels) in enumerate(_sets(case, torch_rng(seed, "bench", case.size))):
-        support, query = (x.mul(255).byte().permute(0, 2, 3, 1).contiguous() for x in (images, queries))
-        made.append(MethodTask(method, tasks.Task(support, labels, query, query_labels, seed=(seed, "bench", i))))
+    for i, (images, labels, queries, query_labels) in enumerate(
+        _sets(case, torch_rng(seed, "bench", case.size))
+    ):
+        support, query = (
+            x.mul(255).byte().permute(0, 2, 3, 1).contiguous() for x in (images, queries)
+        )
+        made.append(
+            MethodTask(
+                method, tasks.Task(support, labels, query, query_labels, seed=(seed, "bench", i))
+            )
+        )
     return made
 
 

@@ -63,13 +63,19 @@ class Conv4(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Class scores [n, way]."""
         for i, beta in enumerate(self.shift, 1):
-            x = F.conv2d(x, getattr(self, f"conv{i}_weight"), getattr(self, f"conv{i}_bias"), padding=1)
-            x = F.max_pool2d(F.relu(F.batch_norm(x, None, None, None, beta, training=True, eps=network.EPS)), 2)
+            x = F.conv2d(
+                x, getattr(self, f"conv{i}_weight"), getattr(self, f"conv{i}_bias"), padding=1
+            )
+            x = F.max_pool2d(
+                F.relu(F.batch_norm(x, None, None, None, beta, training=True, eps=network.EPS)), 2
+            )
         return F.linear(x.flatten(1), getattr(self, "head_weight"), getattr(self, "head_bias"))  # noqa: B009
 
 
 def _support_loss(model: Callable[[Tensor], Tensor], task: Task) -> Tensor:
-    return task.inner.weights @ F.cross_entropy(model(task.inner.images), task.inner.labels, reduction="none")
+    return task.inner.weights @ F.cross_entropy(
+        model(task.inner.images), task.inner.labels, reduction="none"
+    )
 
 
 def by_higher(task: Task, order: int) -> Result:
@@ -91,7 +97,9 @@ def by_higher(task: Task, order: int) -> Result:
         start = fast.parameters(time=0 if order == 2 else -1)
         wanted = [p for p, name in zip(start, names, strict=True) if name in CONV_WEIGHTS]
         steps = [task.inner.rates[name] for name in NAMES] if order == 2 else []
-        return loss.detach(), list(torch.autograd.grad(loss, [*wanted, *steps, *task.inner.norm.shift]))
+        return loss.detach(), list(
+            torch.autograd.grad(loss, [*wanted, *steps, *task.inner.norm.shift])
+        )
 
 
 def by_torchopt(task: Task, order: int) -> Result:
@@ -118,7 +126,9 @@ def by_torchopt(task: Task, order: int) -> Result:
 
 def _quietly(name: str) -> ModuleType:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what other libraries deprecate is not the user's business here
+        warnings.simplefilter(
+            "ignore"
+        )  # what other libraries deprecate is not the user's business here
         return importlib.import_module(name)
 
 
@@ -135,6 +145,7 @@ def present() -> tuple[list[str], list[str]]:
     """The contestants that are installed, and a sentence for each that is not."""
     missing = [name for name in ("higher", "torchopt") if find_spec(name) is None]
     sentences = [
-        f"{name} is not installed and was left out; pip install 'anyshot[bench]' brings it." for name in missing
+        f"{name} is not installed and was left out; pip install 'anyshot[bench]' brings it."
+        for name in missing
     ]
     return [name for name in CONTESTANTS if name not in missing], sentences

@@ -46,7 +46,11 @@ def required(case: Case, repeats: int = 5) -> dict[str, float]:
     n, total = sum(case.supports) // len(case.supports), sum(case.supports)
     queries = QUERY * len(case.supports)
     seconds, flops = 0.0, 0.0
-    kinds: dict[str, Callable[..., Any]] = {"forward": _forward, "weights": conv_dW, "input": conv_dx}
+    kinds: dict[str, Callable[..., Any]] = {
+        "forward": _forward,
+        "weights": conv_dW,
+        "input": conv_dx,
+    }
     for layer, unit in enumerate(conv4((case.size, case.size)).layers):
         side = case.size >> layer
         x = torch.rand(n, unit.size[1], side, side).contiguous(memory_format=CL)
@@ -56,7 +60,11 @@ def required(case: Case, repeats: int = 5) -> dict[str, float]:
             images = total * times + queries
             seconds += images / n * _fastest(partial(kinds[kind], y, x, W), repeats)
             flops += images * 2 * W.numel() * side * side
-    return {"seconds_on_one_core": seconds, "gigaflop": flops / 1e9, "gigaflop_per_second": flops / seconds / 1e9}
+    return {
+        "seconds_on_one_core": seconds,
+        "gigaflop": flops / 1e9,
+        "gigaflop_per_second": flops / seconds / 1e9,
+    }
 
 
 def _forward(_: torch.Tensor, x: torch.Tensor, W: torch.Tensor) -> torch.Tensor:
@@ -79,7 +87,9 @@ def shares(case: Case) -> dict[str, float]:
     """Parts of the engine's time, on one thread, in each pass that convolves, with all that is fused into it
     (transformations, pooling, statistics, scattering)."""
     spent: dict[str, float] = defaultdict(float)
-    task = inner_tasks(Case(case.name, case.size, case.supports[:1], case.order, case.steps))[0].laid_out(CL)
+    task = inner_tasks(Case(case.name, case.size, case.supports[:1], case.order, case.steps))[
+        0
+    ].laid_out(CL)
 
     def one(_: int) -> float:
         CONTESTANTS["engine"](task, case.order)

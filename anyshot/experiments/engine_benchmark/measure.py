@@ -60,7 +60,9 @@ class Timing:
         }
 
 
-def iteration(name: str, tasks: Sequence[AnyTask], order: int, mode: Mode) -> tuple[float, list[Tensor]]:
+def iteration(
+    name: str, tasks: Sequence[AnyTask], order: int, mode: Mode
+) -> tuple[float, list[Tensor]]:
     """One meta-iteration (or the adaptations of its tasks): mean loss and mean gradients."""
 
     def one(task: AnyTask) -> tuple[Tensor, list[Tensor]]:
@@ -77,10 +79,14 @@ def iteration(name: str, tasks: Sequence[AnyTask], order: int, mode: Mode) -> tu
 def best_mode(name: str, case: Case) -> Mode:
     """The fastest mode on small tasks of the case; engine and methods lay images out by themselves."""
     many = len(case.supports) > 1 and cores() > 1
-    small = replace(case, supports=tuple(max(5, n // 5) for n in case.supports[:2]), steps=min(case.steps, 2))
+    small = replace(
+        case, supports=tuple(max(5, n // 5) for n in case.supports[:2]), steps=min(case.steps, 2)
+    )
     tasks = tasks_of(small)
     layouts = ["channels-last"] if name == "engine" or case.method else list(FORMATS)
-    modes = [Mode(layout, workers) for layout in layouts for workers in ([cores(), 1] if many else [1])]
+    modes = [
+        Mode(layout, workers) for layout in layouts for workers in ([cores(), 1] if many else [1])
+    ]
     laid = {layout: [task.laid_out(FORMATS[layout]) for task in tasks] for layout in layouts}
     seconds = dict.fromkeys(modes, float("inf"))
     for _ in range(3):  # the first warms up
@@ -96,7 +102,10 @@ def race(
 ) -> dict[str, Timing]:
     """Each contestant in its mode, in turn, ``rounds`` times or until ``budget`` seconds are over."""
     tasks, timings = tasks_of(case), {name: Timing(mode) for name, mode in modes.items()}
-    laid = {name: [task.laid_out(FORMATS[mode.layout]) for task in tasks] for name, mode in modes.items()}
+    laid = {
+        name: [task.laid_out(FORMATS[mode.layout]) for task in tasks]
+        for name, mode in modes.items()
+    }
     end = time.perf_counter() + budget
     for done in range(rounds):
         if done and time.perf_counter() > end:
@@ -114,17 +123,28 @@ def race(
 def peak_memory(name: str, case: Case, mode: Mode) -> float:
     """MB that one iteration adds to a fresh process, at its peak."""
     request = json.dumps({"name": name, "case": asdict(case), "mode": asdict(mode)})
-    command = [sys.executable, "-W", "ignore", "-m", "anyshot.experiments.engine_benchmark.measure", request]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "anyshot.experiments.engine_benchmark.measure",
+        request,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise AnyshotError(f"The memory of {name} could not be measured: {done.stderr.strip()[-300:]}")
+        raise AnyshotError(
+            f"The memory of {name} could not be measured: {done.stderr.strip()[-300:]}"
+        )
     return float(done.stdout.split()[-1])
 
 
 def added_memory(name: str, case: Case, mode: Mode) -> float:
     """MB that one iteration adds to this process; meant for a fresh one, after a small task has loaded all code."""
     small = replace(case, supports=(5,) * mode.workers, steps=1)
-    iteration(name, [task.laid_out(FORMATS[mode.layout]) for task in tasks_of(small)], case.order, mode)
+    iteration(
+        name, [task.laid_out(FORMATS[mode.layout]) for task in tasks_of(small)], case.order, mode
+    )
     tasks = [task.laid_out(FORMATS[mode.layout]) for task in tasks_of(case)]
     before = _reset_peak()
     iteration(name, tasks, case.order, mode)
@@ -151,7 +171,9 @@ def _peak() -> float:
 def main(request: str) -> None:
     """What :func:`peak_memory` starts."""
     wanted = json.loads(request)
-    fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in wanted["case"].items()}
+    fields: dict[str, Any] = {
+        key: tuple(v) if isinstance(v, list) else v for key, v in wanted["case"].items()
+    }
     case = Case(**fields)
     print(added_memory(wanted["name"], case, Mode(**wanted["mode"])))
 

@@ -46,7 +46,9 @@ def run_grid(
 
         backend = run_on_ray(units, run_unit, jobs, address)
     else:
-        backend = run_locally(units, run_unit, jobs) if jobs and jobs > 1 else _here(units, run_unit)
+        backend = (
+            run_locally(units, run_unit, jobs) if jobs and jobs > 1 else _here(units, run_unit)
+        )
     found: dict[str, JobResult] = {}
     try:
         with closing(backend):

@@ -73,8 +73,12 @@ def _death(job: _Job) -> str:
     return f"its process died {job.tries + 1} times (the last time: {how}); is there enough memory?"
 
 
-def _work(end: Connection, run_unit: Callable[[T], object], unit: T, folder: str, jobs: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the terminal; the parent ends us
+def _work(
+    end: Connection, run_unit: Callable[[T], object], unit: T, folder: str, jobs: int
+) -> None:
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches every process of the terminal; the parent ends us
     threading.Thread(target=_end_with_parent, daemon=True).start()
     tune_process()
     limit_cores(jobs)

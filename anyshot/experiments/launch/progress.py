@@ -16,7 +16,10 @@ LOOK = 2.0  #: seconds between looks
 
 @contextmanager
 def show_progress(
-    units: Sequence[T], title: str, share: Callable[[T], float], seconds: Callable[[T], float] = lambda unit: 100.0
+    units: Sequence[T],
+    title: str,
+    share: Callable[[T], float],
+    seconds: Callable[[T], float] = lambda unit: 100.0,
 ) -> Iterator[None]:
     """Show until the block ends how far the units are, and the time left. ``share`` tells how much of a unit is done,
     ``seconds`` how long it takes on an ordinary machine, so that the time left is right when units differ."""
@@ -26,7 +29,9 @@ def show_progress(
     def behind() -> tuple[int, str]:
         shares = [share(unit) for unit in units]
         ready = sum(share > 0.999 for share in shares)
-        return sum(round(s * t) for s, t in zip(shares, total, strict=True)), f"{ready} of {len(units)} runs"
+        return sum(
+            round(s * t) for s, t in zip(shares, total, strict=True)
+        ), f"{ready} of {len(units)} runs"
 
     shown, _ = behind()
     with progress(title, sum(total), done=shown) as advance:

@@ -18,7 +18,9 @@ from anyshot.experiments.launch.job import RETRIES, Ended, JobResult, run_guarde
 T = TypeVar("T")
 
 
-def run_on_ray(units: Mapping[str, T], run_unit: Callable[[T], object], jobs: int | None, address: str | None) -> Ended:
+def run_on_ray(
+    units: Mapping[str, T], run_unit: Callable[[T], object], jobs: int | None, address: str | None
+) -> Ended:
     """Units on the cluster at ``address``; without one on this machine, in a cluster that ends with us."""
     ray = _ray()
     ours = not ray.is_initialized()
@@ -30,7 +32,9 @@ def run_on_ray(units: Mapping[str, T], run_unit: Callable[[T], object], jobs: in
             _check_nodes(ray, place)
         task = ray.remote(max_retries=RETRIES, **_needs(ray, jobs))(_on_node)
         here = os.getcwd()
-        waiting = {task.remote(run_unit, unit, folder, here): folder for folder, unit in units.items()}
+        waiting = {
+            task.remote(run_unit, unit, folder, here): folder for folder, unit in units.items()
+        }
         while waiting:
             for done in ray.wait(list(waiting))[0]:
                 yield waiting.pop(done), _outcome(ray, done)
@@ -66,9 +70,15 @@ def _join(ray: Any, address: str | None) -> None:
 
 def _needs(ray: Any, jobs: int | None) -> dict[str, float]:
     """What a unit asks for: as many processors as there are for each of so many jobs, of one node; a GPU if any."""
-    there, nodes = ray.cluster_resources(), [n["Resources"].get("CPU", 0) for n in ray.nodes() if n["Alive"]]
+    there, nodes = (
+        ray.cluster_resources(),
+        [n["Resources"].get("CPU", 0) for n in ray.nodes() if n["Alive"]],
+    )
     processors = int(there.get("CPU", 1)) // (jobs or int(there.get("CPU", 1)))
-    return {"num_cpus": max(1, min(processors, int(max(nodes)))), "num_gpus": min(1, there.get("GPU", 0))}
+    return {
+        "num_cpus": max(1, min(processors, int(max(nodes)))),
+        "num_gpus": min(1, there.get("GPU", 0)),
+    }
 
 
 def _check_nodes(ray: Any, folder: Path) -> None:
@@ -80,7 +90,9 @@ def _check_nodes(ray: Any, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         probe.touch()
     try:
-        nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+        nodes = {
+            node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]
+        }
         look, seen = ray.remote(num_cpus=0)(_seen), {}
         for node, name in nodes.items():
             there = NodeAffinitySchedulingStrategy(node, soft=False)
@@ -94,7 +106,9 @@ def _check_nodes(ray: Any, folder: Path) -> None:
                 f"The node {name} does not see the folder '{folder}'; name one that all nodes share, by the same path."
             )
         if version != VERSION:
-            raise AnyshotError(f"The node {name} has anyshot {version}, but this is {VERSION}; install the same there.")
+            raise AnyshotError(
+                f"The node {name} has anyshot {version}, but this is {VERSION}; install the same there."
+            )
 
 
 def _seen(probe: Path) -> tuple[str, bool]:
@@ -109,7 +123,9 @@ def _on_node(run_unit: Callable[[T], object], unit: T, folder: str, here: str) -
 
     tune_process()
     limit_cores(1)
-    limit_cores(max(1, cores() // int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1))))
+    limit_cores(
+        max(1, cores() // int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))
+    )
     with suppress(OSError):  # relative paths need it, others do not
         os.chdir(here)
     return run_guarded(run_unit, unit, folder)
@@ -119,4 +135,6 @@ def _outcome(ray: Any, task: Any) -> JobResult:
     try:
         return ray.get(task)
     except ray.exceptions.RayError as error:
-        return JobResult(error=f"its worker died {RETRIES + 1} times ({str(error).splitlines()[0]})")
+        return JobResult(
+            error=f"its worker died {RETRIES + 1} times ({str(error).splitlines()[0]})"
+        )

@@ -94,9 +94,19 @@ class View:
 
     def _inputs(self, x: Tensor, centre: bool, reference: Tensor | None) -> tuple[Any, ...]:
         lender = None if reference is None else self.body(reference, centre)
-        return self.ops, self.theta[:LAYERS], self.shift, self.scale, centre, pictures(self.ops, x), lender
+        return (
+            self.ops,
+            self.theta[:LAYERS],
+            self.shift,
+            self.scale,
+            centre,
+            pictures(self.ops, x),
+            lender,
+        )
 
-    def outwards(self, dtheta: list[Tensor], dshift: list[Tensor], dscale: list[Tensor]) -> list[Tensor]:
+    def outwards(
+        self, dtheta: list[Tensor], dshift: list[Tensor], dscale: list[Tensor]
+    ) -> list[Tensor]:
         """Gradients of what was given, in the order of :func:`leaves`."""
         if self.sign is None:
             return [*dtheta, *dshift]
@@ -111,7 +121,11 @@ def leaves(theta: Parameters, norm: Norm, names: Sequence[str] = NAMES) -> list[
 
 def turn(tensors: list[Tensor], sign: list[Tensor] | None) -> list[Tensor]:
     """Turn the convolution weights (or their gradients) round where the sign says so; its own inverse."""
-    return tensors if sign is None else [t * s for t, s in zip(tensors, sign, strict=False)] + tensors[LAYERS:]
+    return (
+        tensors
+        if sign is None
+        else [t * s for t, s in zip(tensors, sign, strict=False)] + tensors[LAYERS:]
+    )
 
 
 def pictures(ops: ModuleType, images: Tensor) -> Pictures:
@@ -142,14 +156,19 @@ class Passes:
         ce, self.token = self.net.loss(self.labels, c), token
         if not self.zero_head:
             return ce, self.view.outwards(*self.net.backward())
-        still = [[torch.zeros_like(t) for t in part] for part in (self.view.theta, self.view.shift, self.view.scale)]
+        still = [
+            [torch.zeros_like(t) for t in part]
+            for part in (self.view.theta, self.view.shift, self.view.scale)
+        ]
         still[0][LAYERS:] = self.net.head_gradient()  # a zero head sends nothing down
         return ce, self.view.outwards(*still)
 
     @single_task_threads()
     def products(self, v: Sequence[Tensor | None]) -> tuple[Tensor, list[Tensor]]:
         """∂_v CE_n, and the derivatives of the gradients along v, a direction of θ."""
-        filled = [torch.zeros_like(t) if d is None else d for d, t in zip(v, self.view.theta, strict=True)]
+        filled = [
+            torch.zeros_like(t) if d is None else d for d, t in zip(v, self.view.theta, strict=True)
+        ]
         times = self.net.hessian_times_at_zero_head if self.zero_head else self.net.hessian_times
         *found, ced = times(turn(filled, self.view.sign))
         return ced, self.view.outwards(*found)
@@ -180,14 +199,23 @@ class _Gradient(torch.autograd.Function):
         passes, total = handle.carried, [None] * (1 + len(gradients))
         if any(d is not None for d in v):
             if passes.net.lender is not None or any(d is not None for d in v[len(NAMES) :]):
-                what = "β and scales" if passes.net.lender is None else "θ with another set's statistics"
-                raise AnyshotError(f"The engine has no second derivative for steps on {what}; use engine='autograd'.")
+                what = (
+                    "β and scales"
+                    if passes.net.lender is None
+                    else "θ with another set's statistics"
+                )
+                raise AnyshotError(
+                    f"The engine has no second derivative for steps on {what}; use engine='autograd'."
+                )
             if passes.token is not ctx.token:  # the net went back with another c since
                 passes.gradients(c, ctx.token)
             dc, products = passes.products(v[: len(NAMES)])
             total = [dc, *products]
         if dloss is not None:
-            total = [dloss * g if t is None else t + dloss * g for t, g in zip(total, (ce, *gradients), strict=True)]
+            total = [
+                dloss * g if t is None else t + dloss * g
+                for t, g in zip(total, (ce, *gradients), strict=True)
+            ]
         return (None, *total)
 
 
@@ -228,15 +256,25 @@ def gradient(
     """:func:`anyshot.inner_loop.gradient` by the engine."""
     with torch.no_grad():
         view = View.of(theta, norm)
-        zero_head = not any(theta[name].requires_grad or bool(theta[name].count_nonzero()) for name in HEAD_PARAMETERS)
+        zero_head = not any(
+            theta[name].requires_grad or bool(theta[name].count_nonzero())
+            for name in HEAD_PARAMETERS
+        )
         passes = Passes(view, view.net(images, centre), labels, zero_head)
     loss, *found = _Gradient.apply(passes, weights, *leaves(theta, norm))
     g = dict(zip(NAMES, found, strict=False))
-    return {name: g[name] if name in g else torch.zeros_like(value) for name, value in theta.items()}, loss
+    return {
+        name: g[name] if name in g else torch.zeros_like(value) for name, value in theta.items()
+    }, loss
 
 
 def cross_entropy(
-    theta: Parameters, images: Tensor, labels: Tensor, norm: Norm, centre: bool, reference: Tensor | None
+    theta: Parameters,
+    images: Tensor,
+    labels: Tensor,
+    norm: Norm,
+    centre: bool,
+    reference: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """:func:`anyshot.inner_loop.cross_entropy` by the engine."""
     with torch.no_grad():
@@ -245,13 +283,17 @@ def cross_entropy(
     return _CrossEntropy.apply(passes, *leaves(theta, norm)), passes.net.logits
 
 
-def logits(theta: Parameters, images: Tensor, norm: Norm, centre: bool, reference: Tensor | None) -> Tensor:
+def logits(
+    theta: Parameters, images: Tensor, norm: Norm, centre: bool, reference: Tensor | None
+) -> Tensor:
     """Class scores, without a graph."""
     with torch.no_grad():
         return View.of(theta, norm).net(images, centre, reference).logits
 
 
-def features(theta: Parameters, norm: Norm, images: Tensor, centre: bool, reference: Tensor | None) -> Tensor:
+def features(
+    theta: Parameters, norm: Norm, images: Tensor, centre: bool, reference: Tensor | None
+) -> Tensor:
     """:func:`anyshot.inner_loop.features` by the engine."""
     with torch.no_grad():
         view = View.of(theta, norm)

@@ -70,7 +70,13 @@ class FirstBlock:
     """Layer 1: the statistics are known before the convolution and fold into its weights; images get no gradient."""
 
     def __init__(
-        self, ops: ModuleType, statistics: Statistics, pictures: Pictures, W: Weight, shift: Vector, scale: Vector
+        self,
+        ops: ModuleType,
+        statistics: Statistics,
+        pictures: Pictures,
+        W: Weight,
+        shift: Vector,
+        scale: Vector,
     ) -> None:
         self.ops, self.W, self.shift, self.s = ops, W, shift, scale
         self.statistics, self.pictures = statistics, pictures
@@ -85,18 +91,24 @@ class FirstBlock:
             self.mu = dot(W, self.pictures.m)  # μ = W m
             self.r = self.ops.inverse_deviation(dot(W, self.WS))  # r = (diag W S Wᵀ + ε)^−½
         sr = self.s * self.r
-        self.a, self.code = self.ops.first_forward(self.pictures.x, row(sr) * W, self.shift - sr * self.mu)
+        self.a, self.code = self.ops.first_forward(
+            self.pictures.x, row(sr) * W, self.shift - sr * self.mu
+        )
         return self.a  # relu(pool(s r (y − μ) + β))
 
     def backward(self, da: Map) -> Backward:
         """From the cotangent of a, which may be overwritten."""
         r = self.r
         # Sb = Σ dz,  G = x ⋆ scatter(dz)
-        self.Sb, self.G = Sb, G = self.ops.gated_correlation(da, self.a, self.code, self.pictures.x, self.W)
+        self.Sb, self.G = Sb, G = self.ops.gated_correlation(
+            da, self.a, self.code, self.pictures.x, self.W
+        )
         self.WG = dot(self.W, G) - self.mu * Sb
         self.S1 = r * self.WG  # S1 = Σ dz x̂ = r (⟨W, G⟩ − μ Sb)
         all_Sb, all_S1 = self.statistics.settle(Sb, self.S1)
-        self.E = G - row(all_Sb) * self.pictures.m - row(r * all_S1) * self.WS  # dW = s r E = s r (G − Sb m − r S1 W S)
+        self.E = (
+            G - row(all_Sb) * self.pictures.m - row(r * all_S1) * self.WS
+        )  # dW = s r E = s r (G − Sb m − r S1 W S)
         return row(self.s * r) * self.E, Sb, self.S1, None
 
     def tangent(self, Wd: Weight) -> Map:
@@ -104,21 +116,34 @@ class FirstBlock:
         r, mu, s, self.Wd = self.r, self.mu, self.s, Wd
         self.mud = dot(Wd, self.pictures.m)  # μ′ = W′ m
         self.rd = rd = -(r**3) * dot(self.WS, Wd)  # r′ = −r³ σ²′/2,  σ²′ = 2 diag W S W′ᵀ
-        V, offset = row(s * r) * Wd + row(s * rd) * self.W, -s * (r * self.mud + rd * mu)  # z′ = (s r (y − μ))′
-        return self.ops.first_tangent(self.pictures.x, V, offset, self.a, self.code)  # a′ = [a > 0] z′ at the maxima
+        V, offset = (
+            row(s * r) * Wd + row(s * rd) * self.W,
+            -s * (r * self.mud + rd * mu),
+        )  # z′ = (s r (y − μ))′
+        return self.ops.first_tangent(
+            self.pictures.x, V, offset, self.a, self.code
+        )  # a′ = [a > 0] z′ at the maxima
 
     def tangent_backward(self, dad: Map) -> Backward:
         """The tangents of what :meth:`backward` gives, from that of the cotangent."""
         r, rd, mu = self.r, self.rd, self.mu
         Sbd, Gd = self.ops.gated_correlation(dad, self.a, self.code, self.pictures.x, self.W)
-        S1d = r * (dot(self.W, Gd) - mu * Sbd + dot(self.Wd, self.G) - self.mud * self.Sb) + rd * self.WG
+        S1d = (
+            r * (dot(self.W, Gd) - mu * Sbd + dot(self.Wd, self.G) - self.mud * self.Sb)
+            + rd * self.WG
+        )
         Ed = (
             Gd
             - row(Sbd) * self.pictures.m
             - row(rd * self.S1 + r * S1d) * self.WS
             - row(r * self.S1) * self.pictures.times_S(self.Wd)
         )  # E′ of dW = s r E
-        return row(self.s) * (row(rd) * self.E + row(r) * Ed), Sbd, S1d, None  # dW′ = s (r′ E + r E′)
+        return (
+            row(self.s) * (row(rd) * self.E + row(r) * Ed),
+            Sbd,
+            S1d,
+            None,
+        )  # dW′ = s (r′ E + r E′)
 
 
 class Block:
@@ -127,7 +152,9 @@ class Block:
     The factor s r is moved into the (tiny) weights and weight gradients, so D is all that is formed.
     """
 
-    def __init__(self, ops: ModuleType, statistics: Statistics, W: Weight, shift: Vector, scale: Vector) -> None:
+    def __init__(
+        self, ops: ModuleType, statistics: Statistics, W: Weight, shift: Vector, scale: Vector
+    ) -> None:
         self.ops, self.statistics, self.W, self.shift, self.s = ops, statistics, W, shift, scale
 
     def forward(self, x: Map) -> Map:
@@ -138,30 +165,40 @@ class Block:
         if self.statistics.lender is not None:
             self.mu, self.r = self.statistics.lender.mu, self.statistics.lender.r
         self.sr = self.s * self.r
-        self.a = self.ops.affine_relu(self.p, self.sr, self.shift - self.mu * self.sr, x)  # a = relu(s r (p − μ) + β)
+        self.a = self.ops.affine_relu(
+            self.p, self.sr, self.shift - self.mu * self.sr, x
+        )  # a = relu(s r (p − μ) + β)
         return self.a
 
     def backward(self, da: Map) -> Backward:
         """From the cotangent of a, which may be overwritten."""
         r, n = self.r, self.n
-        self.dz, S1, Sb = self.ops.gated_sums(da, self.a, self.p, self.mu)  # dz = [a > 0] da,  Sb = Σ dz
+        self.dz, S1, Sb = self.ops.gated_sums(
+            da, self.a, self.p, self.mu
+        )  # dz = [a > 0] da,  Sb = Σ dz
         self.S1 = r * S1  # S1 = Σ dz x̂
         all_Sb, all_S1 = self.statistics.settle(Sb, self.S1)
         self.c1 = -r * all_S1 / n
         self.c0 = -all_Sb / n - self.c1 * self.mu
         V = row(self.sr) * self.W
-        self.G, dx = self.ops.backward(self.x, V, self.y, self.c1, self.c0, self.dz, self.code)  # G = x ⋆ D
+        self.G, dx = self.ops.backward(
+            self.x, V, self.y, self.c1, self.c0, self.dz, self.code
+        )  # G = x ⋆ D
         return row(self.sr) * self.G, Sb, self.S1, dx  # dW = s r G,  dx = (s r W)ᵀ * D
 
     def tangent(self, xd: Map, Wd: Weight) -> Map:
         """a′, from the tangents of input and weights."""
         r, n, self.xd, self.Wd = self.r, self.n, xd, Wd
         # y′ = W′ * x + W * x′
-        self.yd, pd, s1, s0 = self.ops.tangent(self.x, xd, self.W, Wd, self.y, self.mu, self.p, self.code)
+        self.yd, pd, s1, s0 = self.ops.tangent(
+            self.x, xd, self.W, Wd, self.y, self.mu, self.p, self.code
+        )
         self.mud = s0 / n  # μ′ = mean y′
         self.rd = -(r**3) * s1 / n  # r′ = −r³ σ²′/2,  σ²′ = 2 mean (y − μ) y′
         offset = -r * self.mud - self.rd * self.mu  # x̂′ = r (p′ − μ′) + r′ (p − μ)
-        ad, self.S1d = self.ops.gated_affine(pd, self.a, r, self.p, self.rd, offset, self.dz, self.s)
+        ad, self.S1d = self.ops.gated_affine(
+            pd, self.a, r, self.p, self.rd, offset, self.dz, self.s
+        )
         return ad  # a′ = [a > 0] s x̂′
 
     def tangent_backward(self, dad: Map) -> Backward:
@@ -170,11 +207,18 @@ class Block:
         dzd, S1d, Sbd = self.ops.gated_sums(dad, self.a, self.p, self.mu)
         S1d = r * S1d + self.S1d  # S1′ = Σ dz′ x̂ + Σ dz x̂′
         c1d = -(rd * self.S1 + r * S1d) / n
-        c0d = -Sbd / n - c1d * self.mu - self.c1 * self.mud  # D′ = scatter(dz′) + c0′ + c1′ y + c1 y′
+        c0d = (
+            -Sbd / n - c1d * self.mu - self.c1 * self.mud
+        )  # D′ = scatter(dz′) + c0′ + c1′ y + c1 y′
         c = (self.c1, self.c0, c1d, c0d)
-        V, Vd = row(self.sr) * self.W, row(s * rd) * self.W + row(self.sr) * self.Wd  # s r W and its tangent
+        V, Vd = (
+            row(self.sr) * self.W,
+            row(s * rd) * self.W + row(self.sr) * self.Wd,
+        )  # s r W and its tangent
         # G′ = x ⋆ D′ + x′ ⋆ D
-        Gd, dxd = self.ops.tangent_backward(self.x, self.xd, V, Vd, self.y, self.yd, c, self.dz, dzd, self.code)
+        Gd, dxd = self.ops.tangent_backward(
+            self.x, self.xd, V, Vd, self.y, self.yd, c, self.dz, dzd, self.code
+        )
         return (
             row(s * rd) * self.G + row(self.sr) * Gd,
             Sbd,

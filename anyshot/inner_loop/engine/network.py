@@ -32,11 +32,15 @@ class Body:
         lender: Body | None = None,
     ) -> None:  # fmt: skip
         self.ops, self.centre, self.lender = ops, centre, lender
-        first, *rest = ([ops.enter(t) for t in block] for block in zip(weights, shift, scale, strict=True))
+        first, *rest = (
+            [ops.enter(t) for t in block] for block in zip(weights, shift, scale, strict=True)
+        )
         lenders: Sequence[Any] = lender.blocks if lender else [None] * LAYERS
         statistics = [Statistics(block) for block in lenders]
         self.first = FirstBlock(ops, statistics[0], pictures, *first)
-        self.rest = [Block(ops, lent, *block) for lent, block in zip(statistics[1:], rest, strict=True)]
+        self.rest = [
+            Block(ops, lent, *block) for lent, block in zip(statistics[1:], rest, strict=True)
+        ]
         self.blocks: list[Any] = [self.first, *self.rest]
         x = self.first.forward()
         for block in self.rest:
@@ -46,7 +50,9 @@ class Body:
         self.f = h - self.mean if centre else h
 
     def _centred(self, h: Tensor) -> Tensor:
-        return h - h.mean(0) if self.centre else h  # a projection: forward, backward and tangent alike
+        return (
+            h - h.mean(0) if self.centre else h
+        )  # a projection: forward, backward and tangent alike
 
     def _down(self, dh: Tensor, method: str) -> tuple[Tensors, Tensors, Tensors]:
         """The blocks' ``backward`` or ``tangent_backward`` from the cotangent of the last one: dW, dβ, ds."""
@@ -63,8 +69,13 @@ class Body:
         if self.lender is None:
             return self._down(self._centred(df), "backward")
         # this body first: its blocks leave with the lender's what they owe them
-        dmean = -df.mean(0) * (len(df) / len(self.lender.f)) if self.centre else torch.zeros_like(df[0])
-        own, lent = self._down(df, "backward"), self.lender._down(dmean.expand_as(self.lender.f), "backward")
+        dmean = (
+            -df.mean(0) * (len(df) / len(self.lender.f)) if self.centre else torch.zeros_like(df[0])
+        )
+        own, lent = (
+            self._down(df, "backward"),
+            self.lender._down(dmean.expand_as(self.lender.f), "backward"),
+        )
         dW, dshift, dscale = (_sum(left, right) for left, right in zip(own, lent, strict=True))
         return dW, dshift, dscale
 
@@ -103,7 +114,9 @@ class Net(Body):
         fd, Wh, (Whd, bhd) = self._centred(self.ops.features(xd)), self.head[0], v[LAYERS:]
         ld = torch.addmm(bhd, self.f, Whd.t()).addmm_(fd, Wh.t())  # logits′
         gd = self.w * self.p * (ld - (self.p * ld).sum(1, keepdim=True))  # g′ = w p (l′ − ⟨p, l′⟩)
-        dW, dshift, dscale = self._down(self._centred((gd @ Wh).addmm_(self.g, Whd)), "tangent_backward")
+        dW, dshift, dscale = self._down(
+            self._centred((gd @ Wh).addmm_(self.g, Whd)), "tangent_backward"
+        )
         head = [(gd.t() @ self.f).addmm_(self.g.t(), fd), gd.sum(0)]
         return dW + head, dshift, dscale, (self.e * ld).sum(1)
 

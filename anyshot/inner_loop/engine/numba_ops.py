@@ -26,7 +26,9 @@ from anyshot.inner_loop.engine.partition import in_parts, total
 from anyshot.models.network import EPS
 
 log = logging.getLogger(__name__)
-POOLED = 16  #: multiplications in the time that a number at a pooled place takes: this is about memory
+POOLED = (
+    16  #: multiplications in the time that a number at a pooled place takes: this is about memory
+)
 
 
 def announce() -> None:
@@ -35,7 +37,9 @@ def announce() -> None:
         forget_old(conv_layers.forward)
         what = "some 3 seconds of an idle core for adaptation, 3 more for meta-gradients"
         log.warning(
-            "Compiling the engine's loops on first use, once: %s; kept in %s.", what, folder(conv_layers.forward)
+            "Compiling the engine's loops on first use, once: %s; kept in %s.",
+            what,
+            folder(conv_layers.forward),
         )
 
 
@@ -69,7 +73,9 @@ class Map:
 
 def _map(n: int, blocks: int, height: int, width: int, dtype: np.dtype) -> Map:
     rows, columns = -(-height // OUT), -(-width // OUT)
-    return Map(np.empty((n, blocks, OUT * rows + 2, OUT * columns + 2, LANES), dtype), height, width)
+    return Map(
+        np.empty((n, blocks, OUT * rows + 2, OUT * columns + 2, LANES), dtype), height, width
+    )
 
 
 def enter(t: Tensor) -> Array:
@@ -97,7 +103,9 @@ def from_features(d: Tensor, a: Map) -> Map:
     """:func:`.ops.from_features`."""
     to, blocks = a.like(), a.values.shape[1]
     inside = d.numpy().reshape(len(a), blocks, LANES, a.height, a.width).transpose(0, 1, 3, 4, 2)
-    to.values[:, :, 1 : a.height + 1, 1 : a.width + 1] = inside  # nobody reads the border of a cotangent
+    to.values[:, :, 1 : a.height + 1, 1 : a.width + 1] = (
+        inside  # nobody reads the border of a cotangent
+    )
     return to
 
 
@@ -116,13 +124,18 @@ class Images:
     def padded(self, dtype: Any = None) -> Array:
         """Room for one image with zeros round it, and for what is read beyond."""
         _, height, numbers = self.values.shape
-        return np.zeros((height + 4) * (numbers + 2 * self.colours) + 2 * first_layer.REACH, dtype or self.values.dtype)
+        return np.zeros(
+            (height + 4) * (numbers + 2 * self.colours) + 2 * first_layer.REACH,
+            dtype or self.values.dtype,
+        )
 
 
 def pictures(x: Tensor) -> Images:
     """:func:`.ops.pictures`."""
     n, colours, height, width = x.shape
-    rows = x.permute(0, 2, 3, 1).contiguous()  # the loops go by addresses: no gaps, as a cut-out of larger images has
+    rows = x.permute(
+        0, 2, 3, 1
+    ).contiguous()  # the loops go by addresses: no gaps, as a cut-out of larger images has
     return Images(rows.view(n, height, width * colours).numpy(), colours)
 
 
@@ -180,7 +193,9 @@ def first_tangent(x: Images, V: Array, offset: Array, a: Map, code: Array) -> Ma
     ad, V = a.like(), _turned(V)
 
     def loop(i: slice) -> None:
-        first_layer.tangent(x.values[i], x.colours, V, offset, a.values[i], code[i], ad.values[i], x.padded())
+        first_layer.tangent(
+            x.values[i], x.colours, V, offset, a.values[i], code[i], ad.values[i], x.padded()
+        )
 
     in_parts(loop, len(a), x.work(len(offset)))
     return ad
@@ -191,11 +206,25 @@ def gated_correlation(d: Map, a: Map, code: Array, x: Images, W: Array) -> tuple
     dtype, channels, width = W.dtype, len(W), a.width
 
     def loop(i: slice) -> tuple[Array, Array]:
-        dz, patches = np.empty((width, LANES), dtype), np.empty((4 * width + 1, first_layer.PATCH), dtype)
+        dz, patches = (
+            np.empty((width, LANES), dtype),
+            np.empty((4 * width + 1, first_layer.PATCH), dtype),
+        )
         sums, part = np.zeros((channels, first_layer.PATCH), dtype), np.zeros((1, channels), dtype)
         G, Sb = np.zeros(sums.shape), np.zeros(part.shape)
         first_layer.gated_patch_sums(
-            d.values[i], a.values[i], code[i], x.values[i], x.colours, x.padded(), dz, patches, sums, part, G, Sb
+            d.values[i],
+            a.values[i],
+            code[i],
+            x.values[i],
+            x.colours,
+            x.padded(),
+            dz,
+            patches,
+            sums,
+            part,
+            G,
+            Sb,
         )
         return G, Sb
 
@@ -244,7 +273,11 @@ def forward(x: Map, W: Array) -> tuple[Array, Array, Array, Array, Array, int]:
     U = _turned_filters(W)
 
     def loop(i: slice) -> tuple[int, Array, Array]:
-        pivot, sums, total = np.empty(len(W), W.dtype), np.zeros((2, len(W)), W.dtype), np.zeros((2, len(W)))
+        pivot, sums, total = (
+            np.empty(len(W), W.dtype),
+            np.zeros((2, len(W)), W.dtype),
+            np.zeros((2, len(W))),
+        )
         conv_layers.forward(
             x.values[i], U, x.height, x.width, y[i], p[i], code[i], pivot, sums, total, *_flight(W, 2)
         )  # fmt: skip
@@ -256,7 +289,9 @@ def forward(x: Map, W: Array) -> tuple[Array, Array, Array, Array, Array, int]:
 
 def _mean_and_variance(parts: list[tuple[int, Array, Array]]) -> tuple[Array, Array]:
     """From count n, pivot c, Σ (y − c) and Σ (y − c)² of each part: all sums about the first pivot, in float64."""
-    n, c, sums = (np.array(t, np.float64) for t in zip(*parts, strict=True))  # [parts], [parts, channels], …
+    n, c, sums = (
+        np.array(t, np.float64) for t in zip(*parts, strict=True)
+    )  # [parts], [parts, channels], …
     apart, n = c - c[0], n[:, None]  # y − c_0 = (y − c) + apart
     s1 = (sums[:, 0] + n * apart).sum(0) / n.sum()
     s2 = (sums[:, 1] + apart * (2 * sums[:, 0] + n * apart)).sum(0) / n.sum()
@@ -281,7 +316,15 @@ def gated_sums(d: Map, a: Map, p: Array, mean: Array) -> tuple[Array, Array, Arr
     def loop(i: slice) -> Array:
         total = np.zeros(shape)
         pooled_norm.gated_sums(
-            d.values[i], a.values[i], p[i], mean, a.height, a.width, dz[i], np.empty(shape, p.dtype), total
+            d.values[i],
+            a.values[i],
+            p[i],
+            mean,
+            a.height,
+            a.width,
+            dz[i],
+            np.empty(shape, p.dtype),
+            total,
         )
         return total
 
@@ -289,14 +332,27 @@ def gated_sums(d: Map, a: Map, p: Array, mean: Array) -> tuple[Array, Array, Arr
     return dz, s1, s0
 
 
-def backward(x: Map, W: Array, y: Array, c1: Array, c0: Array, dz: Array, code: Array) -> tuple[Array, Map]:
+def backward(
+    x: Map, W: Array, y: Array, c1: Array, c0: Array, dz: Array, code: Array
+) -> tuple[Array, Map]:
     """:func:`.ops.backward`."""
     dx, U = x.like(), _filters(W)
 
     def loop(i: slice) -> Array:
         dU = np.zeros_like(U)
         conv_layers.backward(
-            x.values[i], U, x.height, x.width, y[i], c1, c0, dz[i], code[i], dx.values[i], dU, *_flight(W, 2)
+            x.values[i],
+            U,
+            x.height,
+            x.width,
+            y[i],
+            c1,
+            c0,
+            dz[i],
+            code[i],
+            dx.values[i],
+            dU,
+            *_flight(W, 2),
         )
         return _weights(dU)
 
@@ -323,7 +379,14 @@ def tangent(
 
 
 def gated_affine(
-    pd: Array, a: Map, slope: Array, p: Array, slope_p: Array, offset: Array, dz: Array, scale: Array
+    pd: Array,
+    a: Map,
+    slope: Array,
+    p: Array,
+    slope_p: Array,
+    offset: Array,
+    dz: Array,
+    scale: Array,
 ) -> tuple[Map, Array]:
     """:func:`.ops.gated_affine`."""
     xd, shape = a.like(), (1, len(slope))
@@ -340,7 +403,16 @@ def gated_affine(
 
 
 def tangent_backward(
-    x: Map, xd: Map, W: Array, Wd: Array, y: Array, yd: Array, c: tuple[Array, ...], dz: Array, dzd: Array, code: Array
+    x: Map,
+    xd: Map,
+    W: Array,
+    Wd: Array,
+    y: Array,
+    yd: Array,
+    c: tuple[Array, ...],
+    dz: Array,
+    dzd: Array,
+    code: Array,
 ) -> tuple[Array, Map]:
     """:func:`.ops.tangent_backward`."""
     dxd, U, Ud = x.like(), _filters(W), _filters(Wd)

@@ -16,7 +16,9 @@ from anyshot.core.parallel.threads import map_parts
 
 R = TypeVar("R")
 
-WORTH = 1 << 22  #: multiplications, about 0.2 ms with all around them, for which it is worth to wake a thread
+WORTH = (
+    1 << 22
+)  #: multiplications, about 0.2 ms with all around them, for which it is worth to wake a thread
 MOST = 16  #: parts; a power of two, as the cores of most machines
 
 

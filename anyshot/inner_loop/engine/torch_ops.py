@@ -91,16 +91,26 @@ def pool(y: Tensor) -> tuple[Tensor, Tensor]:
 
 def scatter_add_(D: Tensor, dz: Tensor, code: Tensor) -> Tensor:
     """D + scatter(dz)."""
-    D.view(*D.shape[:2], -1).scatter_add_(2, code.flatten(2), dz.flatten(2))  # h and w merge in both memory formats
+    D.view(*D.shape[:2], -1).scatter_add_(
+        2, code.flatten(2), dz.flatten(2)
+    )  # h and w merge in both memory formats
     return D
 
 
 def gather(y: Tensor, code: Tensor) -> Tensor:
     """y at the pooling maxima, [n, channels, h // 2, w // 2]; one flat gather in channels-last memory."""
     n, c, h, w = y.shape
-    start = torch.arange(n, device=y.device)[:, None] * (h * w * c) + torch.arange(c, device=y.device)
+    start = torch.arange(n, device=y.device)[:, None] * (h * w * c) + torch.arange(
+        c, device=y.device
+    )
     flat = torch.add(start.view(n, c, 1, 1), code, alpha=c).permute(0, 2, 3, 1)
-    return y.permute(0, 2, 3, 1).reshape(-1).index_select(0, flat.reshape(-1)).view(flat.shape).permute(0, 3, 1, 2)
+    return (
+        y.permute(0, 2, 3, 1)
+        .reshape(-1)
+        .index_select(0, flat.reshape(-1))
+        .view(flat.shape)
+        .permute(0, 3, 1, 2)
+    )
 
 
 def features(a: Tensor) -> Tensor:
@@ -139,7 +149,10 @@ def patch_moments(x: Tensor, chunk: int = 16) -> tuple[Tensor, Tensor]:
 
 def first_forward(x: Tensor, V: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
     """relu(pool(V * x) + offset) and the code of the maxima."""
-    a, code = (torch.cat(t) for t in zip(*(pool(conv(part, V, offset)) for (part,) in _chunks(x)), strict=True))
+    a, code = (
+        torch.cat(t)
+        for t in zip(*(pool(conv(part, V, offset)) for (part,) in _chunks(x)), strict=True)
+    )
     return a.relu_(), code
 
 
@@ -148,7 +161,9 @@ def first_tangent(x: Tensor, V: Tensor, offset: Tensor, a: Tensor, code: Tensor)
     return gate_(torch.cat([gather(conv(part, V, offset), at) for part, at in _chunks(x, code)]), a)
 
 
-def gated_correlation(d: Tensor, a: Tensor, code: Tensor, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+def gated_correlation(
+    d: Tensor, a: Tensor, code: Tensor, x: Tensor, W: Tensor
+) -> tuple[Tensor, Tensor]:
     """Σ dz and x ⋆ scatter(dz), the shape of W, with dz = [a > 0] d; d is overwritten."""
     G, dz = torch.zeros_like(W), gate_(d, a)
     for part, dz_part, at in _chunks(x, dz, code):
@@ -200,7 +215,14 @@ def tangent(
 
 
 def gated_affine(
-    pd: Tensor, a: Tensor, slope: Tensor, p: Tensor, slope_p: Tensor, offset: Tensor, dz: Tensor, scale: Tensor
+    pd: Tensor,
+    a: Tensor,
+    slope: Tensor,
+    p: Tensor,
+    slope_p: Tensor,
+    offset: Tensor,
+    dz: Tensor,
+    scale: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """scale t and Σ dz t, with t = [a > 0] (slope p′ + slope_p p + offset)."""
     t = gate_(torch.addcmul(ch(offset), pd, ch(slope)).addcmul_(p, ch(slope_p)), a)
@@ -240,7 +262,9 @@ def fused(weights: list[Tensor]) -> ModuleType:
 
 @functools.cache  # once a reason
 def _say(obstacle: str) -> None:
-    log.warning("Torch's operators do what the compiled loops cannot (same numbers, slower): %s.", obstacle)
+    log.warning(
+        "Torch's operators do what the compiled loops cannot (same numbers, slower): %s.", obstacle
+    )
 
 
 def loops() -> ModuleType:
@@ -257,5 +281,8 @@ def _loops() -> ModuleType:
             module.announce()
             return module
         except ImportError as error:
-            log.info("Without fused loops the engine is less than half as fast: %s. Try anyshot[fast].", error)
+            log.info(
+                "Without fused loops the engine is less than half as fast: %s. Try anyshot[fast].",
+                error,
+            )
     return sys.modules[__name__]

@@ -16,5 +16,7 @@ def create_body(name: str, image_size: tuple[int, int], channels: int | None = N
     make = BODIES[name]
     body = make(image_size) if channels is None else make(image_size, channels)
     if not isinstance(body, Body):
-        raise AnyshotError(f"{name!r} is no body; expected a function of (image size, channels) that gives a Body.")
+        raise AnyshotError(
+            f"{name!r} is no body; expected a function of (image size, channels) that gives a Body."
+        )
     return body

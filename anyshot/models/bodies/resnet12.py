@@ -22,7 +22,9 @@ def resnet12(image_size: tuple[int, int], channels: int = 64, image_channels: in
     for block, names in enumerate(NAMES):
         width = channels << block
         sizes = ((width, fan, 3, 3), (width, width, 3, 3), (width, width, 3, 3), (width, fan, 1, 1))
-        units += [Layer(name, size, f"block {block + 1}") for name, size in zip(names, sizes, strict=True)]
+        units += [
+            Layer(name, size, f"block {block + 1}") for name, size in zip(names, sizes, strict=True)
+        ]
         fan = width
     return Body(features, tuple(units), image_size, image_channels)
 

@@ -28,7 +28,9 @@ def published(network: EfficientNetLite) -> dict[str, torch.Tensor]:
 
     def add(convolution: Convolution, conv: str, norm: str) -> None:
         shape = convolution.weight.shape
-        state[f"{conv}.weight"] = torch.randn(shape, generator=generator) * (2 / shape[1:].numel()) ** 0.5
+        state[f"{conv}.weight"] = (
+            torch.randn(shape, generator=generator) * (2 / shape[1:].numel()) ** 0.5
+        )
         for name, value in (("weight", 1), ("running_var", 1), ("bias", 0), ("running_mean", 0)):
             state[f"{norm}.{name}"] = value + 0.3 * torch.rand(shape[0], generator=generator)
 
@@ -42,7 +44,9 @@ def published(network: EfficientNetLite) -> dict[str, torch.Tensor]:
     return state
 
 
-def plain_forward(network: EfficientNetLite, state: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+def plain_forward(
+    network: EfficientNetLite, state: dict[str, torch.Tensor], x: torch.Tensor
+) -> torch.Tensor:
     """The same network with normalisation as a layer of its own, and SAME padding by TensorFlow's rule."""
 
     def layer(x, convolution, conv, norm):

@@ -84,7 +84,9 @@ def test_arrays_pil_images_and_files_of_the_same_pixels_agree(tmp_path):
     pixels = pictures(1)[0]
     Image.fromarray(pixels).save(tmp_path / "a.png")
     backbone, _ = counting()
-    rows = features_of([pixels, Image.fromarray(pixels), tmp_path / "a.png", str(tmp_path / "a.png")], backbone)
+    rows = features_of(
+        [pixels, Image.fromarray(pixels), tmp_path / "a.png", str(tmp_path / "a.png")], backbone
+    )
     assert (rows == rows[0]).all()
 
 
@@ -95,7 +97,9 @@ def test_a_grey_picture_is_three_equal_channels():
     np.testing.assert_array_equal(to_pixels(grey[:, :, None], 6), colour)
 
 
-@pytest.mark.parametrize("wrong", [np.zeros((4, 4, 3)), np.zeros((4, 4, 4), np.uint8), np.zeros(4, np.uint8)])
+@pytest.mark.parametrize(
+    "wrong", [np.zeros((4, 4, 3)), np.zeros((4, 4, 4), np.uint8), np.zeros(4, np.uint8)]
+)
 def test_what_is_no_picture_is_refused(wrong):
     with pytest.raises(AnyshotError, match="expected uint8"):
         to_pixels(wrong, 8)
@@ -115,7 +119,9 @@ def test_a_module_sees_floats_from_0_to_1_and_is_cached_by_its_weights():
     module = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2))
     backbone = open_backbone(module, side=4)
     white = features_of([np.full((4, 4, 3), 255, np.uint8)], backbone)
-    np.testing.assert_allclose(white[0], module[2].weight.sum(1).detach() + module[2].bias.detach(), rtol=1e-5)
+    np.testing.assert_allclose(
+        white[0], module[2].weight.sum(1).detach() + module[2].bias.detach(), rtol=1e-5
+    )
     other = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2))
     assert open_backbone(other, side=4).fingerprint != backbone.fingerprint
 

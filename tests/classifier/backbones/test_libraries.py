@@ -31,7 +31,11 @@ def test_timm_models_get_their_own_size_mean_and_deviation(monkeypatch):
     timm = types.ModuleType("timm")
     timm.create_model = lambda name, **how: asked.update(name=name, **how) or network
     timm.data = types.SimpleNamespace(
-        resolve_model_data_config=lambda model: {"input_size": (3, 6, 6), "mean": (0.5,) * 3, "std": (0.25,) * 3}
+        resolve_model_data_config=lambda model: {
+            "input_size": (3, 6, 6),
+            "mean": (0.5,) * 3,
+            "std": (0.25,) * 3,
+        }
     )
     monkeypatch.setitem(sys.modules, "timm", timm)
     backbone = open_backbone("timm:resnet18.a1_in1k")
@@ -46,7 +50,9 @@ def test_torchvision_models_lose_their_head(monkeypatch):
     torchvision = types.ModuleType("torchvision")
     torchvision.models = types.SimpleNamespace(get_model=lambda name, weights: network)
     monkeypatch.setitem(sys.modules, "torchvision", torchvision)
-    assert open_backbone("torchvision:resnet18", side=5)(np.zeros((2, 5, 5, 3), np.uint8)).shape == (2, 4)
+    assert open_backbone("torchvision:resnet18", side=5)(
+        np.zeros((2, 5, 5, 3), np.uint8)
+    ).shape == (2, 4)
     with pytest.raises(AnyshotError, match="head"):
         network.body, network.fc = nn.Identity(), None
         del network.fc

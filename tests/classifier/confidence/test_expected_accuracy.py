@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from anyshot.classifier.confidence.expected_accuracy import TEST, Accuracy, angle, angle_of, task_evidence
+from anyshot.classifier.confidence.expected_accuracy import (
+    TEST,
+    Accuracy,
+    angle,
+    angle_of,
+    task_evidence,
+)
 from anyshot.classifier.confidence.model import ConfidenceModel, with_mean
 from anyshot.classifier.heads.learner import AdaptedLearner, Learner
 from anyshot.classifier.heads.support_set import SupportSet
@@ -45,7 +51,10 @@ def usual(share, doubt=-3.0, mend=0.0):
 def made_up(name, seed, apart, classes=10, width=24, images=50):
     rng = np.random.default_rng(seed)
     centres = rng.normal(0.8, apart, (classes, width))
-    return FeatureSet(name, [np.maximum(rng.normal(c, 0.4, (images, width)), 0).astype(np.float32) for c in centres])
+    return FeatureSet(
+        name,
+        [np.maximum(rng.normal(c, 0.4, (images, width)), 0).astype(np.float32) for c in centres],
+    )
 
 
 def test_many_images_left_out_outweigh_what_is_usual_and_few_do_not():
@@ -64,10 +73,14 @@ def test_both_weigh_as_the_product_of_their_densities_does():
     worth, few = 9 / sum(1 / n for n in sizes), np.mean([np.log(n / (n - 1)) for n in sizes])
     off = 1 / (4 * worth + 2) + np.exp(-7) * (1 + few**2)
     shown = np.arcsin(np.sqrt((worth * 1.75 / 3 + 0.375) / (worth + 0.75)))
-    log_density = -((grid - shown) ** 2) / off - (grid - np.arcsin(np.sqrt(0.9))) ** 2 / np.exp(-2.5)
+    log_density = -((grid - shown) ** 2) / off - (grid - np.arcsin(np.sqrt(0.9))) ** 2 / np.exp(
+        -2.5
+    )
     density = (log_density / 2).softmax(0)
     assert float(mean) == pytest.approx(float(density @ grid), abs=1e-4)
-    assert float(variance) == pytest.approx(float(density @ grid**2 - (density @ grid) ** 2), rel=1e-3)
+    assert float(variance) == pytest.approx(
+        float(density @ grid**2 - (density @ grid) ** 2), rel=1e-3
+    )
 
 
 def test_the_share_of_hits_is_known_as_well_as_it_is_said_to_be():
@@ -87,7 +100,9 @@ def test_all_hits_of_few_images_are_not_certain():
 
 def test_images_of_which_none_like_them_was_left_out_say_nothing():
     accuracy = usual(0.6)
-    assert accuracy.interval(answered([1, 1, 1], [1.0] * 3)) == accuracy.interval(answered([1, 1, 1], [0.0] * 3))
+    assert accuracy.interval(answered([1, 1, 1], [1.0] * 3)) == accuracy.interval(
+        answered([1, 1, 1], [0.0] * 3)
+    )
     mixed = [task_evidence(answered([1, 8, 8], [share, 0.5, 0.5])) for share in (0.0, 1.0)]
     torch.testing.assert_close(*mixed)
     assert float(mixed[0][3]) == pytest.approx(1 / 3)
@@ -102,7 +117,9 @@ def test_tasks_of_one_image_a_class_have_a_wide_interval(way):
 
 
 def test_classes_have_the_mean_that_is_expected_and_differ_as_their_images_do():
-    found = open_weights("photos-lite0").outlook.expected(answered([20, 20, 20, 1], [1.0, 0.9, 0.4, 1.0]))
+    found = open_weights("photos-lite0").outlook.expected(
+        answered([20, 20, 20, 1], [1.0, 0.9, 0.4, 1.0])
+    )
     assert float(found.classes.mean()) == pytest.approx(found.overall, abs=1e-5)
     assert found.classes[0] >= found.classes[1] > found.classes[2]
     assert found.classes[3] < found.classes[1]  # one image, of which nothing is known
@@ -118,12 +135,24 @@ def test_shares_keep_their_order_and_get_the_mean(mean):
 def drawn(rng, name, shift):
     """A task as the model has it: mend (0.3, −0.4), blur exp(−5), τ² = 0.04; 200 images asked."""
     x = torch.zeros(7)
-    x[1], x[2], x[3], x[4] = rng.uniform(5, 200), rng.uniform(0, 0.5), rng.uniform(0, 0.5), rng.uniform(0.5, 1.2)
+    x[1], x[2], x[3], x[4] = (
+        rng.uniform(5, 200),
+        rng.uniform(0, 0.5),
+        rng.uniform(0, 0.5),
+        rng.uniform(0.5, 1.2),
+    )
     truth = 0.2 + 0.7 * x[4] + rng.normal(shift, 0.2)
-    x[0] = truth - 0.3 * x[2] + 0.4 * x[3] + rng.normal(0, float(1 / (4 * x[1] + 2) + np.exp(-5)) ** 0.5)
+    x[0] = (
+        truth
+        - 0.3 * x[2]
+        + 0.4 * x[3]
+        + rng.normal(0, float(1 / (4 * x[1] + 2) + np.exp(-5)) ** 0.5)
+    )
     y = truth + rng.normal(0, 802**-0.5)
     none = torch.zeros(0)
-    return TaskRecord(name, x, torch.zeros(1, 3), none, y, torch.tensor(200.0), torch.zeros(1), none, none)
+    return TaskRecord(
+        name, x, torch.zeros(1, 3), none, y, torch.tensor(200.0), torch.zeros(1), none, none
+    )
 
 
 def test_numbers_that_made_tasks_are_found_again():
@@ -142,7 +171,9 @@ def test_what_is_usual_is_trusted_less_where_sets_disagree():
     for apart in (0.0, 0.3):
         rng, outlook = np.random.default_rng(0), ConfidenceModel()
         shifts = dict(zip("abcd", (-apart, apart, -apart, apart), strict=True))
-        _learn_accuracy(outlook, [drawn(rng, name, shift) for name, shift in shifts.items() for _ in range(100)])
+        _learn_accuracy(
+            outlook, [drawn(rng, name, shift) for name, shift in shifts.items() for _ in range(100)]
+        )
         doubts.append(outlook.accuracy.doubt[0].exp().item())
     assert doubts[1] > 2 * doubts[0]
 
@@ -151,14 +182,21 @@ def test_every_set_counts_the_same():
     judged = [type("J", (), {"set": name})() for name in "aaab"]
     torch.testing.assert_close(_even(judged), torch.tensor([1 / 6, 1 / 6, 1 / 6, 1 / 2]))
     values, weight = torch.tensor([4.0, 1.0, 3.0, 2.0]), torch.tensor([0.1, 0.5, 0.2, 0.2])
-    assert [float(_quantile(values, weight, share)) for share in (0.5, 0.6, 0.9, 0.95)] == [1, 2, 3, 4]
+    assert [float(_quantile(values, weight, share)) for share in (0.5, 0.6, 0.9, 0.95)] == [
+        1,
+        2,
+        3,
+        4,
+    ]
 
 
 @pytest.fixture(scope="module")
 def learned():
     """A learner, and how sure to be of it, from five sets of which some are easy."""
     learner = Learner().requires_grad_(False)
-    sets = [made_up(str(apart), seed, apart) for seed, apart in enumerate((0.15, 0.25, 0.35, 0.5, 0.8))]
+    sets = [
+        made_up(str(apart), seed, apart) for seed, apart in enumerate((0.15, 0.25, 0.35, 0.5, 0.8))
+    ]
     return learner, train_confidence_model(
         learner, ((data.name, sample_wide_task(data, 1, i)) for data in sets for i in range(25))
     )

@@ -23,7 +23,10 @@ from anyshot.classifier.meta_training.within_class import damping_of
 def made_up(name, classes=10, width=24, seed=0, apart=0.5, images=40):
     rng = np.random.default_rng(seed)
     centres = rng.normal(0.8, apart, (classes, width))
-    return FeatureSet(name, [np.maximum(rng.normal(c, 0.4, (images, width)), 0).astype(np.float32) for c in centres])
+    return FeatureSet(
+        name,
+        [np.maximum(rng.normal(c, 0.4, (images, width)), 0).astype(np.float32) for c in centres],
+    )
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +36,10 @@ def learner():
 
 @pytest.fixture(scope="module")
 def outlook(learner):
-    sets = [made_up(name, seed=k, apart=a) for k, (name, a) in enumerate((("a", 0.3), ("b", 0.5), ("c", 0.8)))]
+    sets = [
+        made_up(name, seed=k, apart=a)
+        for k, (name, a) in enumerate((("a", 0.3), ("b", 0.5), ("c", 0.8)))
+    ]
     return train_confidence_model(
         learner, [(data.name, sample_wide_task(data, 1, i)) for data in sets for i in range(12)]
     )
@@ -46,7 +52,9 @@ def test_clues_are_finite_and_each_images_own(learner, shots):
     together = unknown_features(adapted, task.query)
     assert together.shape == (len(task.query), CLUES)
     assert torch.isfinite(together).all()
-    torch.testing.assert_close(torch.cat([unknown_features(adapted, q[None]) for q in task.query]), together)
+    torch.testing.assert_close(
+        torch.cat([unknown_features(adapted, q[None]) for q in task.query]), together
+    )
 
 
 def test_images_of_other_classes_score_higher(learner, outlook):
@@ -72,7 +80,11 @@ def test_tasks_like_those_learned_from_are_told_from_tasks_of_another_kind(learn
 
 def test_intervals_are_wider_where_sets_disagree(learner):
     """Two sets that look alike on the images left out, and one whose new images are nothing like them."""
-    same = [(name, sample_wide_task(made_up(name, seed=k), 1, i)) for k, name in enumerate("ab") for i in range(10)]
+    same = [
+        (name, sample_wide_task(made_up(name, seed=k), 1, i))
+        for k, name in enumerate("ab")
+        for i in range(10)
+    ]
     shuffled = []
     for name, episode in same[10:]:
         order = torch.randperm(len(episode.query), generator=torch.Generator().manual_seed(0))
@@ -87,17 +99,27 @@ def test_intervals_are_wider_where_sets_disagree(learner):
 
 def test_every_set_is_left_out_once():
     judged = [type("J", (), {"set": name})() for name in "abacb"]
-    assert sorted(_left_out(judged)) == [([0, 2], [1, 3, 4]), ([1, 4], [0, 2, 3]), ([3], [0, 1, 2, 4])]
+    assert sorted(_left_out(judged)) == [
+        ([0, 2], [1, 3, 4]),
+        ([1, 4], [0, 2, 3]),
+        ([3], [0, 1, 2, 4]),
+    ]
 
 
 def test_least_squares_are_numpys_on_rows_that_are_repeated():
     rng = np.random.default_rng(0)
     x, y, times = rng.normal(size=(200, 3)), rng.normal(size=200), rng.integers(1, 5, 200)
     rows = np.repeat(np.c_[x, np.ones(200)], times, 0)
-    rows = np.r_[rows, np.eye(4) * np.sqrt(RIDGE * times.sum())]  # RIDGE, as rows that ask for zeros
+    rows = np.r_[
+        rows, np.eye(4) * np.sqrt(RIDGE * times.sum())
+    ]  # RIDGE, as rows that ask for zeros
     expected = np.linalg.lstsq(rows, np.r_[np.repeat(y, times), np.zeros(4)], rcond=None)[0]
-    found = _least_squares(torch.from_numpy(x), torch.from_numpy(y), torch.from_numpy(times).double())
-    np.testing.assert_allclose(_predict(found, torch.from_numpy(x)), np.c_[x, np.ones(200)] @ expected)
+    found = _least_squares(
+        torch.from_numpy(x), torch.from_numpy(y), torch.from_numpy(times).double()
+    )
+    np.testing.assert_allclose(
+        _predict(found, torch.from_numpy(x)), np.c_[x, np.ones(200)] @ expected
+    )
 
 
 def test_nearest_leaves_the_image_itself_out():
@@ -108,7 +130,9 @@ def test_damping_shrinks_the_directions_in_which_classes_spread():
     rng = np.random.default_rng(0)
     along = np.eye(30)[3] * 3.0
     centres = rng.normal(2.0, 0.5, (12, 30))
-    classes = [c + rng.normal(0, 0.2, (50, 30)) + rng.normal(size=(50, 1)) * along * 0.3 for c in centres]
+    classes = [
+        c + rng.normal(0, 0.2, (50, 30)) + rng.normal(size=(50, 1)) * along * 0.3 for c in centres
+    ]
     data = FeatureSet("miniimagenet", [np.maximum(c, 0).astype(np.float32) for c in classes])
     damping = damping_of([data, FeatureSet("another", data.classes[:1])])
     x = signed_sqrt_normalize(torch.from_numpy(data.classes[0]))
@@ -125,7 +149,9 @@ def test_a_damped_task_keeps_its_damping_for_new_images():
     learner = Learner(damping).requires_grad_(False)
     frame, support = make_support_set(task.support, task.labels, learner.damping)
     torch.testing.assert_close(frame(task.support).z, support.z)
-    native, other = (learner.adapt(task.support, task.labels, native=n)(task.query) for n in (True, False))
+    native, other = (
+        learner.adapt(task.support, task.labels, native=n)(task.query) for n in (True, False)
+    )
     plain = Learner().requires_grad_(False).adapt(task.support, task.labels)(task.query)
     torch.testing.assert_close(other, plain)
     assert not torch.allclose(native, plain)

@@ -43,7 +43,11 @@ def without(support, i):
     kept = torch.arange(len(support.labels)) != i
     labels = support.labels[kept]
     return dataclasses.replace(
-        support, z=support.z[kept], labels=labels, n=torch.bincount(labels).float(), folds=support.folds[kept]
+        support,
+        z=support.z[kept],
+        labels=labels,
+        n=torch.bincount(labels).float(),
+        folds=support.folds[kept],
     )
 
 
@@ -56,7 +60,10 @@ def test_a_tasks_coordinates_keep_all_distances(width):
     features, labels, query = task(width=width)
     frame, support = make_support_set(features, labels)
     points = frame(query)
-    direct = torch.cdist(signed_sqrt_normalize(query), signed_sqrt_normalize(features)).square() / frame.unit**2
+    direct = (
+        torch.cdist(signed_sqrt_normalize(query), signed_sqrt_normalize(features)).square()
+        / frame.unit**2
+    )
     inside = torch.cdist(points.z, support.z).square() + points.rest[:, None]
     torch.testing.assert_close(inside, direct, rtol=1e-4, atol=1e-4)
 
@@ -76,7 +83,9 @@ def test_logistic_regression_is_scikit_learns(strength):
     features, labels, query = task(sizes=(2, 30, 5, 13), width=60, query=40)
     frame, support = make_support_set(features, labels)
     points = frame(query)
-    sklearn = linear_model.LogisticRegression(C=strength, class_weight="balanced", max_iter=2000, tol=1e-8)
+    sklearn = linear_model.LogisticRegression(
+        C=strength, class_weight="balanced", max_iter=2000, tol=1e-8
+    )
     expected = sklearn.fit(support.z.numpy(), labels.numpy()).predict_proba(points.z.numpy())
     ours = fit_logistic(support, strength)[0](points).exp()
     np.testing.assert_allclose(ours, expected, atol=1e-3)
@@ -114,10 +123,14 @@ def test_discriminant_is_the_closed_form_in_all_dimensions():
 
 def test_discriminant_leaves_each_image_out_without_a_second_fit():
     support = make_support_set(*task()[:2])[1]
-    head = Discriminant(log_nu_zero=20.0).requires_grad_(False)  # τ stays where it is, as the closed form has it
+    head = Discriminant(log_nu_zero=20.0).requires_grad_(
+        False
+    )  # τ stays where it is, as the closed form has it
     held_out = head(support)[1]
     for i in (2, 14, 20):
-        torch.testing.assert_close(held_out[i], head(without(support, i))[0](one(support, i))[0], rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(
+            held_out[i], head(without(support, i))[0](one(support, i))[0], rtol=1e-3, atol=1e-3
+        )
 
 
 def test_the_mixture_starts_as_the_plain_mean():
@@ -131,7 +144,9 @@ def test_the_mixture_weighs_powers_of_the_heads_class_by_class():
     heads = torch.randn(2, 5, 3).log_softmax(2)
     trust, sharpness, omega = torch.rand(2, 3) + 0.1, torch.rand(2, 3) + 0.5, torch.rand(3) + 0.1
     p = omega * (trust[:, None] * heads.exp() ** sharpness[:, None]).sum(0)
-    torch.testing.assert_close(Weights(trust, sharpness, omega)(heads).exp(), p / p.sum(1, keepdim=True))
+    torch.testing.assert_close(
+        Weights(trust, sharpness, omega)(heads).exp(), p / p.sum(1, keepdim=True)
+    )
 
 
 @pytest.mark.parametrize("sizes", [(1, 1), (1,) * 20, (30, 1), (200, 3, 50), (2,) * 50])
@@ -147,7 +162,9 @@ def test_an_answer_does_not_depend_on_the_images_asked_with_it():
     features, labels, query = task()
     adapted = Learner().requires_grad_(False).adapt(features, labels)
     together = adapted(query)
-    torch.testing.assert_close(torch.cat([adapted(q[None]) for q in query]), together, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(
+        torch.cat([adapted(q[None]) for q in query]), together, rtol=1e-9, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
@@ -164,7 +181,11 @@ def test_learning_follows_the_precision_of_the_features(kind, default):
         adapted = learner.adapt(features.to(kind), labels)
     finally:
         torch.set_default_dtype(torch.float32)
-    assert {held_out.dtype, weights.trust.dtype, *(head(support.points).dtype for head in heads)} == {kind}
+    assert {
+        held_out.dtype,
+        weights.trust.dtype,
+        *(head(support.points).dtype for head in heads),
+    } == {kind}
     torch.testing.assert_close(adapted(query), expected, rtol=1e-4, atol=1e-4)
 
 
@@ -206,11 +227,17 @@ def test_held_out_images_of_the_stepped_head_were_not_stepped_on():
     kept = support.folds != fold
     labels = support.labels[kept]
     rest = dataclasses.replace(
-        support, z=support.z[kept], labels=labels, n=torch.bincount(labels).float(), folds=support.folds[kept]
+        support,
+        z=support.z[kept],
+        labels=labels,
+        n=torch.bincount(labels).float(),
+        folds=support.folds[kept],
     )
     scale = len(labels) / len(support.labels)  # the whole task's loss divides by all its images
     head.log_alpha += np.log(scale)
-    torch.testing.assert_close(held_out[~kept], head(rest)[0](support.points)[~kept], rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(
+        held_out[~kept], head(rest)[0](support.points)[~kept], rtol=1e-3, atol=1e-3
+    )
 
 
 def test_kernel_ridge_is_scikit_learns():
@@ -218,7 +245,9 @@ def test_kernel_ridge_is_scikit_learns():
     features, labels, query = task()
     frame, support = make_support_set(features, labels)
     head = KernelRidge().requires_grad_(False)
-    width, ridge, temperature = (p.exp().item() for p in (head.log_width, head.log_ridge, head.log_temperature))
+    width, ridge, temperature = (
+        p.exp().item() for p in (head.log_width, head.log_ridge, head.log_temperature)
+    )
     x, q = ((signed_sqrt_normalize(f) - frame.origin) / frame.unit for f in (features, query))
     model = kernel_ridge.KernelRidge(kernel="rbf", gamma=1 / (2 * width), alpha=ridge)
     model.fit(x, np.eye(4)[labels] - 0.25, sample_weight=support.balanced())
@@ -228,11 +257,15 @@ def test_kernel_ridge_is_scikit_learns():
 
 def test_kernel_ridge_leaves_each_image_out_without_a_second_fit(monkeypatch):
     support = make_support_set(*task()[:2])[1]
-    monkeypatch.setattr(SupportSet, "balanced", lambda self: torch.ones(len(self.labels)))  # weights do not change then
+    monkeypatch.setattr(
+        SupportSet, "balanced", lambda self: torch.ones(len(self.labels))
+    )  # weights do not change then
     head = KernelRidge().requires_grad_(False)
     held_out = head(support)[1]
     for i in (3, 14, 20):
-        torch.testing.assert_close(held_out[i], head(without(support, i))[0](one(support, i))[0], rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(
+            held_out[i], head(without(support, i))[0](one(support, i))[0], rtol=1e-3, atol=1e-3
+        )
 
 
 def test_kernel_ridge_learns_from_some_images_of_each_class_where_there_are_many(monkeypatch):

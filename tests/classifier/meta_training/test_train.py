@@ -8,19 +8,35 @@ import torch
 
 from anyshot.classifier.heads.learner import Learner
 from anyshot.classifier.meta_training.calibrate import train_confidence_model
-from anyshot.classifier.meta_training.episodes import QUERY, FeatureSet, prepare, sample_task, sample_wide_task
-from anyshot.classifier.meta_training.train import compute_head_outputs, heads_loss, meta_train, mixture_loss
+from anyshot.classifier.meta_training.episodes import (
+    QUERY,
+    FeatureSet,
+    prepare,
+    sample_task,
+    sample_wide_task,
+)
+from anyshot.classifier.meta_training.train import (
+    compute_head_outputs,
+    heads_loss,
+    meta_train,
+    mixture_loss,
+)
 
 
 def made_up(name, classes=12, width=24, seed=0, apart=0.5):
     rng = np.random.default_rng(seed)
     centres = rng.normal(0.8, apart, (classes, width))
-    return FeatureSet(name, [np.maximum(rng.normal(c, 0.5, (40, width)), 0).astype(np.float32) for c in centres])
+    return FeatureSet(
+        name, [np.maximum(rng.normal(c, 0.5, (40, width)), 0).astype(np.float32) for c in centres]
+    )
 
 
 @pytest.fixture(scope="module")
 def tasks():
-    return [[prepare(sample_wide_task(made_up(name, seed=k), 0, i)) for i in range(6)] for k, name in enumerate("ab")]
+    return [
+        [prepare(sample_wide_task(made_up(name, seed=k), 0, i)) for i in range(6)]
+        for k, name in enumerate("ab")
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -29,19 +45,27 @@ def learner(tasks):
 
 
 def test_support_query_and_other_classes_share_no_image():
-    data = FeatureSet("numbered", [np.full((20, 1), 20 * c) + np.arange(20)[:, None] for c in range(6)])
+    data = FeatureSet(
+        "numbered", [np.full((20, 1), 20 * c) + np.arange(20)[:, None] for c in range(6)]
+    )
     data = FeatureSet("numbered", [c.astype(np.float32) for c in data.classes])
     episode = sample_task(data, [1, 3, 50], np.random.default_rng(0))
     parts = [set(x.ravel().tolist()) for x in (episode.support, episode.query, episode.others)]
     assert sum(map(len, parts)) == len(set.union(*parts))
-    assert torch.bincount(episode.labels).tolist() == [1, 3, 10]  # half of a small class is kept for the query
+    assert torch.bincount(episode.labels).tolist() == [
+        1,
+        3,
+        10,
+    ]  # half of a small class is kept for the query
     assert {int(v) // 20 for v in parts[2]}.isdisjoint({int(v) // 20 for v in parts[0]})
     assert torch.bincount(episode.query_labels).max() <= QUERY
 
 
 def test_wide_tasks_are_the_same_for_the_same_index_and_differ_otherwise():
     data = made_up("a")
-    torch.testing.assert_close(sample_wide_task(data, 0, 3).support, sample_wide_task(data, 0, 3).support)
+    torch.testing.assert_close(
+        sample_wide_task(data, 0, 3).support, sample_wide_task(data, 0, 3).support
+    )
     assert len({len(sample_wide_task(data, 0, i).labels) for i in range(8)}) > 3
 
 
@@ -49,10 +73,13 @@ def test_meta_training_lowers_the_loss_on_new_tasks(learner):
     new = [prepare(sample_wide_task(made_up("c", seed=9), 0, i)) for i in range(12)]
     untrained = Learner()
     with torch.no_grad():
-        assert sum(heads_loss(learner, task) for task in new) < sum(heads_loss(untrained, task) for task in new)
+        assert sum(heads_loss(learner, task) for task in new) < sum(
+            heads_loss(untrained, task) for task in new
+        )
         answered = [compute_head_outputs(learner, task) for task in new]
         before, after = (
-            sum(mixture_loss(net, task) for task in answered) for net in (untrained.mixture, learner.mixture)
+            sum(mixture_loss(net, task) for task in answered)
+            for net in (untrained.mixture, learner.mixture)
         )
     assert after < before
 

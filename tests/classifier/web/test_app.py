@@ -97,13 +97,18 @@ def test_a_suggested_picture_goes_into_a_class_and_everything_follows(busy):
     assert [row["id"] for row in after["classes"][1]["pictures"]][-1] == picture
     assert picture not in [*after["suggested"], *(row["id"] for row in after["pool"])]
     assert answers(after) != answers(before)[:1]
-    assert busy.patch(f"/api/pictures/{picture}", json={"place": "pool"}).json()["expected"] == before["expected"]
+    assert (
+        busy.patch(f"/api/pictures/{picture}", json={"place": "pool"}).json()["expected"]
+        == before["expected"]
+    )
 
 
 def test_classes_and_pictures_are_renamed_and_removed(busy):
     red, green = (c["id"] for c in busy.state()["classes"])
     assert (
-        busy.patch(f"/api/classes/{red}/name", json={"name": "  dark   red "}).json()["classes"][0]["name"]
+        busy.patch(f"/api/classes/{red}/name", json={"name": "  dark   red "}).json()["classes"][0][
+            "name"
+        ]
         == "dark red"
     )
     assert busy.patch(f"/api/classes/{red}/name", json={"name": "Dark red"}).status_code == 200
@@ -158,7 +163,9 @@ def test_a_picture_of_very_many_pixels_is_refused(visitor):
 def test_an_upload_that_is_too_large_is_refused_announced_or_not(page, announced, visit):
     visitor = visit(page(megabytes=1))
     file = b"x" * 1_000_001
-    sent = visitor.upload("pool", file if announced else iter([file[:600_000], file[600_000:]]), "big.jpg")
+    sent = visitor.upload(
+        "pool", file if announced else iter([file[:600_000], file[600_000:]]), "big.jpg"
+    )
     assert sent.status_code == 413
     assert sent.json()["error"] == "big.jpg is larger than 1 MB, the most."
 
@@ -169,7 +176,9 @@ def test_too_many_pictures_classes_and_visitors_are_sentences(page, visit):
     red = visitor.add("red", noise_png(0, 0))
     assert visitor.upload("pool", noise_png(0, 1)).status_code == 204
     assert "2 pictures already" in visitor.upload(red, noise_png(0, 2)).json()["error"]
-    assert "1 classes already" in visitor.post("/api/classes", json={"name": "green"}).json()["error"]
+    assert (
+        "1 classes already" in visitor.post("/api/classes", json={"name": "green"}).json()["error"]
+    )
     late = visit(app).post("/api/classes", json={"name": "red"})
     assert (late.status_code, late.json()["error"][:10]) == (503, "1 visitors")
 
@@ -250,7 +259,9 @@ class Slow(UploadReader):
 def test_nobody_waits_for_what_the_page_does_for_others(served, stop):
     darkroom = Slow("")
     with served(make_app(darkroom)) as place, ThreadPoolExecutor(2) as pool:
-        one, other = (httpx2.Client(base_url=place, headers={"Origin": place.rstrip("/")}) for _ in range(2))
+        one, other = (
+            httpx2.Client(base_url=place, headers={"Origin": place.rstrip("/")}) for _ in range(2)
+        )
         key = one.post("/api/classes", json={"name": "red"}).json()["classes"][0]["id"]
         darkroom.stop = stop
         first = pool.submit(one.post, f"/api/pictures?place={key}", content=noise_png(0, 0))
@@ -259,7 +270,9 @@ def test_nobody_waits_for_what_the_page_does_for_others(served, stop):
             first = pool.submit(one.get, "/api/state")
         assert darkroom.stopped.wait(20)
         darkroom.stop = ""
-        second = pool.submit(one.post, f"/api/pictures?place={key}", content=noise_png(0, 1))  # waits, on a thread
+        second = pool.submit(
+            one.post, f"/api/pictures?place={key}", content=noise_png(0, 1)
+        )  # waits, on a thread
         assert other.post("/api/classes", json={"name": "blue"}, timeout=10).status_code == 200
         darkroom.go_on.set()
         assert {first.result().status_code, second.result().status_code} <= {200, 204}

@@ -9,9 +9,14 @@ from support import noise_png
 from anyshot.classifier.web.app import make_app
 from anyshot.classifier.web.limits import Limits
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="Chromium is not installed (Debian's package: chromium)")
+pytestmark = pytest.mark.skipif(
+    PROGRAM is None, reason="Chromium is not installed (Debian's package: chromium)"
+)
 LONG = "Rindfleischetikettierungsueberwachungsaufgabenuebertragungsg"  # as many characters as a name may have
-SIZES = {"desk": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844, "phone": True}}
+SIZES = {
+    "desk": {"width": 1280, "height": 900},
+    "phone": {"width": 390, "height": 844, "phone": True},
+}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +53,9 @@ def page(request, browser, place):
     browser.wait("document.querySelector('#about').textContent")
     yield browser
     assert browser.complaints() == []
-    assert browser.js("document.documentElement.scrollWidth") <= SIZES[request.param]["width"]  # nothing sticks out
+    assert (
+        browser.js("document.documentElement.scrollWidth") <= SIZES[request.param]["width"]
+    )  # nothing sticks out
 
 
 def card(n):
@@ -72,8 +79,12 @@ def teach(page, files, reds=3, greens=1):
     add_class(page, "green")
     page.drop(card(1), *(files / "red" / f"{i}.png" for i in range(reds)))
     page.wait(f"{count(1)} === '{reds} pictures'")
-    page.choose(f"{card(2)} input[type=file]", *(files / "green" / f"{i}.png" for i in range(greens)))
-    page.wait("!document.querySelector('#outlook').hidden && document.querySelector('#work').hidden")
+    page.choose(
+        f"{card(2)} input[type=file]", *(files / "green" / f"{i}.png" for i in range(greens))
+    )
+    page.wait(
+        "!document.querySelector('#outlook').hidden && document.querySelector('#work').hidden"
+    )
 
 
 def test_teach_classify_label_and_take_away(page, files):
@@ -90,18 +101,27 @@ def test_teach_classify_label_and_take_away(page, files):
     page.click(".suggestion .choice")  # the likeliest class comes first
     page.wait("document.querySelectorAll('.suggestion').length === 1")
     page.wait("document.querySelectorAll('.answer').length === 1")
-    assert page.js(f"[{count(1)}, {count(2)}].sort().join()") in ("1 picture,4 pictures", "2 pictures,3 pictures")
-    assert page.js("document.querySelector('.suggestion').contains(document.activeElement)"), suggested
+    assert page.js(f"[{count(1)}, {count(2)}].sort().join()") in (
+        "1 picture,4 pictures",
+        "2 pictures,3 pictures",
+    )
+    assert page.js("document.querySelector('.suggestion').contains(document.activeElement)"), (
+        suggested
+    )
 
     before = page.js(
         "[document.querySelector('.evidence dd b').textContent, document.querySelector('.answer').innerText]"
     )
     page.js(f"document.querySelector('{card(1)} input[type=range]').focus()")
     page.press("Home")
-    page.wait(f"document.querySelector('{card(1)} .slider span').textContent.startsWith('Learn from 1 of')")
+    page.wait(
+        f"document.querySelector('{card(1)} .slider span').textContent.startsWith('Learn from 1 of')"
+    )
     page.wait(f"document.querySelector('.evidence dd b').textContent !== '{before[0]}'")
     assert page.js("document.querySelector('.answer').innerText") != before[1]
-    page.wait("document.querySelector('#status').textContent.startsWith('Learned from')")  # for those who listen
+    page.wait(
+        "document.querySelector('#status').textContent.startsWith('Learned from')"
+    )  # for those who listen
 
 
 def test_classes_are_renamed_and_pictures_looked_at_moved_and_removed(page, files):
@@ -112,7 +132,9 @@ def test_classes_are_renamed_and_pictures_looked_at_moved_and_removed(page, file
     page.wait(f"document.querySelector('{card(2)}').ariaLabel === '{LONG}'")
     page.click(f"{card(1)} .thumb")
     page.wait("document.querySelector('#viewer').open")
-    assert page.js("document.querySelector('#viewer').scrollWidth <= document.querySelector('#viewer').clientWidth")
+    assert page.js(
+        "document.querySelector('#viewer').scrollWidth <= document.querySelector('#viewer').clientWidth"
+    )
     page.click("#viewer-choices > :last-child")  # back to those without a class
     page.wait("document.querySelectorAll('.answer').length === 1")
     page.click(".answer")
@@ -152,9 +174,15 @@ def test_everything_is_reached_and_named_for_the_keyboard_and_those_who_listen(p
     page.choose("#pool-files", files / "red" / "3.png")
     page.wait("document.querySelectorAll('.suggestion').length === 1")
     nodes = page.call("Accessibility.getFullAXTree")["nodes"]
-    controls = [n for n in nodes if n.get("role", {}).get("value") in ("button", "textbox", "slider", "progressbar")]
+    controls = [
+        n
+        for n in nodes
+        if n.get("role", {}).get("value") in ("button", "textbox", "slider", "progressbar")
+    ]
     assert len(controls) > 12
-    assert [n["role"]["value"] for n in controls if not n.get("name", {}).get("value", "").strip()] == []
+    assert [
+        n["role"]["value"] for n in controls if not n.get("name", {}).get("value", "").strip()
+    ] == []
     page.js("document.querySelector('#new').focus()")
     met = []
     for _ in range(14):
@@ -162,7 +190,11 @@ def test_everything_is_reached_and_named_for_the_keyboard_and_those_who_listen(p
         met.append(page.js(FOCUS))
     assert all(visible for _, visible in met)
     names = [name for name, _ in met]
-    assert {"Add pictures to red", "Pictures of red to learn from", "Remove the class green"} <= set(names)
+    assert {
+        "Add pictures to red",
+        "Pictures of red to learn from",
+        "Remove the class green",
+    } <= set(names)
 
 
 def test_a_folder_of_folders_becomes_classes(browser, place, files):
@@ -171,7 +203,10 @@ def test_a_folder_of_folders_becomes_classes(browser, place, files):
     browser.wait("document.querySelector('#about').textContent")
     browser.drop("#classes-title", files / "red", files / "green")
     browser.wait(f"{count(1)} === '4 pictures' && {count(2)} === '4 pictures'")
-    assert browser.js("[...document.querySelectorAll('.name')].map((i) => i.value).join()") == "red,green"
+    assert (
+        browser.js("[...document.querySelectorAll('.name')].map((i) => i.value).join()")
+        == "red,green"
+    )
 
 
 def test_light_and_dark_are_both_readable(browser, place):

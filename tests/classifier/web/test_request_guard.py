@@ -10,7 +10,15 @@ from anyshot.classifier.web.server import names_of
 
 
 @pytest.mark.parametrize(
-    "origin", ["https://evil.example", "null", "", "http://localhost:9999", "http://localhost.evil.example", None]
+    "origin",
+    [
+        "https://evil.example",
+        "null",
+        "",
+        "http://localhost:9999",
+        "http://localhost.evil.example",
+        None,
+    ],
 )
 def test_a_change_that_another_site_asks_for_is_refused(busy, origin):
     before = busy.state()
@@ -31,7 +39,8 @@ def test_a_change_that_another_site_asks_for_is_refused(busy, origin):
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "", "[::1", "a:b:c"]
+    "host",
+    ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "", "[::1", "a:b:c"],
 )
 def test_a_name_that_was_pointed_here_is_refused_even_to_look(visitor, host):
     for path in ("/", "/api/state", "/static/page.js"):
@@ -40,10 +49,14 @@ def test_a_name_that_was_pointed_here_is_refused_even_to_look(visitor, host):
         assert "does not go by the name" in refused.json()["error"]
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost:8765", "127.0.0.1:8765", "[::1]:8765", "192.168.1.7:80"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "localhost:8765", "127.0.0.1:8765", "[::1]:8765", "192.168.1.7:80"]
+)
 def test_addresses_and_localhost_are_ours(visitor, host):
     assert visitor.get("/api/state", headers={"Host": host}).status_code == 200
-    added = visitor.post("/api/classes", json={"name": "x"}, headers={"Host": host, "Origin": f"http://{host}"})
+    added = visitor.post(
+        "/api/classes", json={"name": "x"}, headers={"Host": host, "Origin": f"http://{host}"}
+    )
     assert added.status_code == 200
 
 
@@ -52,7 +65,10 @@ def test_the_name_of_this_computer_is_ours_only_if_others_may_reach_it(monkeypat
     monkeypatch.setattr("socket.getfqdn", lambda: "mill.example")
     assert not Guard(None, names_of("127.0.0.1")).is_ours("mill")
     guard = Guard(None, names_of("0.0.0.0"))
-    assert all(guard.is_ours(name) for name in ("mill", "mill:8765", "MILL.local", "mill.example", "localhost"))
+    assert all(
+        guard.is_ours(name)
+        for name in ("mill", "mill:8765", "MILL.local", "mill.example", "localhost")
+    )
     assert not guard.is_ours("other.example")
 
 

@@ -10,7 +10,13 @@ from anyshot.cli.main import main
 from anyshot.core.errors import AnyshotError
 from anyshot.core.parallel.device import choose_device
 from anyshot.core.registry import METHODS
-from anyshot.core.settings import MethodSettings, PretrainSettings, Settings, TaskSettings, TrainSettings
+from anyshot.core.settings import (
+    MethodSettings,
+    PretrainSettings,
+    Settings,
+    TaskSettings,
+    TrainSettings,
+)
 from anyshot.evaluation.inspection import inspect_task
 from anyshot.runs.run import Run
 from anyshot.training.meta_training import task_gradients, train
@@ -21,13 +27,20 @@ CASES = {
     "one by one": {"transductive": False, "centre": True},
     "resnet12": {"body": "resnet12", "channels": 2},
     "means": {"head": "shrunk-prototypes", "omega_prior": 0.5, "cardinality": "log"},
-    "flat": {"hierarchical": False, "task_cardinality": "way", "class_mean": True, "z_site": "activation"},
+    "flat": {
+        "hierarchical": False,
+        "task_cardinality": "way",
+        "class_mean": True,
+        "z_site": "activation",
+    },
 }
 
 
 @pytest.fixture(scope="module")
 def elsewhere() -> str:
-    pretend = pytest.importorskip("pretend", reason="this torch has no devices written in Python", exc_type=ImportError)
+    pretend = pytest.importorskip(
+        "pretend", reason="this torch has no devices written in Python", exc_type=ImportError
+    )
     return pretend.NAME
 
 
@@ -39,9 +52,16 @@ def test_the_pretended_device_refuses_tensors_of_two_places(elsewhere):
 
 
 @pytest.mark.parametrize(
-    ("name", "case"), [(name, case) for name in METHODS for case in (CASES if name == "taml" else ("", "one by one"))]
+    ("name", "case"),
+    [
+        (name, case)
+        for name in METHODS
+        for case in (CASES if name == "taml" else ("", "one by one"))
+    ],
 )
-def test_objective_gradients_and_prediction_are_made_where_the_parameters_are(name, case, elsewhere):
+def test_objective_gradients_and_prediction_are_made_where_the_parameters_are(
+    name, case, elsewhere
+):
     task, options = make_task(), {"alpha": 0.05, "steps": 2, "test_steps": 2, **CASES[case]}
     here, there = make_method(name, **options), make_method(name, **options).to(elsewhere)
     expected, figures = task_gradients(here, task)
@@ -56,7 +76,9 @@ def test_objective_gradients_and_prediction_are_made_where_the_parameters_are(na
 
 
 def test_looking_inside_works_elsewhere(elsewhere):
-    here, there = (inspect_task(make_method("taml").to(device), make_task()) for device in ("cpu", elsewhere))
+    here, there = (
+        inspect_task(make_method("taml").to(device), make_task()) for device in ("cpu", elsewhere)
+    )
     assert there.gamma_mean == pytest.approx(here.gamma_mean)
     assert there.z_norm == pytest.approx(here.z_norm)
 
@@ -65,27 +87,41 @@ def settings(iterations: int, **options) -> Settings:
     return Settings(
         images=("tiny",),
         task=TaskSettings(way=2, shots="any-shot:1-4", query=3),
-        method=MethodSettings(name="taml", start="he", channels=4, steps=2, test_steps=2, alpha=0.05, samples=2),
-        train=TrainSettings(iterations=iterations, meta_batch=2, validate_every=2, validation_tasks=2, **options),
+        method=MethodSettings(
+            name="taml", start="he", channels=4, steps=2, test_steps=2, alpha=0.05, samples=2
+        ),
+        train=TrainSettings(
+            iterations=iterations, meta_batch=2, validate_every=2, validation_tasks=2, **options
+        ),
     )
 
 
 def test_a_run_goes_on_and_is_tested_on_another_device(elsewhere, tmp_path):
     def run(name: str, iterations: int, device: str) -> Run:
         images = [make_imageset()]
-        return train(settings(iterations, average=0.9), tmp_path / name, imagesets=images, ood=[], device=device)
+        return train(
+            settings(iterations, average=0.9),
+            tmp_path / name,
+            imagesets=images,
+            ood=[],
+            device=device,
+        )
 
     run("whole", 4, "cpu")
     run("moved", 2, elsewhere)
     moved = run("moved", 4, "cpu")
-    expected, found = (Run(tmp_path / name).latest_checkpoint().tensors for name in ("whole", "moved"))
+    expected, found = (
+        Run(tmp_path / name).latest_checkpoint().tensors for name in ("whole", "moved")
+    )
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-5)
     run("back", 2, "cpu")
     back = run("back", 4, elsewhere)
     p = back.load_method(elsewhere).predict(make_task(way=2))
     assert p.device.type == elsewhere
-    torch.testing.assert_close(p.cpu(), moved.load_method().predict(make_task(way=2)), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(
+        p.cpu(), moved.load_method().predict(make_task(way=2)), rtol=1e-3, atol=1e-4
+    )
 
 
 def test_a_warm_start_is_made_elsewhere(elsewhere, tmp_path):
@@ -112,7 +148,10 @@ def test_asking_for_what_is_not_there_is_one_sentence(command, tmp_path, capsys)
     with pytest.raises(SystemExit) as end:
         main([command, str(folder), "--device", "cuda"])
     assert end.value.code == 1
-    assert "The device 'cuda' is not to be had here (Torch not compiled with CUDA" in capsys.readouterr().err
+    assert (
+        "The device 'cuda' is not to be had here (Torch not compiled with CUDA"
+        in capsys.readouterr().err
+    )
     assert command in ("test", "inspect") or not folder.exists()
 
 

@@ -31,9 +31,16 @@ KINDS = ("iteration", "validation", "epoch", "check")  # not how the ranks worke
 def torchrun(count: int, *arguments: object, restarts: int = 0, **options) -> subprocess.Popen:
     places = [str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}
-    command = ["torchrun", "--standalone", f"--nproc-per-node={count}", f"--max-restarts={restarts}"]
+    command = [
+        "torchrun",
+        "--standalone",
+        f"--nproc-per-node={count}",
+        f"--max-restarts={restarts}",
+    ]
     launch = [sys.executable, "-m", "torch.distributed.run", *command[1:], *map(str, arguments)]
-    return subprocess.Popen(launch, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        launch, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
 
 
 def finished(process: subprocess.Popen, timeout: float = 240) -> str:
@@ -50,13 +57,17 @@ def same(a: Run, b: Run) -> None:
     assert kept[0] == kept[1]
 
 
-@pytest.mark.parametrize(("counts", "iterations"), [((3,), 8), pytest.param((3, 2), 20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("counts", "iterations"), [((3,), 8), pytest.param((3, 2), 20, marks=pytest.mark.slow)]
+)
 def test_any_number_of_ranks_makes_the_same_runs_tests_and_warm_starts_and_goes_on_with_others(
     tmp_path, counts, iterations
 ):
     shared, one = tmp_path / "shared", tmp_path / "1"
     for count, part in zip(counts, (4, 12), strict=False):
-        finished(torchrun(count, HERE / "ranked.py", tmp_path / str(count), iterations, shared, part))
+        finished(
+            torchrun(count, HERE / "ranked.py", tmp_path / str(count), iterations, shared, part)
+        )
     ranked.work(one, iterations, shared, iterations)
     for count in counts:
         for name in ("whole", "warm", "from"):
@@ -74,7 +85,10 @@ def pid_of(process: subprocess.Popen, rank: int) -> int | None:
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     for child in children:
         with contextlib.suppress(OSError):  # it may have ended
-            if f"\0RANK={rank}\0".encode() in b"\0" + Path(f"/proc/{child}/environ").read_bytes() + b"\0":
+            if (
+                f"\0RANK={rank}\0".encode()
+                in b"\0" + Path(f"/proc/{child}/environ").read_bytes() + b"\0"
+            ):
                 return int(child)
     return None
 
@@ -104,7 +118,9 @@ def test_a_killed_rank_ends_all_with_one_sentence_after_the_restarts_that_were_a
         "validation-tasks": 2, "checkpoint-every": 1,
     }  # fmt: skip
     options = [f"--{name}={value}" for name, value in chosen.items()]
-    process = torchrun(2, "-m", "anyshot", "train", folder, "--no-tensorboard", *options, restarts=1)
+    process = torchrun(
+        2, "-m", "anyshot", "train", folder, "--no-tensorboard", *options, restarts=1
+    )
     kill_in_the_middle(process, 1, folder)
     killed = pid_of(process, 0)
     while pid_of(process, 0) in (killed, None):
@@ -112,7 +128,9 @@ def test_a_killed_rank_ends_all_with_one_sentence_after_the_restarts_that_were_a
     kill_in_the_middle(process, 0, folder)
     _, err = process.communicate(timeout=60)
     assert process.returncode != 0
-    sentences = re.findall(r"anyshot: Another rank has ended or cannot be reached.*checkpoint;", err)
+    sentences = re.findall(
+        r"anyshot: Another rank has ended or cannot be reached.*checkpoint;", err
+    )
     assert len(sentences) == 2, err  # one for each death
     assert err.count("Settings from") == 2
     found = list(Run(folder).records("iteration"))
@@ -124,18 +142,28 @@ def test_a_killed_rank_ends_all_with_one_sentence_after_the_restarts_that_were_a
 
 @pytest.mark.slow
 def test_an_error_of_all_ranks_is_said_once(tmp_path):
-    process = torchrun(2, "-m", "anyshot", "train", tmp_path / "run", "--images", tmp_path / "nothing", "--way=2")
+    process = torchrun(
+        2, "-m", "anyshot", "train", tmp_path / "run", "--images", tmp_path / "nothing", "--way=2"
+    )
     _, err = process.communicate(timeout=240)
     assert process.returncode != 0
     assert err.count("anyshot: There is no image set or folder") == 1
 
 
 def test_commands_that_ranks_do_not_share_are_refused(tmp_path, monkeypatch, capsys):
-    for name, value in {"TORCHELASTIC_RUN_ID": "x", "RANK": "0", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}.items():
+    for name, value in {
+        "TORCHELASTIC_RUN_ID": "x",
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "2",
+    }.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit):
         main(["inspect", str(tmp_path)])
-    assert "torchrun is for train, warm, test; start anyshot inspect without it." in capsys.readouterr().err
+    assert (
+        "torchrun is for train, warm, test; start anyshot inspect without it."
+        in capsys.readouterr().err
+    )
 
 
 def test_ranks_that_are_started_again_do_not_meet_those_that_have_died():
@@ -143,7 +171,10 @@ def test_ranks_that_are_started_again_do_not_meet_those_that_have_died():
     for name in range(3):
         store.set(f"anyshot/word/{name}", "of the dead")
     with ThreadPoolExecutor(3) as pool:
-        starts = [list(pool.map(lambda number: ranks._agree_on_session(store, number, 3), (2, 1, 0))) for _ in range(2)]
+        starts = [
+            list(pool.map(lambda number: ranks._agree_on_session(store, number, 3), (2, 1, 0)))
+            for _ in range(2)
+        ]
     assert [len(set(names)) for names in starts] == [1, 1]
     assert starts[0] != starts[1]
 
@@ -158,7 +189,9 @@ def test_each_rank_has_a_gpu_of_its_own_or_a_sentence(monkeypatch):
         device.choose_device(name)
     assert asked == ["cuda:1"] * 2
     monkeypatch.setattr(device, "local_rank", lambda: (2, 3))
-    with pytest.raises(AnyshotError, match="2 GPUs for 3 ranks; start torchrun with --nproc-per-node 2"):
+    with pytest.raises(
+        AnyshotError, match="2 GPUs for 3 ranks; start torchrun with --nproc-per-node 2"
+    ):
         device.choose_device("cuda")
 
 

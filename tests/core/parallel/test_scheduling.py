@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anyshot.core.parallel.scheduling import MEMORY, CostModel, assign_longest_first, assign_round_robin, idle_share
+from anyshot.core.parallel.scheduling import (
+    MEMORY,
+    CostModel,
+    assign_longest_first,
+    assign_round_robin,
+    idle_share,
+)
 
 COSTS = st.lists(st.floats(0, 100), min_size=1, max_size=6)
 
@@ -24,8 +30,13 @@ def test_every_task_is_dealt_once_and_no_rank_has_much_more_than_it_must(costs, 
     assert len(dealt) == ranks
     assert sorted(i for tasks in dealt for i in tasks) == list(range(len(costs)))
     ways = itertools.product(range(ranks), repeat=len(costs))
-    best = min(longest(costs, [[i for i, r in enumerate(way) if r == rank] for rank in range(ranks)]) for way in ways)
-    assert longest(costs, dealt) <= (4 / 3 - 1 / (3 * ranks)) * best + 1e-9  # Graham's bound for the longest first
+    best = min(
+        longest(costs, [[i for i, r in enumerate(way) if r == rank] for rank in range(ranks)])
+        for way in ways
+    )
+    assert (
+        longest(costs, dealt) <= (4 / 3 - 1 / (3 * ranks)) * best + 1e-9
+    )  # Graham's bound for the longest first
 
 
 def test_dealing_by_cost_leaves_ranks_idle_for_less_time_than_dealing_in_turn():
@@ -33,7 +44,10 @@ def test_dealing_by_cost_leaves_ranks_idle_for_less_time_than_dealing_in_turn():
     waited = {"cost": [], "turn": []}
     for _ in range(200):
         costs = rng.integers(5, 250, size=8).tolist()
-        for name, dealt in (("cost", assign_longest_first(costs, 3)), ("turn", assign_round_robin(8, 3))):
+        for name, dealt in (
+            ("cost", assign_longest_first(costs, 3)),
+            ("turn", assign_round_robin(8, 3)),
+        ):
             waited[name].append(idle_share([sum(costs[i] for i in tasks) for tasks in dealt]))
     assert np.mean(waited["cost"]) < 0.5 * np.mean(waited["turn"])
 

@@ -12,7 +12,14 @@ import pytest
 import torch
 
 from anyshot.core.parallel import threads
-from anyshot.core.parallel.threads import cores, limit_cores, map_parts, map_tasks, single_task_threads, tune_process
+from anyshot.core.parallel.threads import (
+    cores,
+    limit_cores,
+    map_parts,
+    map_tasks,
+    single_task_threads,
+    tune_process,
+)
 
 
 @pytest.mark.parametrize("workers", [None, 1, 2, 5])
@@ -56,7 +63,9 @@ def test_nothing_to_do_is_no_error():
 
 def test_a_map_inside_a_map_runs_in_its_worker():
     def outer(n):
-        return {threading.get_ident()} == set(map_tasks(lambda _: threading.get_ident(), [0, 1, 2], workers=2))
+        return {threading.get_ident()} == set(
+            map_tasks(lambda _: threading.get_ident(), [0, 1, 2], workers=2)
+        )
 
     assert map_tasks(outer, [0, 1], workers=2) == [True, True]
 
@@ -90,7 +99,10 @@ def test_gradient_mode_is_the_callers():
     with torch.no_grad():
         assert map_tasks(lambda _: torch.is_grad_enabled(), [0, 1], workers=2) == [False, False]
     with torch.inference_mode():
-        assert map_tasks(lambda _: torch.is_inference_mode_enabled(), [0, 1], workers=2) == [True, True]
+        assert map_tasks(lambda _: torch.is_inference_mode_enabled(), [0, 1], workers=2) == [
+            True,
+            True,
+        ]
 
 
 def test_results_do_not_depend_on_the_number_of_workers():
@@ -192,11 +204,15 @@ def test_importing_changes_nothing_and_tuning_says_what_it_did():
         "assert os.environ['OMP_WAIT_POLICY'] == 'PASSIVE'"
     )
     environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
     assert "sleep at barriers" in done.stdout
     kept = environment | {"OMP_WAIT_POLICY": "ACTIVE"}
     code = "import anyshot.core.parallel.threads as p, os\nprint(p.tune_process(), os.environ['OMP_WAIT_POLICY'])"
-    done = subprocess.run([sys.executable, "-c", code], env=kept, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=kept, capture_output=True, text=True, check=True
+    )
     assert "sleep" not in done.stdout
     assert "ACTIVE" in done.stdout
 

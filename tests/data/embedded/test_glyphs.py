@@ -22,7 +22,17 @@ def test_there_are_at_least_five_hundred_characters_of_many_scripts():
     text = characters()
     assert len(set(text)) == len(text) >= 500
     names = " ".join(unicodedata.name(character) for character in text)
-    for script in ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "GEORGIAN", "HEBREW", "ARABIC", "LAO", "TIFINAGH"):
+    for script in (
+        "LATIN",
+        "GREEK",
+        "CYRILLIC",
+        "ARMENIAN",
+        "GEORGIAN",
+        "HEBREW",
+        "ARABIC",
+        "LAO",
+        "TIFINAGH",
+    ):
         assert script in names
     assert not any(unicodedata.combining(character) for character in text)
 
@@ -31,7 +41,9 @@ def test_no_two_characters_look_alike():
     def blurred(character: str) -> np.ndarray:
         from scipy.ndimage import gaussian_filter
 
-        shape = gaussian_filter(silhouette(character, faces_of(character)[0]).astype(np.float32), 5.5)[::4, ::4].ravel()
+        shape = gaussian_filter(
+            silhouette(character, faces_of(character)[0]).astype(np.float32), 5.5
+        )[::4, ::4].ravel()
         return shape / np.linalg.norm(shape)
 
     shapes = np.stack([blurred(character) for character in characters()])
@@ -72,7 +84,9 @@ def test_the_number_of_workers_changes_no_byte(tmp_path):
     digests = set()
     for workers in (1, 2):
         build(tmp_path / str(workers), text, count=9, workers=workers)
-        digests.add(hashlib.sha256((tmp_path / str(workers) / "images.npy").read_bytes()).hexdigest())
+        digests.add(
+            hashlib.sha256((tmp_path / str(workers) / "images.npy").read_bytes()).hexdigest()
+        )
         ImageSet.open(tmp_path / str(workers)).check()
     assert len(digests) == 1
 

@@ -54,7 +54,9 @@ def colour(number: int) -> tuple[int, int, int]:
 
 def picture(number: int, kind: str = "JPEG", size: tuple[int, int] = (40, 30)) -> bytes:
     buffer = io.BytesIO()
-    Image.new("RGB", size, colour(number)).save(buffer, kind, **({"quality": 95} if kind == "JPEG" else {}))
+    Image.new("RGB", size, colour(number)).save(
+        buffer, kind, **({"quality": 95} if kind == "JPEG" else {})
+    )
     return buffer.getvalue()
 
 
@@ -74,7 +76,10 @@ def cifar_fs(folder: Path) -> Path:
         labels = np.random.default_rng(0).permutation(np.repeat(np.arange(100), count))
         planes = np.stack([np.repeat(colour(label), 1024) for label in labels]).astype(np.uint8)
         parts[part] = {b"data": planes, b"fine_labels": labels.tolist(), b"batch_label": b"made up"}
-    members = {f"cifar-100-python/{part}": pickle.dumps(content, protocol=2) for part, content in parts.items()}
+    members = {
+        f"cifar-100-python/{part}": pickle.dumps(content, protocol=2)
+        for part, content in parts.items()
+    }
     return tar(folder / "a name of one's own.tgz", members)
 
 
@@ -84,13 +89,19 @@ def svhn(folder: Path) -> Path:
         images = np.broadcast_to(
             np.array([colour(label % 10) for label in labels], np.uint8).T, (32, 32, 3, len(labels))
         )
-        savemat(folder / f"{part}_32x32.mat", {"X": images, "y": labels[:, None].astype(np.uint8)}, do_compression=True)
+        savemat(
+            folder / f"{part}_32x32.mat",
+            {"X": images, "y": labels[:, None].astype(np.uint8)},
+            do_compression=True,
+        )
     return folder
 
 
 def miniimagenet(folder: Path) -> Path:
     number = 0
-    for part, (_, names) in zip(("train", "val", "test"), CATALOGUE["miniimagenet"].splits().items(), strict=True):
+    for part, (_, names) in zip(
+        ("train", "val", "test"), CATALOGUE["miniimagenet"].splits().items(), strict=True
+    ):
         images = np.zeros((EACH * len(names), 84, 84, 3), np.uint8)
         classes = {}
         for name in names:
@@ -138,7 +149,9 @@ def vgg_flower(folder: Path) -> Path:
     labels = np.tile(np.arange(1, 103), EACH)
     names = names_of("vgg-flower")
     place = {int(name[:3]): c for c, name in enumerate(names)}
-    pictures = {f"jpg/image_{n:05}.jpg": picture(place[label]) for n, label in enumerate(labels, start=1)}
+    pictures = {
+        f"jpg/image_{n:05}.jpg": picture(place[label]) for n, label in enumerate(labels, start=1)
+    }
     savemat(folder / "imagelabels.mat", {"labels": labels[None]})
     return tar(folder / "102flowers.tgz", pictures)
 
@@ -147,7 +160,9 @@ def gtsrb(folder: Path) -> Path:
     with zipfile.ZipFile(folder / "GTSRB_Final_Training_Images.zip", "w") as archive:
         archive.writestr("GTSRB/Readme.txt", "signs")
         for c in range(43):
-            archive.writestr(f"GTSRB/Final_Training/Images/{c:05}/GT-{c:05}.csv", "Filename;Width;Height")
+            archive.writestr(
+                f"GTSRB/Final_Training/Images/{c:05}/GT-{c:05}.csv", "Filename;Width;Height"
+            )
             for n in range(EACH):
                 data = picture(c, "PPM", (33, 31))
                 archive.writestr(f"GTSRB/Final_Training/Images/{c:05}/00000_{n:05}.ppm", data)

@@ -63,7 +63,9 @@ def forged_header() -> bytes:
     return gzip.compress(info.tobuf(tarfile.GNU_FORMAT) + bytes(10_000))
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress], ids=["plain", "gz", "bz2", "xz"])
+@pytest.mark.parametrize(
+    "pack", [bytes, gzip.compress, bz2.compress, lzma.compress], ids=["plain", "gz", "bz2", "xz"]
+)
 def test_wanted_files_are_taken_out_whatever_the_archive_is_called(pack, tmp_path):
     data = tar_bytes(("set/a.jpg", b"one"), ("set/deep/B.JPG", b"two"), ("set/readme.txt", b"no"))
     (tmp_path / "download (1)").write_bytes(pack(data))
@@ -80,7 +82,9 @@ def test_wanted_files_are_taken_out_whatever_the_archive_is_called(pack, tmp_pat
 
 def test_a_zip_gives_its_wanted_files(tmp_path):
     (tmp_path / "x").write_bytes(zip_bytes(("d/", b""), ("d/a.jpg", b"one"), ("d/b.txt", b"two")))
-    assert [path.name for path in unpack(tmp_path / "x", WANTED, tmp_path / "out").files] == ["a.jpg"]
+    assert [path.name for path in unpack(tmp_path / "x", WANTED, tmp_path / "out").files] == [
+        "a.jpg"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,10 @@ def test_a_zip_gives_its_wanted_files(tmp_path):
         (tar_bytes(("C:/out.jpg", b"x")), "outside its folder"),
         (tar_bytes(("..\\out.jpg", b"x")), "outside its folder"),
         (tar_bytes(("../readme.txt", b"x")), "outside its folder"),
-        (tar_bytes((special("a", tarfile.SYMTYPE, "/etc"), b""), ("a/x.jpg", b"x")), "link or a device"),
+        (
+            tar_bytes((special("a", tarfile.SYMTYPE, "/etc"), b""), ("a/x.jpg", b"x")),
+            "link or a device",
+        ),
         (tar_bytes((special("a.jpg", tarfile.LNKTYPE, "/etc/passwd"), b"")), "link or a device"),
         (tar_bytes((special("a.jpg", tarfile.CHRTYPE), b"")), "link or a device"),
         (tar_bytes((special("a.jpg", tarfile.FIFOTYPE), b"")), "link or a device"),
@@ -107,7 +114,9 @@ def test_a_zip_gives_its_wanted_files(tmp_path):
     ],
     ids=itertools.count(),  # not the bytes: archives hold the time, and test processes must agree on names
 )
-def test_a_hostile_or_damaged_archive_is_refused_by_name_and_writes_nothing_outside(data, words, tmp_path):
+def test_a_hostile_or_damaged_archive_is_refused_by_name_and_writes_nothing_outside(
+    data, words, tmp_path
+):
     (tmp_path / "inner").mkdir()
     archive = tmp_path / "inner" / "evil"
     archive.write_bytes(data)
@@ -150,7 +159,9 @@ def flipped(data: bytes, place: int, bit: int = 0) -> bytes:
     return data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress], ids=["gz", "bz2", "xz"])
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, bz2.compress, lzma.compress], ids=["gz", "bz2", "xz"]
+)
 def test_a_compressed_archive_is_read_to_its_checksum(pack, tmp_path):
     noise = bytes(np.random.default_rng(0).integers(0, 256, 5000, np.uint8))
     data = pack(tar_bytes(("a.jpg", noise), ("b.txt", noise)))
@@ -175,7 +186,9 @@ def test_a_damaged_header_is_not_taken_for_the_end_of_the_archive(tmp_path):
 
 def test_a_zip_member_whose_name_was_damaged_is_noticed(tmp_path):
     data = zip_bytes(("a.jpg", b"one"), ("b.jpg", b"two"))
-    (tmp_path / "bad").write_bytes(flipped(data, data.rindex(b"b.jpg") + 4))  # the name in the directory
+    (tmp_path / "bad").write_bytes(
+        flipped(data, data.rindex(b"b.jpg") + 4)
+    )  # the name in the directory
     with pytest.raises(AnyshotError, match="bad is damaged"):
         unpack(tmp_path / "bad", WANTED, tmp_path / "out")
 
@@ -189,5 +202,8 @@ def test_a_bomb_behind_the_end_of_the_archive_is_refused(tmp_path, monkeypatch):
 
 def test_a_full_disk_is_not_called_a_damaged_archive(tmp_path):
     (tmp_path / "good").write_bytes(tar_bytes(("a.jpg", bytes(200_000))))
-    with limited_files(100_000), pytest.raises(AnyshotError, match=r"Cannot write .*a\.jpg': File too large"):
+    with (
+        limited_files(100_000),
+        pytest.raises(AnyshotError, match=r"Cannot write .*a\.jpg': File too large"),
+    ):
         unpack(tmp_path / "good", WANTED, tmp_path / "out")

@@ -37,7 +37,11 @@ class Handler(BaseHTTPRequestHandler):
             self.send_response(200)
         self.send_header("Content-Length", str(stop - start))
         self.end_headers()
-        self.wfile.write(data[start:stop] if server.breaks_after is None else data[start : start + server.breaks_after])
+        self.wfile.write(
+            data[start:stop]
+            if server.breaks_after is None
+            else data[start : start + server.breaks_after]
+        )
 
     def log_message(self, *_):
         pass
@@ -46,7 +50,12 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server():
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.files, server.asked, server.ranges, server.breaks_after = {"/set.bin": DATA}, [], True, None
+        server.files, server.asked, server.ranges, server.breaks_after = (
+            {"/set.bin": DATA},
+            [],
+            True,
+            None,
+        )
         server.address = f"http://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -69,7 +78,9 @@ def test_a_file_is_fetched_verified_and_not_fetched_again(server, tmp_path):
 
 def test_a_broken_download_resumes_where_it_broke(server, tmp_path):
     server.breaks_after = 300_000
-    with pytest.raises(AnyshotError, match=r"broke after 300000 of 1024000 bytes.*try again to resume"):
+    with pytest.raises(
+        AnyshotError, match=r"broke after 300000 of 1024000 bytes.*try again to resume"
+    ):
         fetch(remote(server), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["set.bin.part"]
     server.breaks_after = None
@@ -127,8 +138,13 @@ def test_preparing_without_a_source_downloads_the_official_files(server, officia
     remotes = tuple(Remote(f"{server.address}/{name}") for name in names)
     images = prepare(dataclasses.replace(CATALOGUE["fashion-mnist"], remotes=remotes))
     assert len(images) == 30
-    assert sorted(path.name for path in (cache / "downloads" / "fashion-mnist").iterdir()) == list(names)
+    assert sorted(path.name for path in (cache / "downloads" / "fashion-mnist").iterdir()) == list(
+        names
+    )
 
 
 def test_a_file_name_is_the_end_of_its_address():
-    assert Remote("https://example.org/a/The%20Eiffel%20Tower.npy?download=1").file == "The Eiffel Tower.npy"
+    assert (
+        Remote("https://example.org/a/The%20Eiffel%20Tower.npy?download=1").file
+        == "The Eiffel Tower.npy"
+    )

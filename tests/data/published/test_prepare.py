@@ -18,7 +18,15 @@ from scipy.io import savemat
 
 from anyshot.core.errors import AnyshotError
 from anyshot.data import open_images
-from anyshot.data.published import CATALOGUE, Remote, check, find_dataset, is_ready, place_of, prepare
+from anyshot.data.published import (
+    CATALOGUE,
+    Remote,
+    check,
+    find_dataset,
+    is_ready,
+    place_of,
+    prepare,
+)
 
 EXPECTED = {  # classes by split, images of a class
     "cifar-fs": ((64, 16, 20), 3),
@@ -47,7 +55,9 @@ def class_colour(name: str, c: int) -> list[int]:
 
 
 def nothing_left(cache) -> bool:
-    return not cache.exists() or not [path for path in cache.rglob("*") if path.is_file() or path.name.startswith(".")]
+    return not cache.exists() or not [
+        path for path in cache.rglob("*") if path.is_file() or path.name.startswith(".")
+    ]
 
 
 def test_the_catalogue_has_the_nine_sets_of_the_paper():
@@ -59,7 +69,10 @@ def test_official_files_become_a_set(name, official, tmp_path):
     source = official[name](tmp_path)
     images = prepare(CATALOGUE[name], source)
     splits, each = EXPECTED[name]
-    assert tuple(len(images.splits.get(split, ())) for split in ("train", "validation", "test")) == splits
+    assert (
+        tuple(len(images.splits.get(split, ())) for split in ("train", "validation", "test"))
+        == splits
+    )
     assert images.size == (CATALOGUE[name].side,) * 2
     assert images.name == name
     if each:
@@ -114,7 +127,9 @@ def write_listed_miniimagenet(folder):
         rows = ["filename,label"]
         for name in names:
             for n in range(2):
-                Image.new("RGB", (90, 100), (n * 200, 10, 10)).save(folder / "images" / f"{name}{n:08}.jpg")
+                Image.new("RGB", (90, 100), (n * 200, 10, 10)).save(
+                    folder / "images" / f"{name}{n:08}.jpg"
+                )
                 rows.append(f"{name}{n:08}.jpg,{name}")
         (folder / f"{part}.csv").write_text("\n".join(rows))
 
@@ -150,7 +165,9 @@ def test_class_folders_of_reduced_pictures_are_read_too(name, tmp_path):
         folder.mkdir(parents=True)
         for n in range(2):
             Image.new("RGB", (32, 32), (n * 100, 5, 5)).save(folder / f"{n}.png")
-    (tmp_path / "set" / "001.Black_footed_Albatross").mkdir()  # a class of another set beside them is no trouble
+    (
+        tmp_path / "set" / "001.Black_footed_Albatross"
+    ).mkdir()  # a class of another set beside them is no trouble
     Image.new("RGB", (32, 32)).save(tmp_path / "set" / "001.Black_footed_Albatross" / "1.png")
     images = prepare(CATALOGUE[name], tmp_path)
     assert set(images.counts) == {2}
@@ -225,7 +242,9 @@ def test_a_wrong_name_gets_the_nearest_one():
 
 def test_a_set_without_an_address_says_what_to_fetch_and_where_to_put_it(official, cache):
     entry = CATALOGUE["miniimagenet"]
-    with pytest.raises(AnyshotError, match=r"mini-imagenet-cache-train.pkl.*downloads.miniimagenet or name"):
+    with pytest.raises(
+        AnyshotError, match=r"mini-imagenet-cache-train.pkl.*downloads.miniimagenet or name"
+    ):
         prepare(entry)
     folder = cache / "downloads" / "miniimagenet"
     folder.mkdir(parents=True)
@@ -313,26 +332,68 @@ def mini(**content) -> bytes:
         ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x0d\1\0\0\0\0"), "IDX"),
         ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x08\1\xff\xff\xff\xff"), "announces"),
         ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x08\1\0\0\0\x05\1\1"), "cut off"),
-        ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x08\1\0\0\0\x05\1\1\1\1\1"), "for 5 labels"),
-        ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x08\1\0\0\0\x1e" + b"\1" * 30), "no label 0"),
-        ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x08\2\0\0\0\x1e\0\0\0\1" + bytes(30)), "0 to 9"),
-        ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x08\1\0\0\0\x1e" + bytes(29) + b"\x0a"), "0 to 9"),
-        ("svhn", replaced("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 1), np.uint8), y=[[57]])), "from 0 to 10"),
-        ("svhn", replaced("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 1), np.uint8), y=[[np.nan]])), "from 0 to 10"),
+        (
+            "fashion-mnist",
+            replaced("t10k-labels*", b"\0\0\x08\1\0\0\0\x05\1\1\1\1\1"),
+            "for 5 labels",
+        ),
+        (
+            "fashion-mnist",
+            replaced("t10k-labels*", b"\0\0\x08\1\0\0\0\x1e" + b"\1" * 30),
+            "no label 0",
+        ),
+        (
+            "fashion-mnist",
+            replaced("t10k-labels*", b"\0\0\x08\2\0\0\0\x1e\0\0\0\1" + bytes(30)),
+            "0 to 9",
+        ),
+        (
+            "fashion-mnist",
+            replaced("t10k-labels*", b"\0\0\x08\1\0\0\0\x1e" + bytes(29) + b"\x0a"),
+            "0 to 9",
+        ),
+        (
+            "svhn",
+            replaced("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 1), np.uint8), y=[[57]])),
+            "from 0 to 10",
+        ),
+        (
+            "svhn",
+            replaced("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 1), np.uint8), y=[[np.nan]])),
+            "from 0 to 10",
+        ),
         ("svhn", cut("test_32x32.mat"), "test_32x32.mat is damaged"),
         ("svhn", replaced("test_32x32.mat", b"not a matrix" * 50), "test_32x32.mat is damaged"),
-        ("svhn", replaced("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 2), np.uint8), y=[[1]])), "with n labels 'y'"),
-        ("svhn", replaced("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 1), np.uint8), y=[[1]])), "has no digit 0"),
+        (
+            "svhn",
+            replaced("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 2), np.uint8), y=[[1]])),
+            "with n labels 'y'",
+        ),
+        (
+            "svhn",
+            replaced("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 1), np.uint8), y=[[1]])),
+            "has no digit 0",
+        ),
         ("miniimagenet", cut("*train.pkl"), "mini-imagenet-cache-train.pkl is damaged"),
-        ("miniimagenet", replaced("*val.pkl", mini(image_data=[], class_dict={})), "no 'image_data'"),
         (
             "miniimagenet",
-            replaced("*val.pkl", mini(image_data=np.zeros((1, 84, 84, 3), np.uint8), class_dict={"n1": [0]})),
+            replaced("*val.pkl", mini(image_data=[], class_dict={})),
+            "no 'image_data'",
+        ),
+        (
+            "miniimagenet",
+            replaced(
+                "*val.pkl",
+                mini(image_data=np.zeros((1, 84, 84, 3), np.uint8), class_dict={"n1": [0]}),
+            ),
             "no class 'n01855672'",
         ),
         (
             "miniimagenet",
-            replaced("*val.pkl", mini(image_data=np.zeros((1, 84, 84, 3), np.uint8), class_dict={"n01855672": [9]})),
+            replaced(
+                "*val.pkl",
+                mini(image_data=np.zeros((1, 84, 84, 3), np.uint8), class_dict={"n01855672": [9]}),
+            ),
             "not all whole numbers from 0 to 0",
         ),
         ("miniimagenet", replaced("*val.pkl", pickle.dumps([1, 2])), "holds a list"),
@@ -341,7 +402,9 @@ def mini(**content) -> bytes:
         ("vgg-flower", cut("imagelabels.mat"), "imagelabels.mat is damaged"),
     ],
 )
-def test_a_wrong_file_gets_one_sentence_with_its_name_and_leaves_nothing(name, harm, words, official, tmp_path, cache):
+def test_a_wrong_file_gets_one_sentence_with_its_name_and_leaves_nothing(
+    name, harm, words, official, tmp_path, cache
+):
     official[name](tmp_path)
     harm(tmp_path)
     with pytest.raises(AnyshotError, match=words) as caught:
@@ -381,7 +444,9 @@ def bare_meta(members):
 
 
 def odd_data(members):
-    members["cifar-100-python/train"] = pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "fine_labels": [1]})
+    members["cifar-100-python/train"] = pickle.dumps(
+        {"data": np.zeros((2, 3072), np.uint8), "fine_labels": [1]}
+    )
 
 
 def one_flower_less(members):
@@ -391,7 +456,11 @@ def one_flower_less(members):
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [
-        ("cub", without_albatross, "no pictures of 1 of 200 classes, for instance '002.Laysan_Albatross'"),
+        (
+            "cub",
+            without_albatross,
+            "no pictures of 1 of 200 classes, for instance '002.Laysan_Albatross'",
+        ),
         ("cub", broken_bird, "Laysan_Albatross_0000.jpg is damaged"),
         ("aircraft", strange_list, "Flying Saucer"),
         ("cifar-fs", bare_meta, "meta is damaged .*no class 'train'"),
@@ -399,7 +468,9 @@ def one_flower_less(members):
         ("vgg-flower", one_flower_less, "no picture image_00009.jpg"),
     ],
 )
-def test_an_archive_with_wrong_content_is_told_apart(name, change, words, official, tmp_path, cache):
+def test_an_archive_with_wrong_content_is_told_apart(
+    name, change, words, official, tmp_path, cache
+):
     source = official[name](tmp_path)
     retar(source, change)
     with pytest.raises(AnyshotError, match=words):
@@ -435,7 +506,9 @@ def test_splits_are_data_that_say_where_they_come_from():
 # ------------------------------------------------------------------------------- what is and is not the official file
 def noisy_cifar(path, classes=100):
     """A small CIFAR-100 of noise, which no compression makes smaller, so that any byte of the archive holds pixels."""
-    names = sorted(label for members in CATALOGUE["cifar-fs"].splits().values() for label in members)
+    names = sorted(
+        label for members in CATALOGUE["cifar-fs"].splits().values() for label in members
+    )
     pixels = np.random.default_rng(1).integers(0, 256, (classes, 3072), np.uint8)
     train = {"data": pixels, "fine_labels": list(range(classes))}
     contents = {"meta": {"fine_label_names": names}, "train": train, "test": train}
@@ -468,22 +541,30 @@ def test_a_file_that_differs_from_the_official_one_is_said_to(tmp_path, caplog):
     found = hashlib.md5(path.read_bytes()).hexdigest()
     images = prepare(entry, path)
     assert re.search(
-        rf"mine.tgz can be read, but is not the official file.* {found}, not the published eb90", caplog.text
+        rf"mine.tgz can be read, but is not the official file.* {found}, not the published eb90",
+        caplog.text,
     )
-    assert images.notes["files"] == {"mine.tgz": f"MD5 {found}, not the published {entry.remotes[0].md5}"}
+    assert images.notes["files"] == {
+        "mine.tgz": f"MD5 {found}, not the published {entry.remotes[0].md5}"
+    }
 
 
 def test_the_official_file_is_known_by_its_sum_whatever_its_name(tmp_path, caplog):
     path = noisy_cifar(tmp_path / "mine.tgz")
     found = hashlib.md5(path.read_bytes()).hexdigest()
-    entry = dataclasses.replace(CATALOGUE["cifar-fs"], remotes=(Remote("https://x/cifar.tgz", found),))
+    entry = dataclasses.replace(
+        CATALOGUE["cifar-fs"], remotes=(Remote("https://x/cifar.tgz", found),)
+    )
     assert prepare(entry, path).notes["files"] == {"mine.tgz": f"MD5 {found}, as published"}
     assert caplog.text == ""
 
 
 def test_files_that_lie_open_are_compared_by_their_names(official, tmp_path, caplog):
     source = official["svhn"](tmp_path)
-    assert set(prepare(CATALOGUE["svhn"], source).notes["files"]) == {"test_32x32.mat", "train_32x32.mat"}
+    assert set(prepare(CATALOGUE["svhn"], source).notes["files"]) == {
+        "test_32x32.mat",
+        "train_32x32.mat",
+    }
     assert "not the published eb5a983be6a315427106f1b164d9cef3" in caplog.text
 
 
@@ -515,7 +596,9 @@ def test_a_damaged_archive_beside_the_whole_one_is_passed_over_with_a_warning(tm
         ([7] * 100, "no images of the class"),
     ],
 )
-def test_cifar_labels_of_wrong_types_and_sets_of_nothing_are_refused(labels, words, tmp_path, cache):
+def test_cifar_labels_of_wrong_types_and_sets_of_nothing_are_refused(
+    labels, words, tmp_path, cache
+):
     names = [label for members in CATALOGUE["cifar-fs"].splits().values() for label in members]
     part = {"data": np.zeros((100, 3072), np.uint8), "fine_labels": labels}
     for name, content in {"meta": {"fine_label_names": names}, "train": part, "test": part}.items():
@@ -537,7 +620,9 @@ def test_a_cache_that_cannot_be_written_is_a_sentence(official, tmp_path, monkey
     source = official["fashion-mnist"](tmp_path)
     monkeypatch.setenv("ANYSHOT_CACHE", str(source / "t10k-images-idx3-ubyte.gz" / "cache"))
     for given in (source, None):
-        with pytest.raises(AnyshotError, match=r"Cannot create .*: Not a directory\. Another place .*ANYSHOT_CACHE"):
+        with pytest.raises(
+            AnyshotError, match=r"Cannot create .*: Not a directory\. Another place .*ANYSHOT_CACHE"
+        ):
             prepare(CATALOGUE["fashion-mnist"], given)
 
 

@@ -13,7 +13,14 @@ import pytest
 from scipy.io import savemat
 
 from anyshot.core.errors import AnyshotError
-from anyshot.data.published.readers import read_idx, read_mat, read_pickle, read_rows, texts, whole_numbers
+from anyshot.data.published.readers import (
+    read_idx,
+    read_mat,
+    read_pickle,
+    read_rows,
+    texts,
+    whole_numbers,
+)
 
 
 class Runs:
@@ -46,7 +53,14 @@ def python2_pickle() -> bytes:
         + b"tb"
     )
     return (
-        b"\x80\x02}(" + text(b"data") + array + text(b"fine_labels") + b"]K\x07a" + text(b"name") + text(b"x") + b"u."
+        b"\x80\x02}("
+        + text(b"data")
+        + array
+        + text(b"fine_labels")
+        + b"]K\x07a"
+        + text(b"name")
+        + text(b"x")
+        + b"u."
     )
 
 
@@ -88,7 +102,10 @@ def reduce_of(module: str, name: str, *arguments) -> bytes:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (pickle.dumps({"x": Runs(os.system, "echo hacked > hacked")}), "asks for posix.system|asks for nt.system"),
+        (
+            pickle.dumps({"x": Runs(os.system, "echo hacked > hacked")}),
+            "asks for posix.system|asks for nt.system",
+        ),
         (pickle.dumps(Runs(builtins.eval, "1+1")), "asks for .*builtin.*eval"),
         (pickle.dumps(Runs(getattr, "x", "upper")), "getattr"),
         (pickle.dumps({"x": np.array([{}, []], object)}), "array of 'O8'"),
@@ -97,8 +114,14 @@ def reduce_of(module: str, name: str, *arguments) -> bytes:
         (reduce_of("numpy", "ndarray", 10**12), "not callable"),
         (reduce_of("_codecs", "encode", "x", "zlib_codec"), "codec 'zlib_codec'"),
         (b"cnumpy\ndtype\n}X\x01\x00\x00\x00aK\x01sb.", "damaged"),
-        (b"}(" + b")" + b"\x85" * 100_000 + b"K\x01u.", "keys that are neither"),  # nested deeper than any stack
-        (b"}(" + b")q\x00" + b"h\x00h\x00\x86q\x00" * 200 + b"K\x01u.", "keys that are neither"),  # 2^200 to be hashed
+        (
+            b"}(" + b")" + b"\x85" * 100_000 + b"K\x01u.",
+            "keys that are neither",
+        ),  # nested deeper than any stack
+        (
+            b"}(" + b")q\x00" + b"h\x00h\x00\x86q\x00" * 200 + b"K\x01u.",
+            "keys that are neither",
+        ),  # 2^200 to be hashed
         (b"}(" + b")" + b"2\x86" * 9 + b"K\x01u.", "the operation DUP"),
         (b"]r\xff\xff\xff\x7f.", "holds a list"),  # a memory of two billion places
         (
@@ -120,7 +143,9 @@ def reduce_of(module: str, name: str, *arguments) -> bytes:
     ],
     ids=itertools.count(),
 )
-def test_a_pickle_that_wants_more_than_numbers_is_refused_unread(data, words, tmp_path, monkeypatch):
+def test_a_pickle_that_wants_more_than_numbers_is_refused_unread(
+    data, words, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "evil").write_bytes(data)
     with pytest.raises(AnyshotError, match=words) as caught:
@@ -139,7 +164,9 @@ def test_a_forged_array_shape_allocates_nothing(tmp_path):
 
 
 def test_matlab_variables_must_be_numbers(tmp_path):
-    savemat(tmp_path / "m.mat", {"X": np.zeros((2, 2), np.uint8), "words": "text", "z": np.array([1j])})
+    savemat(
+        tmp_path / "m.mat", {"X": np.zeros((2, 2), np.uint8), "words": "text", "z": np.array([1j])}
+    )
     assert read_mat(tmp_path / "m.mat", "X")[0].shape == (2, 2)
     for name in ("y", "words", "z"):
         with pytest.raises(AnyshotError, match=f"no numbers '{name}'"):
@@ -205,7 +232,9 @@ def test_an_npy_header_that_nests_or_lies_is_refused(data, tmp_path):
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-@pytest.mark.parametrize("shape", [(999_999, 4096, 4096), (2**32 - 1,) * 3, (2**29, 1, 1), (10_000, 200, 200)])
+@pytest.mark.parametrize(
+    "shape", [(999_999, 4096, 4096), (2**32 - 1,) * 3, (2**29, 1, 1), (10_000, 200, 200)]
+)
 def test_an_idx_file_that_announces_terabytes_is_refused_unread(shape, pack, tmp_path):
     (tmp_path / "i").write_bytes(pack(struct.pack(">HBBIII", 0, 8, 3, *shape) + bytes(100)))
     with pytest.raises(AnyshotError, match="announces"):
@@ -238,12 +267,16 @@ def test_labels_that_hold_themselves_are_no_numbers(tmp_path):
         labels = [labels, labels]
     (tmp_path / "p").write_bytes(pickle.dumps({"fine_labels": labels}))
     with pytest.raises(AnyshotError, match="not all whole numbers"):
-        whole_numbers(tmp_path / "p", "its labels", read_pickle(tmp_path / "p")["fine_labels"], 0, 9)
+        whole_numbers(
+            tmp_path / "p", "its labels", read_pickle(tmp_path / "p")["fine_labels"], 0, 9
+        )
 
 
 def test_random_bytes_and_damaged_pickles_are_refused_or_read_and_never_crash(tmp_path):
     rng = np.random.default_rng(0)
-    good = pickle.dumps({"data": np.arange(6, dtype=np.uint8).reshape(2, 3), "labels": [1, 2]}, protocol=2)
+    good = pickle.dumps(
+        {"data": np.arange(6, dtype=np.uint8).reshape(2, 3), "labels": [1, 2]}, protocol=2
+    )
     for _ in range(300):
         data = np.frombuffer(good, np.uint8).copy()
         data[rng.integers(len(data), size=rng.integers(1, 6))] = rng.integers(256)

@@ -14,7 +14,9 @@ from anyshot.data.published import CATALOGUE, check, prepare
 
 pytestmark = pytest.mark.realdata
 
-SHARED = Path(os.environ.get("ANYSHOT_SHARED_DATA") or Path(__file__).parents[4] / "shared" / "data")
+SHARED = Path(
+    os.environ.get("ANYSHOT_SHARED_DATA") or Path(__file__).parents[4] / "shared" / "data"
+)
 GARMENTS = Path("/usr/share/datasets/fashion-mnist")  # Debian's package dataset-fashion-mnist
 SETS = {  # packed set, classes by split, images, smallest and largest class
     "cifar-fs": ("cifar-100", (64, 16, 20), 60_000, (600, 600)),
@@ -45,7 +47,10 @@ def unpacked(tmp_path_factory):
 def test_real_files_become_a_set_with_the_known_counts(name, unpacked):
     packed, splits, total, sizes = SETS[name]
     images = prepare(CATALOGUE[name], unpacked(packed))
-    assert tuple(len(images.splits.get(split, ())) for split in ("train", "validation", "test")) == splits
+    assert (
+        tuple(len(images.splits.get(split, ())) for split in ("train", "validation", "test"))
+        == splits
+    )
     assert len(images) == total
     assert (images.counts.min(), images.counts.max()) == sizes
     assert images.size == (32, 32)
@@ -62,7 +67,12 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 
 
 def test_cifar_is_prepared_in_less_than_a_gibibyte_and_has_its_known_mean_colour(unpacked):
-    command = [sys.executable, "-c", PREPARE, str(unpacked("cifar-100"))]  # a process of its own, to weigh it
+    command = [
+        sys.executable,
+        "-c",
+        PREPARE,
+        str(unpacked("cifar-100")),
+    ]  # a process of its own, to weigh it
     assert float(subprocess.run(command, check=True, capture_output=True, text=True).stdout) < 1
     mean = open_images("cifar-fs").images.mean(axis=(0, 1, 2)) / 255
     assert mean == pytest.approx([0.507, 0.487, 0.441], abs=0.001)

@@ -17,7 +17,11 @@ def test_numbers_are_those_that_scipy_reads(packed, tmp_path):
     rng = np.random.default_rng(0)
     kinds = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")
     content = {f"a_{kind}": rng.integers(0, 100, (3, 5, 2)).astype(kind) for kind in kinds}
-    content |= {"X": rng.integers(0, 256, (4, 4, 3, 7), np.uint8), "one": np.uint8([[7]]), "none": np.zeros((0, 3))}
+    content |= {
+        "X": rng.integers(0, 256, (4, 4, 3, 7), np.uint8),
+        "one": np.uint8([[7]]),
+        "none": np.zeros((0, 3)),
+    }
     others = {"text": "words", "cell": np.array([1, "x"], object), "complex": np.array([1 + 2j])}
     savemat(tmp_path / "m.mat", content | others, do_compression=packed)
     found, known = numbers_in(tmp_path / "m.mat"), loadmat(tmp_path / "m.mat")
@@ -27,7 +31,9 @@ def test_numbers_are_those_that_scipy_reads(packed, tmp_path):
         assert np.array_equal(array, known[name])
 
 
-def big_endian(shape: tuple[int, ...], data: bytes, name: bytes = b"x", kind: int = 9, stored: int = 2) -> bytes:
+def big_endian(
+    shape: tuple[int, ...], data: bytes, name: bytes = b"x", kind: int = 9, stored: int = 2
+) -> bytes:
     """A file from a machine whose numbers begin with the large end, and whose uint8 values are stored as `stored`."""
 
     def element(type_: int, content: bytes) -> bytes:
@@ -40,7 +46,9 @@ def big_endian(shape: tuple[int, ...], data: bytes, name: bytes = b"x", kind: in
 
 
 def test_either_order_of_bytes_and_smaller_storage_are_understood(tmp_path):
-    (tmp_path / "m.mat").write_bytes(big_endian((2, 2), struct.pack(">4h", 1, 2, 3, 300), kind=6, stored=3))
+    (tmp_path / "m.mat").write_bytes(
+        big_endian((2, 2), struct.pack(">4h", 1, 2, 3, 300), kind=6, stored=3)
+    )
     assert numbers_in(tmp_path / "m.mat")["x"].tolist() == [[1.0, 3.0], [2.0, 300.0]]
 
 

@@ -47,7 +47,9 @@ def test_a_summary_has_the_mean_over_tasks_with_its_interval_and_so_have_means_a
         np.hypot(one.more_intervals["brier"], two.more_intervals["brier"]) / 2
     )
     both = np.mean([values, [score.more["brier"] for score in two.scores]], axis=0)
-    assert pool_seeds([one, two]).more_intervals["brier"] == pytest.approx(confidence_half_width(both.tolist(), means))
+    assert pool_seeds([one, two]).more_intervals["brier"] == pytest.approx(
+        confidence_half_width(both.tolist(), means)
+    )
 
 
 @pytest.mark.parametrize("value", [float("nan"), None, "0.5", [0.5]])
@@ -59,22 +61,40 @@ def test_a_metric_that_gives_no_number_is_named(value):
 
 def test_evaluate_takes_metrics_by_name_and_by_place(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
-    stream = TaskStream(make_imageset(), "test", TaskSettings(way=2, shots="class-imbalance:1-5", query=3))
-    summary = evaluate(make_method("protonet"), stream, 3, metrics=("brier", f"{tmp_path}/own.py:rare"))
+    stream = TaskStream(
+        make_imageset(), "test", TaskSettings(way=2, shots="class-imbalance:1-5", query=3)
+    )
+    summary = evaluate(
+        make_method("protonet"), stream, 3, metrics=("brier", f"{tmp_path}/own.py:rare")
+    )
     assert set(summary.more) == {"brier", "rare"}
     assert 0 <= summary.more["rare"] <= 1
     with pytest.raises(AnyshotError, match="There is no metric 'brir'"):
         evaluate(make_method("protonet"), stream, 1, metrics=("brir",))
     with pytest.raises(AnyshotError, match="Two of the metrics are called 'brier'"):
-        evaluate(make_method("protonet"), stream, 1, metrics=("brier", "anyshot.evaluation.metrics.extra:brier"))
+        evaluate(
+            make_method("protonet"),
+            stream,
+            1,
+            metrics=("brier", "anyshot.evaluation.metrics.extra:brier"),
+        )
 
 
 def test_the_command_shows_and_writes_them_with_their_origin(tmp_path, monkeypatch, capsys):
     make_imageset().save(tmp_path / "tiny")
     (tmp_path / "own.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
-    chosen = {"way": 2, "shots": "any-shot:1-4", "query": 2, "steps": 1, "iterations": 1, "validation-tasks": 1}
-    options = [f"--{name}={value}" for name, value in {**chosen, "channels": 4, "method": "maml"}.items()]
+    chosen = {
+        "way": 2,
+        "shots": "any-shot:1-4",
+        "query": 2,
+        "steps": 1,
+        "iterations": 1,
+        "validation-tasks": 1,
+    }
+    options = [
+        f"--{name}={value}" for name, value in {**chosen, "channels": 4, "method": "maml"}.items()
+    ]
     outputs = ["--json", "out.json", "--csv", "out.csv", "--per-task", "tasks.csv"]
     for command in (
         ["train", "run", "--images", "tiny", "--no-tensorboard", *options],
@@ -89,8 +109,15 @@ def test_the_command_shows_and_writes_them_with_their_origin(tmp_path, monkeypat
     written = json.loads((tmp_path / "out.json").read_text())
     (row,) = written["results"]
     assert list(written["origin"]["metrics"]) == [f"{tmp_path.resolve()}/own.py:rare"]
-    (line,), tasks = (list(csv.DictReader((tmp_path / f).read_text().splitlines())) for f in ("out.csv", "tasks.csv"))
-    assert float(line["rare"]) == row["more"]["rare"] == pytest.approx(np.mean([float(t["rare"]) for t in tasks]))
+    (line,), tasks = (
+        list(csv.DictReader((tmp_path / f).read_text().splitlines()))
+        for f in ("out.csv", "tasks.csv")
+    )
+    assert (
+        float(line["rare"])
+        == row["more"]["rare"]
+        == pytest.approx(np.mean([float(t["rare"]) for t in tasks]))
+    )
     assert float(line["rare_interval"]) == row["more_intervals"]["rare"]
     with pytest.raises(SystemExit) as end:
         main(["test", "run", "--metrics", "brir"])

@@ -22,7 +22,9 @@ from anyshot.evaluation.metrics.summary import confidence_half_width
 TASKS, WAY = 30, 3
 
 
-def run(seed: int, skill: float = 1.0, tasks: int = TASKS, shots=(1, 4, 60), classes=("a", "b", "c")) -> Summary:
+def run(
+    seed: int, skill: float = 1.0, tasks: int = TASKS, shots=(1, 4, 60), classes=("a", "b", "c")
+) -> Summary:
     """A method of some skill on tasks that are easy or hard for every method."""
     rng, ease = np.random.default_rng(seed), np.random.default_rng(99).normal(0, 1, tasks)
     metrics = Metrics()
@@ -38,8 +40,13 @@ def run(seed: int, skill: float = 1.0, tasks: int = TASKS, shots=(1, 4, 60), cla
 def test_a_paired_difference_has_the_interval_of_the_paired_t_test():
     one, two = run(0), run(1, skill=1.5)
     found = paired_difference(one, two)
-    for name, a, b in (("accuracy", one.accuracies[0], two.accuracies[0]), ("nll", one.nlls[0], two.nlls[0])):
-        interval = scipy.stats.ttest_rel(b, a).confidence_interval(0.95)  # its t is 2.05 for 30 tasks, ours 1.96
+    for name, a, b in (
+        ("accuracy", one.accuracies[0], two.accuracies[0]),
+        ("nll", one.nlls[0], two.nlls[0]),
+    ):
+        interval = scipy.stats.ttest_rel(b, a).confidence_interval(
+            0.95
+        )  # its t is 2.05 for 30 tasks, ours 1.96
         assert getattr(found, name) == pytest.approx((interval.low + interval.high) / 2)
         ratio = 1.96 / scipy.stats.t.ppf(0.975, TASKS - 1)
         half = ratio * (interval.high - interval.low) / 2
@@ -59,7 +66,9 @@ def test_a_single_task_has_a_difference_without_an_interval():
     assert found.nll_interval is None
 
 
-@pytest.mark.parametrize("other", [{"tasks": 29}, {"shots": (1, 4, 61)}, {"classes": ("a", "b", "d")}])
+@pytest.mark.parametrize(
+    "other", [{"tasks": 29}, {"shots": (1, 4, 61)}, {"classes": ("a", "b", "d")}]
+)
 def test_other_tasks_are_not_compared(other):
     assert same_tasks([run(0), run(1)])
     assert not same_tasks([run(0), run(0, **other)])
@@ -83,12 +92,18 @@ def test_pooled_seeds_have_the_mean_and_an_interval_over_tasks_and_seeds():
     for name in ("accuracy", "nll", "ece", "worst_class"):
         assert getattr(found, name) == pytest.approx(np.mean([getattr(s, name) for s in seeds]))
     assert found.by_shots["1"] == pytest.approx(np.mean([s.by_shots["1"] for s in seeds]))
-    assert found.queries_by_shots == seeds[0].queries_by_shots  # the same images, asked about three times
+    assert (
+        found.queries_by_shots == seeds[0].queries_by_shots
+    )  # the same images, asked about three times
     tasks, runs = (scipy.stats.sem(accuracies.mean(axis)) for axis in (0, 1))
-    assert found.interval == pytest.approx(confidence_half_width(accuracies.mean(0), accuracies.mean(1)))
+    assert found.interval == pytest.approx(
+        confidence_half_width(accuracies.mean(0), accuracies.mean(1))
+    )
     assert found.interval > 1.96 * np.hypot(tasks, runs)
     losses = np.concatenate([s.nlls for s in seeds])
-    assert found.nll_interval == pytest.approx(confidence_half_width(losses.mean(0), losses.mean(1)))
+    assert found.nll_interval == pytest.approx(
+        confidence_half_width(losses.mean(0), losses.mean(1))
+    )
     assert found.run_deviation == pytest.approx(np.std([s.accuracy for s in seeds], ddof=1))
     assert pool_seeds(seeds[:1]) == seeds[0]
 
@@ -99,7 +114,10 @@ def test_the_interval_of_pooled_seeds_covers_the_truth_for_new_tasks_and_new_see
         skill, ease = rng.normal(0.6, 0.05, (seeds, 1)), rng.normal(0, 0.1, (1, tasks))
         runs = []
         for hits in rng.binomial(20, np.clip(skill + ease, 0, 1)).tolist():
-            scores = tuple(TaskScore(i, ("a",), (1,), (20,), (right,), 0.0, False) for i, right in enumerate(hits))
+            scores = tuple(
+                TaskScore(i, ("a",), (1,), (20,), (right,), 0.0, False)
+                for i, right in enumerate(hits)
+            )
             runs.append(replace(base, tasks=tasks, accuracy=np.mean(hits) / 20, scores=scores))
         found = pool_seeds(runs)
         inside.append(abs(found.accuracy - 0.6) < found.interval)
@@ -110,7 +128,9 @@ def test_the_interval_of_two_independent_means_is_welchs():
     a, b = np.random.default_rng(1).normal(size=(2, 30))
     for one, two in ((a, 3 * b[:3]), (a[:2], b[:4])):
         interval = scipy.stats.ttest_ind(one, two, equal_var=False).confidence_interval(0.95)
-        assert confidence_half_width(one.tolist(), two.tolist()) == pytest.approx((interval.high - interval.low) / 2)
+        assert confidence_half_width(one.tolist(), two.tolist()) == pytest.approx(
+            (interval.high - interval.low) / 2
+        )
 
 
 def test_pooled_methods_are_compared_by_their_means_with_both_sides_seeds_in_the_interval():
@@ -118,7 +138,9 @@ def test_pooled_methods_are_compared_by_their_means_with_both_sides_seeds_in_the
     found = paired_difference(pool_seeds(ones), pool_seeds(twos))
     a, b = (np.concatenate([s.accuracies for s in some]) for some in (ones, twos))
     assert found.accuracy == pytest.approx(b.mean() - a.mean())
-    assert found.accuracy_interval == pytest.approx(confidence_half_width(b.mean(0) - a.mean(0), a.mean(1), b.mean(1)))
+    assert found.accuracy_interval == pytest.approx(
+        confidence_half_width(b.mean(0) - a.mean(0), a.mean(1), b.mean(1))
+    )
 
 
 def test_the_average_over_image_sets_counts_each_the_same():
@@ -132,11 +154,15 @@ def test_the_average_over_image_sets_counts_each_the_same():
     assert mean.accuracy == pytest.approx((some[0].accuracy + some[1].accuracy) / 2)
     assert mean.nll == pytest.approx((some[0].nll + some[1].nll) / 2)
     assert mean.interval == pytest.approx(np.hypot(some[0].interval, some[1].interval) / 2)
-    assert mean.nll_interval == pytest.approx(np.hypot(some[0].nll_interval, some[1].nll_interval) / 2)
+    assert mean.nll_interval == pytest.approx(
+        np.hypot(some[0].nll_interval, some[1].nll_interval) / 2
+    )
     assert (mean.tasks, mean.queries) == (55, 55 * 12)
     assert mean.by_shots["6-15"] is None
     assert mean.by_shots["1"] == some[1].by_shots["1"]  # the other has no class of one image
-    assert mean.by_shots[">50"] == pytest.approx((some[0].by_shots[">50"] + some[1].by_shots[">50"]) / 2)
+    assert mean.by_shots[">50"] == pytest.approx(
+        (some[0].by_shots[">50"] + some[1].by_shots[">50"]) / 2
+    )
     assert mean.queries_by_shots[">50"] == 55 * 4
     assert (mean.support_least, mean.support_most) == (1, 70)
     assert mean.tasks_per_second == pytest.approx((5 / 3 + 50 / 3) / 2)

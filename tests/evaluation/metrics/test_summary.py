@@ -24,7 +24,9 @@ def results(n: int, seed: int = 0) -> list[TaskResult]:
         labels = random.permutation(np.repeat(np.arange(way), 15))
         logits = random.normal(size=(len(labels), way)) * 2
         logits[np.arange(len(labels)), labels] += random.uniform(0, 3)
-        out.append(TaskResult(index, scipy.special.softmax(logits, 1), labels, random.integers(1, 61, way)))
+        out.append(
+            TaskResult(index, scipy.special.softmax(logits, 1), labels, random.integers(1, 61, way))
+        )
     return out
 
 
@@ -59,7 +61,11 @@ def honest(n: int) -> list[TaskResult]:
     out = []
     for index in range(n):
         p = random.uniform(0, 1, 20)
-        out.append(TaskResult(index, np.stack([p, 1 - p], 1), (random.uniform(size=20) > p).astype(int), [1, 1]))
+        out.append(
+            TaskResult(
+                index, np.stack([p, 1 - p], 1), (random.uniform(size=20) > p).astype(int), [1, 1]
+            )
+        )
     return out
 
 
@@ -109,19 +115,35 @@ def test_accuracy_by_shots_counts_every_image_in_the_range_of_its_own_class():
     for t in tasks:
         for p, label in zip(t.probabilities, t.labels, strict=True):
             n = t.shots[label]
-            name = "1" if n == 1 else "2-5" if n <= 5 else "6-15" if n <= 15 else "16-50" if n <= 50 else ">50"
+            name = (
+                "1"
+                if n == 1
+                else "2-5"
+                if n <= 5
+                else "6-15"
+                if n <= 15
+                else "16-50"
+                if n <= 50
+                else ">50"
+            )
             hits[name].append(p.argmax() == label)
     assert summary(tasks).by_shots == {name: pytest.approx(np.mean(h)) for name, h in hits.items()}
     assert summary(tasks).queries_by_shots == {name: len(h) for name, h in hits.items()}
-    assert summary([TaskResult(0, [[0.9, 0.1]], [0], [3, 1])]).by_shots == dict.fromkeys(SHOTS) | {"2-5": 1.0}
+    assert summary([TaskResult(0, [[0.9, 0.1]], [0], [3, 1])]).by_shots == dict.fromkeys(SHOTS) | {
+        "2-5": 1.0
+    }
 
 
 def test_every_tasks_own_numbers_and_what_was_drawn_are_kept():
     tasks = results(5)
     found = summary(tasks)
     assert [score.index for score in found.scores] == list(range(5))
-    assert found.accuracies.tolist() == [[accuracy_score(t.labels, t.probabilities.argmax(1)) for t in tasks]]
-    assert found.nlls[0] == pytest.approx([log_loss(t.labels, t.probabilities) for t in tasks], rel=1e-9)
+    assert found.accuracies.tolist() == [
+        [accuracy_score(t.labels, t.probabilities.argmax(1)) for t in tasks]
+    ]
+    assert found.nlls[0] == pytest.approx(
+        [log_loss(t.labels, t.probabilities) for t in tasks], rel=1e-9
+    )
     shots = np.concatenate([t.shots for t in tasks])
     assert (found.support_least, found.support_most) == (shots.min(), shots.max())
     assert found.support_mean == pytest.approx(shots.mean())
@@ -192,7 +214,10 @@ def test_an_empty_measurement_and_a_task_measured_twice_are_errors():
 @pytest.mark.parametrize(
     ("task", "sentence"),
     [
-        (TaskResult(7, [[0.5, 0.5]], [0, 1], [1, 1]), r"Task 7: probabilities \(1, 2\).*do not fit"),
+        (
+            TaskResult(7, [[0.5, 0.5]], [0, 1], [1, 1]),
+            r"Task 7: probabilities \(1, 2\).*do not fit",
+        ),
         (TaskResult(7, [[0.5, 0.5]], [0], [1]), "do not fit"),
         (TaskResult(7, np.zeros((0, 2)), [], [1, 1]), "do not fit"),
         (TaskResult(7, [[0.5, 0.5]], [2], [1, 1]), "labels 2 to 2; expected 0 to 1"),

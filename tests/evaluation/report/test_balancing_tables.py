@@ -20,7 +20,15 @@ def text(table) -> str:
 def record(index=0, shots=(1, 3, 9), images="glyphs", **changes) -> BalanceRecord:
     way = len(shots)
     values = BalanceRecord(
-        images, index, shots, [1 / way] * way, [0.1] * way, [1.0, 1.1, 1.2, 1.3, 4.0], [0.1] * 5, 2.0, 0.5
+        images,
+        index,
+        shots,
+        [1 / way] * way,
+        [0.1] * way,
+        [1.0, 1.1, 1.2, 1.3, 4.0],
+        [0.1] * 5,
+        2.0,
+        0.5,
     )
     return replace(values, **changes)
 

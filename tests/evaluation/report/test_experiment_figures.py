@@ -3,7 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from anyshot.evaluation.report.experiment_figures import Point, bars_figure, comparison_figure, lines_figure, map_figure
+from anyshot.evaluation.report.experiment_figures import (
+    Point,
+    bars_figure,
+    comparison_figure,
+    lines_figure,
+    map_figure,
+)
 
 
 def drawn(axes, label: str):
@@ -13,7 +19,10 @@ def drawn(axes, label: str):
 
 
 def test_lines_go_through_their_points_and_share_the_scale():
-    lines = {"MAML": [Point(5, 40.0, 1.0), Point(50, 60.0, 2.0)], "TAML": [Point(5, 45.0), Point(50, 70.0)]}
+    lines = {
+        "MAML": [Point(5, 40.0, 1.0), Point(50, 60.0, 2.0)],
+        "TAML": [Point(5, 45.0), Point(50, 70.0)],
+    }
     figure = lines_figure({"": lines}, "images", "accuracy, %", level=20)
     (axes,) = figure.axes
     assert drawn(axes, "MAML") == pytest.approx(np.array([[5, 50], [40, 60]]))
@@ -23,7 +32,10 @@ def test_lines_go_through_their_points_and_share_the_scale():
 
 
 def test_ratios_are_on_a_scale_on_which_half_and_double_are_as_far_from_one():
-    panels = {"conv1": {"a": [Point(5, 0.5), Point(50, 2.0)]}, "head": {"a": [Point(5, 1.0), Point(50, 4.0)]}}
+    panels = {
+        "conv1": {"a": [Point(5, 0.5), Point(50, 2.0)]},
+        "head": {"a": [Point(5, 1.0), Point(50, 4.0)]},
+    }
     figure = lines_figure(panels, "N", "γ", level=1, as_ratios=True)
     assert [axes.get_title() for axes in figure.axes] == ["conv1", "head"]
     assert figure.axes[0].get_yscale() == "log"
@@ -51,6 +63,8 @@ def test_bars_are_as_high_as_their_numbers():
 
 
 def test_a_map_shows_every_point_and_the_origin():
-    figure = map_figure({"a": np.ones((3, 2)), "b": np.zeros((2, 2))}, np.array([5.0, 6.0]), "start")
+    figure = map_figure(
+        {"a": np.ones((3, 2)), "b": np.zeros((2, 2))}, np.array([5.0, 6.0]), "start"
+    )
     counts = {line.get_label(): len(line.get_xdata()) for line in figure.axes[0].lines}
     assert counts == {"a": 3, "b": 2, "start": 1}

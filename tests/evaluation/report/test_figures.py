@@ -21,7 +21,11 @@ def records(images=("glyphs", "digits"), tasks=30, way=5, most=50) -> list[Balan
     out = []
     for place, name in enumerate(images):
         for index in range(tasks):
-            shots = rng.integers(1, most + 1, way) if index % 2 else np.repeat(rng.integers(1, most + 1), way)
+            shots = (
+                rng.integers(1, most + 1, way)
+                if index % 2
+                else np.repeat(rng.integers(1, most + 1), way)
+            )
             omega = shots**-0.5 / np.sum(shots**-0.5)
             gamma = [1.0 + 0.1 * place] * 4 + [9 - math.log(shots.sum())]
             out.append(
@@ -35,9 +39,22 @@ def records(images=("glyphs", "digits"), tasks=30, way=5, most=50) -> list[Balan
 
 def log(iterations: int, penalty: float = 0.1):
     for i in range(1, iterations + 1):
-        yield {"kind": "iteration", "iteration": i, "loss": 1 / i, "penalty": penalty, "kl": 5.0, "accuracy": 1 - 1 / i}
+        yield {
+            "kind": "iteration",
+            "iteration": i,
+            "loss": 1 / i,
+            "penalty": penalty,
+            "kl": 5.0,
+            "accuracy": 1 - 1 / i,
+        }
         if i % 10 == 0:
-            yield {"kind": "validation", "iteration": i, "selection": 1.2, "glyphs": 0.7, "digits": 0.5}
+            yield {
+                "kind": "validation",
+                "iteration": i,
+                "selection": 1.2,
+                "glyphs": 0.7,
+                "digits": 0.5,
+            }
     yield {"kind": "warm", "epoch": 1, "loss": 2.0, "accuracy": 0.2}
 
 
@@ -55,7 +72,10 @@ def shown_texts(figure) -> list[Text]:
 def assert_no_text_overlaps(figure) -> None:
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
-    boxes = [(text.get_text(), text.get_window_extent(canvas.get_renderer())) for text in shown_texts(figure)]
+    boxes = [
+        (text.get_text(), text.get_window_extent(canvas.get_renderer()))
+        for text in shown_texts(figure)
+    ]
     assert len(boxes) > 5
     for (one, a), (two, b) in itertools.combinations(boxes, 2):
         # a pixel of touching edges is not an overlap
@@ -67,7 +87,11 @@ def assert_no_text_overlaps(figure) -> None:
 
 @pytest.mark.parametrize(
     "images",
-    [("glyphs",), ("glyphs", "digits"), ("aircraft", "quickdraw", "vgg-flower", "/a/very long name of a folder")],
+    [
+        ("glyphs",),
+        ("glyphs", "digits"),
+        ("aircraft", "quickdraw", "vgg-flower", "/a/very long name of a folder"),
+    ],
 )
 def test_no_texts_overlap_in_the_balance_figures(images):
     drawn = figures.balance_figures(records(images))
@@ -107,13 +131,17 @@ def test_the_panels_of_gamma_share_one_scale_that_does_not_exaggerate():
 def test_what_dots_bars_and_lines_mean_is_written_in_the_picture():
     drawn = figures.balance_figures(records())
     for name in ("omega", "gamma"):
-        assert "Thin bars: one posterior deviation either way. Lines: means over" in words(drawn[name])
+        assert "Thin bars: one posterior deviation either way. Lines: means over" in words(
+            drawn[name]
+        )
     assert "Hollow dots: tasks with classes of one size." in words(drawn["omega"])
     uneven = [r for r in records() if len(set(r.shots)) > 1]
     assert "Hollow" not in words(figures.omega_figure(uneven))
     assert "Thick bar: middle half. Line: median." in words(drawn["z"])
     assert "Strong: the running mean" in words(figures.training_figure({"taml": log(90)}))
-    assert "Strong" not in words(figures.training_figure({"taml": log(20)}))  # too few iterations for a mean
+    assert "Strong" not in words(
+        figures.training_figure({"taml": log(20)})
+    )  # too few iterations for a mean
 
 
 def test_axes_start_where_they_do_not_exaggerate():
@@ -125,16 +153,27 @@ def test_axes_start_where_they_do_not_exaggerate():
 
 def test_every_task_is_a_dot_in_every_layers_panel():
     figure = figures.gamma_figure(records(("glyphs",), tasks=12))
-    assert [axes.get_title() for axes in figure.axes] == ["conv 1", "conv 2", "conv 3", "conv 4", "head"]
+    assert [axes.get_title() for axes in figure.axes] == [
+        "conv 1",
+        "conv 2",
+        "conv 3",
+        "conv 4",
+        "head",
+    ]
     for axes in figure.axes:
         assert max(len(line.get_xdata()) for line in axes.lines) == 12
 
 
 def test_bars_of_positive_variables_do_not_reach_below_zero():
-    wild = [BalanceRecord("a", i, (1, i + 2), [0.1, 0.9], [0.5, 0.5], [0.1] * 5, [3.0] * 5, 1.0, 0.1) for i in range(9)]
+    wild = [
+        BalanceRecord("a", i, (1, i + 2), [0.1, 0.9], [0.5, 0.5], [0.1] * 5, [3.0] * 5, 1.0, 0.1)
+        for i in range(9)
+    ]
     for figure in (figures.omega_figure(wild), figures.gamma_figure(wild)):
         for axes in figure.axes:
-            lows = [segment[:, 1].min() for bars in axes.collections for segment in bars.get_segments()]
+            lows = [
+                segment[:, 1].min() for bars in axes.collections for segment in bars.get_segments()
+            ]
             assert min(lows) >= 0
 
 
@@ -149,7 +188,10 @@ def test_the_bar_of_z_spans_the_middle_half_and_its_line_is_the_median():
 
 @pytest.mark.parametrize("tasks", [1, 2])
 def test_one_task_and_equal_sizes_can_be_drawn(tasks, tmp_path):
-    same = [BalanceRecord("a", i, (5, 5), [0.5, 0.5], [0.0, 0.0], [1.0] * 5, [0.0] * 5, 1.0, 0.0) for i in range(tasks)]
+    same = [
+        BalanceRecord("a", i, (5, 5), [0.5, 0.5], [0.0, 0.0], [1.0] * 5, [0.0] * 5, 1.0, 0.0)
+        for i in range(tasks)
+    ]
     for name, figure in figures.balance_figures(same).items():
         figures.save_figure(figure, tmp_path / name)
 
@@ -166,7 +208,12 @@ def test_training_curves_of_several_runs_share_panels_and_leave_out_a_penalty_of
     assert len(figure.axes[0].lines) == 4  # two runs, each faint and smoothed
     assert len(figure.axes[1].lines) == 2  # the run with a penalty alone
     assert len(figure.axes[3].lines) == 4  # two runs, two image sets
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["taml", "maml", "glyphs", "digits"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "taml",
+        "maml",
+        "glyphs",
+        "digits",
+    ]
     assert_no_text_overlaps(figure)
 
 
@@ -179,7 +226,10 @@ def test_a_running_mean_is_the_mean_of_the_last_values():
 
 
 def test_a_single_validation_has_distinct_ticks():
-    records = [{"kind": "validation", "iteration": 10, "selection": 0.5, "a": accuracy} for accuracy in (0.541, 0.553)]
+    records = [
+        {"kind": "validation", "iteration": 10, "selection": 0.5, "a": accuracy}
+        for accuracy in (0.541, 0.553)
+    ]
     figure = figures.training_figure({"taml": records})
     FigureCanvasAgg(figure).draw()
     (axes,) = figure.axes
@@ -209,7 +259,9 @@ def test_a_name_is_never_a_formula(tmp_path):
     odd = "$x_{$"
     (_, svg) = figures.save_figure(figures.z_figure(records((odd, "digits"))), tmp_path / "z")
     assert odd in svg.read_text()
-    (_, svg) = figures.save_figure(figures.training_figure({odd: log(20), "b": log(20)}), tmp_path / "training")
+    (_, svg) = figures.save_figure(
+        figures.training_figure({odd: log(20), "b": log(20)}), tmp_path / "training"
+    )
     assert odd in svg.read_text()
     confusion_figure([odd, "$"], np.eye(2, dtype=np.int64), tmp_path / "confusion.svg")
     assert (tmp_path / "confusion.svg").stat().st_size > 1000

@@ -41,7 +41,9 @@ def test_differences_of_nll_have_an_interval_of_their_own(beside):
     assert maml[1] == TableCell("-0.250 ± 0.100", True)
 
 
-@pytest.mark.parametrize(("accuracy", "interval", "found"), [(0.1, 0.05, True), (-0.1, 0.05, True), (0.1, 0.2, False)])
+@pytest.mark.parametrize(
+    ("accuracy", "interval", "found"), [(0.1, 0.05, True), (-0.1, 0.05, True), (0.1, 0.2, False)]
+)
 def test_an_interval_excludes_zero_on_either_side(accuracy, interval, found):
     assert excludes_zero(PairedDifference(3, accuracy, interval, 0.0, 0.0)) is found
     assert excludes_zero(PairedDifference(3, 0.0, 0.0, accuracy, interval), "nll") is found
@@ -58,7 +60,9 @@ def test_each_form_has_every_number_and_marks_the_best(beside):
     lines = accuracy_lines(beside)
     forms = markdown(lines), latex(lines, "50 % of it_all"), html(lines)
     for form, bold in zip(
-        forms, ("**75.00 ± 49.00**", r"\textbf{75.00 $\pm$ 49.00}", "<b>75.00 ± 49.00</b>"), strict=True
+        forms,
+        ("**75.00 ± 49.00**", r"\textbf{75.00 $\pm$ 49.00}", "<b>75.00 ± 49.00</b>"),
+        strict=True,
     ):
         assert "71.55" in form
         assert bold in form

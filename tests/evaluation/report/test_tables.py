@@ -18,13 +18,18 @@ def summary(shots=(1, 20), seconds=2.0, right=(0, 1, 1, 1), query=1) -> Summary:
     metrics = Metrics()
     for index, hit in enumerate(right):
         p = [0.9, 0.1] if not hit else [0.4, 0.6]
-        metrics.update(TaskResult(index, [[0.9, 0.1]] * query + [p] * query, [0] * query + [1] * query, shots))
+        metrics.update(
+            TaskResult(index, [[0.9, 0.1]] * query + [p] * query, [0] * query + [1] * query, shots)
+        )
     return metrics.compute(seconds)
 
 
 def row(found: Summary, images="digits", run="taml", method="taml", seed=0) -> ResultRow:
     return ResultRow(
-        run, images, (Settings(method=MethodSettings(name=method), train=TrainSettings(seed=seed)),), found
+        run,
+        images,
+        (Settings(method=MethodSettings(name=method), train=TrainSettings(seed=seed)),),
+        found,
     )
 
 
@@ -102,7 +107,11 @@ def test_missing_numbers_are_dashes_and_failed_tasks_are_mentioned():
 
 
 def test_the_number_of_query_images_stands_below_each_column_of_shots_once_for_each_image_set():
-    rows = [row(summary(query=q), images, run) for run in ("a", "b") for images, q in (("digits", 15), ("glyphs", 3))]
+    rows = [
+        row(summary(query=q), images, run)
+        for run in ("a", "b")
+        for images, q in (("digits", 15), ("glyphs", 3))
+    ]
     out = text(tables.summary_table(add_differences(rows)))
     behind = [line.split() for line in out.splitlines() if "n =" in line]
     assert behind == [["digits", "n", "=", "60", "60"], ["glyphs", "n", "=", "12", "12"]]
@@ -121,7 +130,12 @@ def test_the_caption_tells_what_was_really_drawn():
 
 def test_a_full_summary_table_fits_a_terminal_of_80_columns():
     by_shots = {"1": 1.0, "2-5": 1.0, "6-15": 1.0, "16-50": 1.0, ">50": None}
-    wide = replace(summary(), by_shots=by_shots, queries_by_shots=dict.fromkeys(by_shots, 123_456), tasks=10_000)
+    wide = replace(
+        summary(),
+        by_shots=by_shots,
+        queries_by_shots=dict.fromkeys(by_shots, 123_456),
+        tasks=10_000,
+    )
     out = text(tables.summary_table([row(wide, run="proto-maml", method="proto-maml")]), width=80)
     assert "proto-maml" in out
     assert "digits" in out
@@ -135,7 +149,9 @@ def test_a_run_that_is_not_called_like_its_method_has_its_name_in_the_table():
 
 
 def test_differences_to_the_first_run_are_shown_in_points_with_their_interval():
-    rows = add_differences([row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(right=(0, 1, 1, 1)), run="b")])
+    rows = add_differences(
+        [row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(right=(0, 1, 1, 1)), run="b")]
+    )
     out = text(tables.paired_table(rows))
     assert "Difference to a, task by task" in out
     (line,) = (line for line in out.splitlines() if line.startswith("b"))
@@ -145,12 +161,17 @@ def test_differences_to_the_first_run_are_shown_in_points_with_their_interval():
 
 
 def test_pooled_seeds_are_one_row_and_the_caption_says_so():
-    rows = [row(summary(right=right), run=f"taml-{seed}", seed=seed) for seed, right in enumerate([(0, 1, 1, 1)] * 2)]
+    rows = [
+        row(summary(right=right), run=f"taml-{seed}", seed=seed)
+        for seed, right in enumerate([(0, 1, 1, 1)] * 2)
+    ]
     out = text(tables.summary_table(add_differences(pool_rows(rows))))
     assert "taml-0 +1" in out
     assert "4 tasks each, intervals over tasks and up to 2 seeds." in " ".join(out.split())
     both = add_differences(pool_rows([*rows, row(summary(), run="maml", method="maml")]))
-    assert "95 % intervals over tasks and seeds." in " ".join(text(tables.paired_table(both)).split())
+    assert "95 % intervals over tasks and seeds." in " ".join(
+        text(tables.paired_table(both)).split()
+    )
 
 
 def test_a_pipe_gets_tables_at_full_width(monkeypatch, capsys):
@@ -161,15 +182,23 @@ def test_a_pipe_gets_tables_at_full_width(monkeypatch, capsys):
 
 def test_names_are_not_taken_for_markup(capsys):
     rows = add_differences(
-        [row(summary(right=right), "[red]x", run) for run, right in (("[/b]", (0, 1)), ("[i]", (1, 1)))]
+        [
+            row(summary(right=right), "[red]x", run)
+            for run, right in (("[/b]", (0, 1)), ("[i]", (1, 1)))
+        ]
     )
     tables.print_tables(tables.summary_table(rows, "[/title]"), tables.paired_table(rows))
     out = capsys.readouterr().out
-    assert all(name in out for name in ("[/b]", "[i]", "[red]x", "[/title]", "Difference to [/b], task by task"))
+    assert all(
+        name in out
+        for name in ("[/b]", "[i]", "[red]x", "[/title]", "Difference to [/b], task by task")
+    )
 
 
 def test_the_csv_holds_the_summary_at_full_precision_under_names_that_pandas_likes(tmp_path):
-    rows = add_differences([row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(), run="b", method="maml", seed=3)])
+    rows = add_differences(
+        [row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(), run="b", method="maml", seed=3)]
+    )
     alone = replace(rows[1].settings[0], method=MethodSettings(name="maml", transductive=False))
     rows[1] = replace(rows[1], settings=(alone,))
     tables.write_csv(tmp_path / "out.csv", rows)
@@ -184,7 +213,11 @@ def test_the_csv_holds_the_summary_at_full_precision_under_names_that_pandas_lik
     assert int(lines[1]["queries_shots_16_50"]) == found.queries_by_shots["16-50"] == 4
     assert lines[1]["accuracy_shots_2_5"] == ""
     assert lines[1]["queries_shots_over_50"] == "0"
-    assert (lines[1]["support_least"], lines[1]["support_mean"], lines[1]["support_most"]) == ("1", "10.5", "20")
+    assert (lines[1]["support_least"], lines[1]["support_mean"], lines[1]["support_most"]) == (
+        "1",
+        "10.5",
+        "20",
+    )
     assert lines[0]["paired_to"] == lines[0]["paired_accuracy"] == ""
     assert lines[1]["paired_to"] == "a"
     assert float(lines[1]["paired_accuracy"]) == rows[1].paired.accuracy == 0.125
@@ -193,7 +226,9 @@ def test_the_csv_holds_the_summary_at_full_precision_under_names_that_pandas_lik
 
 def test_every_task_is_a_line_of_its_own(tmp_path):
     metrics = Metrics()
-    metrics.update(TaskResult(7, [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]], [0, 1, 1], [1, 20], ["cat", "dog"]))
+    metrics.update(
+        TaskResult(7, [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]], [0, 1, 1], [1, 20], ["cat", "dog"])
+    )
     tables.write_per_task(tmp_path / "out.csv", [row(metrics.compute()), row(summary(), run="b")])
     first, *others = lines_of(tmp_path / "out.csv")
     assert len(others) == 4
@@ -211,7 +246,9 @@ def test_every_task_is_a_line_of_its_own(tmp_path):
 def test_the_json_holds_the_same_numbers_and_where_they_come_from(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["/somewhere/bin/anyshot", "test", "my run"])
     rows = add_differences([row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(), run="b")])
-    tables.write_results(tmp_path / "out.json", tables.payload(rows), seeds=[0], settings={"way": 5})
+    tables.write_results(
+        tmp_path / "out.json", tables.payload(rows), seeds=[0], settings={"way": 5}
+    )
     found = json.loads((tmp_path / "out.json").read_text())
     names = {"run": "b", "method": "taml", "seed": "0", "images": "digits"}
     difference = {"tasks": 4, "accuracy": 0.125, "accuracy_interval": pytest.approx(0.245)}

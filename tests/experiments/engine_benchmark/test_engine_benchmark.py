@@ -12,9 +12,21 @@ from typer.testing import CliRunner
 import anyshot.experiments.engine_benchmark
 from anyshot.cli.bench import bench as command
 from anyshot.experiments.engine_benchmark import contestants, convolution_cost, measure
-from anyshot.experiments.engine_benchmark.cases import Case, any_shot_supports, standard_cases, tasks_of
+from anyshot.experiments.engine_benchmark.cases import (
+    Case,
+    any_shot_supports,
+    standard_cases,
+    tasks_of,
+)
 from anyshot.experiments.engine_benchmark.contestants import CONTESTANTS, present
-from anyshot.experiments.engine_benchmark.measure import Mode, added_memory, best_mode, iteration, peak_memory, race
+from anyshot.experiments.engine_benchmark.measure import (
+    Mode,
+    added_memory,
+    best_mode,
+    iteration,
+    peak_memory,
+    race,
+)
 
 SMALL = Case("small", 16, (6, 5), steps=2)
 MODE = Mode("channels-last", 1)
@@ -57,7 +69,9 @@ def test_all_contestants_reach_the_same_loss_at_lower_orders(name, order):
 @pytest.mark.parametrize("case", [Case("m", 16, (6, 5), steps=2, method="mt-net"), Case("a", 16, (6,), method="abml"),
                                   Case("wide", 16, (6,), channels=64)], ids=lambda case: case.name)  # fmt: skip
 def test_methods_and_other_widths_do_the_same_work_both_ways(case):
-    (loss, gradients), (other, others) = (iteration(who, tasks_of(case), 2, MODE) for who in ("engine", "autograd"))
+    (loss, gradients), (other, others) = (
+        iteration(who, tasks_of(case), 2, MODE) for who in ("engine", "autograd")
+    )
     assert other == pytest.approx(loss, rel=1e-5)
     assert max(g.numel() for g in gradients) >= 9 * case.channels**2
     left, right = (torch.cat([g.flatten() for g in found]) for found in (gradients, others))
@@ -65,7 +79,9 @@ def test_methods_and_other_widths_do_the_same_work_both_ways(case):
 
 
 def test_a_peer_that_is_not_installed_is_left_out_with_a_sentence(monkeypatch):
-    monkeypatch.setattr(contestants, "find_spec", lambda name: None if name == "higher" else object())
+    monkeypatch.setattr(
+        contestants, "find_spec", lambda name: None if name == "higher" else object()
+    )
     names, sentences = present()
     assert names == ["engine", "autograd", "torchopt"]
     assert len(sentences) == 1
@@ -86,7 +102,10 @@ def test_memory_is_measured_here_and_in_a_process_of_its_own(capsys):
     case = Case("memory", 32, (60,), steps=3)
     assert added_memory("autograd", case, MODE) > 20
     assert peak_memory("autograd", case, MODE) > 1.5 * peak_memory("engine", case, MODE) > 0
-    request = {"name": "engine", "case": {"name": "m", "size": 16, "supports": [5], "order": 2, "steps": 1}}
+    request = {
+        "name": "engine",
+        "case": {"name": "m", "size": 16, "supports": [5], "order": 2, "steps": 1},
+    }
     measure.main(json.dumps({**request, "mode": {"layout": "channels-last", "workers": 1}}))
     assert float(capsys.readouterr().out) >= 0
     with pytest.raises(anyshot.core.errors.AnyshotError, match="could not be measured"):
@@ -95,13 +114,18 @@ def test_memory_is_measured_here_and_in_a_process_of_its_own(capsys):
 
 def test_the_account_of_convolutions():
     first, other = convolution_cost.counts(5)
-    assert first == {"forward": 9, "weights": 9}  # forward, backward and the tangents of both, but no first tangents
+    assert first == {
+        "forward": 9,
+        "weights": 9,
+    }  # forward, backward and the tangents of both, but no first tangents
     assert other == {"forward": 13, "weights": 13, "input": 13}
     floor = convolution_cost.required(SMALL, repeats=1)
     support, query = sum(SMALL.supports), 75 * len(SMALL.supports)
     multiplications = 0
     for layer, (first_or_other, inputs) in enumerate([(0, 3), (1, 32), (1, 32), (1, 32)]):
-        images = sum(support * times + query for times in convolution_cost.counts(2)[first_or_other].values())
+        images = sum(
+            support * times + query for times in convolution_cost.counts(2)[first_or_other].values()
+        )
         multiplications += images * 9 * inputs * 32 * (16 >> layer) ** 2
     assert floor["gigaflop"] == pytest.approx(2 * multiplications / 1e9)
     assert 0 < sum(convolution_cost.shares(SMALL).values()) < 1
@@ -109,12 +133,18 @@ def test_the_account_of_convolutions():
 
 def test_the_command_prints_ratios_and_writes_all_figures(monkeypatch, tmp_path):
     monkeypatch.setattr(
-        anyshot.experiments.engine_benchmark, "standard_cases", lambda quick: [SMALL, Case("late", 16, (5,))]
+        anyshot.experiments.engine_benchmark,
+        "standard_cases",
+        lambda quick: [SMALL, Case("late", 16, (5,))],
     )
     monkeypatch.setattr(anyshot.experiments.engine_benchmark, "BUDGET_ALL", 0.0)
-    monkeypatch.setattr(anyshot.experiments.engine_benchmark, "ALONE", [Case("by itself", 16, (5,), steps=1)])
     monkeypatch.setattr(
-        anyshot.experiments.engine_benchmark, "peak_memory", lambda name, case, mode: 10.0 if name == "engine" else 40.0
+        anyshot.experiments.engine_benchmark, "ALONE", [Case("by itself", 16, (5,), steps=1)]
+    )
+    monkeypatch.setattr(
+        anyshot.experiments.engine_benchmark,
+        "peak_memory",
+        lambda name, case, mode: 10.0 if name == "engine" else 40.0,
     )
     app = typer.Typer()
     app.command()(command)
@@ -127,14 +157,18 @@ def test_the_command_prints_ratios_and_writes_all_figures(monkeypatch, tmp_path)
     assert results["memory_ratio"]["autograd"] == 0.25
     assert results["speedup"]["autograd"] > 0
     figures = results["cases"]["small"]["contestants"]["engine"]
-    assert {"median_seconds", "minimum_seconds", "cpu_seconds", "peak_memory_mb", "mode"} <= set(figures)
+    assert {"median_seconds", "minimum_seconds", "cpu_seconds", "peak_memory_mb", "mode"} <= set(
+        figures
+    )
     assert 0 < results["convolutions"]["share_of_engine"] < 1
     assert results["alone"]["by itself"]["same"]
 
 
 def test_results_that_cannot_be_written_are_said_before_the_work(monkeypatch):
     monkeypatch.setattr(
-        anyshot.experiments.engine_benchmark, "bench", lambda quick, advance: pytest.fail("the work begins")
+        anyshot.experiments.engine_benchmark,
+        "bench",
+        lambda quick, advance: pytest.fail("the work begins"),
     )
     app = typer.Typer()
     app.command()(command)

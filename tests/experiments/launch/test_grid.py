@@ -24,7 +24,9 @@ def grid(tmp_path: Path, *names: str) -> dict[str, Path]:
 def test_one_job_is_done_here_and_several_in_processes_that_share_the_cores(tmp_path, capsys):
     wanted = grid(tmp_path, "a", "b")
     found = run_grid(wanted, units.say)
-    assert [outcome.value for outcome in found.values()] == [(name, os.getpid(), cores()) for name in "ab"]
+    assert [outcome.value for outcome in found.values()] == [
+        (name, os.getpid(), cores()) for name in "ab"
+    ]
     assert "This is a." in capsys.readouterr().out
     found = run_grid(wanted, units.say, jobs=2)
     assert list(found) == list(wanted)
@@ -34,7 +36,9 @@ def test_one_job_is_done_here_and_several_in_processes_that_share_the_cores(tmp_
     assert (tmp_path / "a.log").read_text() == "This is a.\nNot so good.\n"
 
 
-def test_units_that_fail_are_named_after_the_others_were_done_and_a_bug_leaves_its_traceback(tmp_path, caplog):
+def test_units_that_fail_are_named_after_the_others_were_done_and_a_bug_leaves_its_traceback(
+    tmp_path, caplog
+):
     for jobs in (1, 2):
         bad, good = run_grid(grid(tmp_path, "bad", "good"), units.fail, jobs=jobs).values()
         assert (bad.error, good.value) == ("There is nothing to learn from.", "good")
@@ -46,7 +50,9 @@ def test_units_that_fail_are_named_after_the_others_were_done_and_a_bug_leaves_i
 
 
 def test_a_unit_whose_process_was_killed_is_begun_again_but_not_for_ever(tmp_path):
-    once, never, always = run_grid(grid(tmp_path, "once", "never", "always"), units.die, jobs=2).values()
+    once, never, always = run_grid(
+        grid(tmp_path, "once", "never", "always"), units.die, jobs=2
+    ).values()
     assert (once.value, never.value) == (2, 1)
     assert always.error.startswith("its process died 3 times (the last time: killed by SIGKILL)")
 

@@ -18,7 +18,9 @@ from anyshot.experiments.launch import ray_cluster, run_grid
 
 def test_without_ray_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(AnyshotError, match=r"Ray is not installed; run: pip install 'anyshot\[cluster\]'"):
+    with pytest.raises(
+        AnyshotError, match=r"Ray is not installed; run: pip install 'anyshot\[cluster\]'"
+    ):
         run_grid({str(tmp_path / "a"): tmp_path}, units.say, on="ray")
 
 
@@ -29,10 +31,16 @@ def nodes(tmp_path_factory):
     from ray.cluster_utils import Cluster
 
     patch = pytest.MonkeyPatch()
-    places = [str(Path(units.__file__).parent), str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
+    places = [
+        str(Path(units.__file__).parent),
+        str(Path(__file__).parents[3]),
+        os.environ.get("PYTHONPATH", ""),
+    ]
     patch.setenv("PYTHONPATH", os.pathsep.join(places))
     patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    started = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
     started.second = started.add_node(num_cpus=1)
     yield started
     ray.shutdown()

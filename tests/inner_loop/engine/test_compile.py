@@ -118,7 +118,17 @@ def test_every_loop_keeps_to_its_arrays():
     """``ANYSHOT_LOOPS=check``: whole tiles, cut ones, less than one; layer 1 and the others."""
     tests = ["forward_and_normalisation", "backward", "tangent", "pooled_places", "layer_one"]
     file = Path(__file__).with_name("test_numba_ops.py")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file), "-k", " or ".join(tests)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        str(file),
+        "-k",
+        " or ".join(tests),
+    ]
     environment = os.environ | {"ANYSHOT_LOOPS": "check"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
@@ -132,4 +142,6 @@ def test_adaptation_compiles_what_it_needs_and_says_so_once(tmp_path, monkeypatc
             "first.forward", "first.gated_patch_sums", "first.patch_sums", "kernels.affine_relu", "kernels.gated_sums",
             "passes.backward", "passes.filters", "passes.forward", "passes.weights",
         ]  # fmt: skip
-        assert [line.startswith("Compiling the engine's loops") for line in found["log"]] == [True] * said
+        assert [line.startswith("Compiling the engine's loops") for line in found["log"]] == [
+            True
+        ] * said

@@ -10,7 +10,8 @@ from anyshot.inner_loop import query_loss
 
 def compare(case, differences, order=2, tolerance=1e-10):
     (loss, logits), (loss0, logits0) = (
-        query_loss(case.inner, case.images, case.labels, order, way) for way in ("engine", "autograd")
+        query_loss(case.inner, case.images, case.labels, order, way)
+        for way in ("engine", "autograd")
     )
     assert loss.item() == pytest.approx(loss0.item(), rel=1e-11)
     assert torch.allclose(logits, logits0, rtol=1e-10, atol=1e-11)
@@ -38,26 +39,39 @@ def test_gradients_agree_for_any_way_and_shot(make_case, differences, shots):
 @pytest.mark.parametrize("centre", [False, True])
 @pytest.mark.parametrize("scale", [False, True])
 def test_gradients_agree_for_every_variant(make_case, differences, head, centre, scale):
-    compare(make_case([1, 4, 2], (32, 32), 3, head=head, centre=centre, scale=scale, full_rates=head), differences)
+    compare(
+        make_case([1, 4, 2], (32, 32), 3, head=head, centre=centre, scale=scale, full_rates=head),
+        differences,
+    )
 
 
 @pytest.mark.parametrize("scale", [False, True])
 @pytest.mark.parametrize("centre", [False, True])
 @pytest.mark.parametrize("order", [0, 1, 2])
-def test_gradients_agree_when_the_query_takes_the_supports_statistics(make_case, differences, order, centre, scale):
-    case = make_case([1, 4, 2], (32, 32), 3, query=5, centre=centre, scale=scale, transductive=False)
+def test_gradients_agree_when_the_query_takes_the_supports_statistics(
+    make_case, differences, order, centre, scale
+):
+    case = make_case(
+        [1, 4, 2], (32, 32), 3, query=5, centre=centre, scale=scale, transductive=False
+    )
     compare(case, differences, order)
 
 
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("scale", [False, True])
-def test_lower_orders_agree_and_leave_the_same_inputs_unconnected(make_case, differences, order, scale):
-    compare(make_case([1, 4, 2], (32, 32), 3, head=scale, scale=scale, centre=scale), differences, order)
+def test_lower_orders_agree_and_leave_the_same_inputs_unconnected(
+    make_case, differences, order, scale
+):
+    compare(
+        make_case([1, 4, 2], (32, 32), 3, head=scale, scale=scale, centre=scale), differences, order
+    )
 
 
 def test_a_head_made_of_the_body_is_adapted_for_itself(make_case, differences):
     case = make_case([2, 3], (16, 16), 3)
-    means = case.inner.theta["conv4_weight"].flatten(1)[:2, : case.inner.theta["head_weight"].shape[1]]
+    means = case.inner.theta["conv4_weight"].flatten(1)[
+        :2, : case.inner.theta["head_weight"].shape[1]
+    ]
     case.inner.theta.update(head_weight=means, head_bias=means.sum(1))  # linear: nothing is freed
     compare(case, differences)
 
@@ -78,7 +92,10 @@ PICTURES = {
 @pytest.mark.parametrize("picture", PICTURES)
 @pytest.mark.parametrize("scale", [False, True])
 def test_gradients_agree_for_ties_and_constants(make_case, differences, picture, scale):
-    compare(make_case([1, 2, 1], (32, 32), 3, picture=PICTURES[picture], head=True, scale=scale), differences)
+    compare(
+        make_case([1, 2, 1], (32, 32), 3, picture=PICTURES[picture], head=True, scale=scale),
+        differences,
+    )
 
 
 def test_a_support_of_one_image_a_class_agrees(make_case, differences):

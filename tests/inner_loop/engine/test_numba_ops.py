@@ -21,7 +21,13 @@ from anyshot.inner_loop.engine.torch_ops import CL
 loops = pytest.importorskip("anyshot.inner_loop.engine.numba_ops")
 
 # images, channels in and out, height, width: whole tiles, cut tiles, less than a tile, one window, many at once
-SHAPES = [(3, 16, 32, 8, 8), (5, 32, 16, 7, 11), (2, 16, 16, 2, 3), (1, 16, 16, 2, 2), (30, 16, 48, 12, 9)]
+SHAPES = [
+    (3, 16, 32, 8, 8),
+    (5, 32, 16, 7, 11),
+    (2, 16, 16, 2, 3),
+    (1, 16, 16, 2, 2),
+    (30, 16, 48, 12, 9),
+]
 
 
 @pytest.fixture(params=SHAPES, ids=str)
@@ -38,8 +44,12 @@ def draw(request):
     generator = torch.Generator().manual_seed(n)
 
     def like(kinds, dtype=torch.float64):
-        drawn = [torch.randn(sizes[k], generator=generator, dtype=torch.float64).to(dtype) for k in kinds]
-        return [t.contiguous(memory_format=torch.channels_last) if t.dim() == 4 else t for t in drawn]
+        drawn = [
+            torch.randn(sizes[k], generator=generator, dtype=torch.float64).to(dtype) for k in kinds
+        ]
+        return [
+            t.contiguous(memory_format=torch.channels_last) if t.dim() == 4 else t for t in drawn
+        ]
 
     return like
 
@@ -48,20 +58,26 @@ def to_map(t):
     """A tensor as the loops' activations: blocks of eight channels, a border of zeros, whole tiles."""
     n, c, h, w = t.shape
     values = np.zeros((n, c // 8, -(-h // 4) * 4 + 2, -(-w // 4) * 4 + 2, 8), t.numpy().dtype)
-    values[:, :, 1 : h + 1, 1 : w + 1] = t.numpy().reshape(n, c // 8, 8, h, w).transpose(0, 1, 3, 4, 2)
+    values[:, :, 1 : h + 1, 1 : w + 1] = (
+        t.numpy().reshape(n, c // 8, 8, h, w).transpose(0, 1, 3, 4, 2)
+    )
     return loops.Map(values, h, w)
 
 
 def to_tiles(t, size, fill=0.0):
     """A tensor as the loops' y (or pooled y) for an input of that size: blocks of eight channels, whole tiles."""
     (n, c, h, w), side = t.shape, 4 if t.shape[2:] == size else 2
-    values = np.full((n, c // 8, -(-size[0] // 4) * side, -(-size[1] // 4) * side, 8), fill, t.numpy().dtype)
+    values = np.full(
+        (n, c // 8, -(-size[0] // 4) * side, -(-size[1] // 4) * side, 8), fill, t.numpy().dtype
+    )
     values[:, :, :h, :w] = t.numpy().reshape(n, c // 8, 8, h, w).transpose(0, 1, 3, 4, 2)
     return values
 
 
 def to_tensor(values, size, border=0):
-    inside = values[:, :, border : size[0] + border, border : size[1] + border].transpose(0, 1, 4, 2, 3)
+    inside = values[:, :, border : size[0] + border, border : size[1] + border].transpose(
+        0, 1, 4, 2, 3
+    )
     return torch.from_numpy(np.ascontiguousarray(inside)).flatten(1, 2)
 
 
@@ -71,7 +87,9 @@ def close(left, right, tolerance=1e-12):
     if isinstance(left, np.ndarray):
         left = loops.leave(left)
     assert left.shape == right.shape
-    assert left.numel() == 0 or (left - right).abs().max() <= tolerance * right.abs().max().clamp_min(1e-300)
+    assert left.numel() == 0 or (
+        left - right
+    ).abs().max() <= tolerance * right.abs().max().clamp_min(1e-300)
 
 
 def border_is_zero(a):
@@ -82,7 +100,10 @@ def border_is_zero(a):
 
 def pooled(x, W):
     """y, pool(y) and the code, both ways."""
-    return [(y, p, code) for y, _, _, p, code, _ in (ops.forward(x, W), loops.forward(to_map(x), loops.enter(W)))]
+    return [
+        (y, p, code)
+        for y, _, _, p, code, _ in (ops.forward(x, W), loops.forward(to_map(x), loops.enter(W)))
+    ]
 
 
 def test_forward_and_normalisation(draw):
@@ -129,7 +150,9 @@ def test_tangent_backward(draw):
     expected = ops.tangent_backward(x, xd, W, Wd, y, yd, tuple(c), dz, dzd, code)
     tiles = [to_tiles(t, size) for t in (yd, dz, dzd)]
     weights, c = [loops.enter(t) for t in (W, Wd)], tuple(t.numpy() for t in c)
-    found = loops.tangent_backward(to_map(x), to_map(xd), *weights, loop_y, tiles[0], c, *tiles[1:], loop_code)
+    found = loops.tangent_backward(
+        to_map(x), to_map(xd), *weights, loop_y, tiles[0], c, *tiles[1:], loop_code
+    )
     for left, right in zip(found, expected, strict=True):
         close(left, right)
 
@@ -144,7 +167,9 @@ def test_what_happens_at_the_pooled_places(draw):
     close(found[2], expected[2])
     expected = ops.gated_affine(pd.clone(), a, c[0], p, c[1], c[2], dz, c[3])
     tiles = [to_tiles(t, size) for t in (pd, p, dz)]
-    found = loops.gated_affine(tiles[0], to_map(a), arrays[0], tiles[1], *arrays[1:3], tiles[2], arrays[3])
+    found = loops.gated_affine(
+        tiles[0], to_map(a), arrays[0], tiles[1], *arrays[1:3], tiles[2], arrays[3]
+    )
     close(found[0], expected[0])
     close(found[1], expected[1])
     border_is_zero(found[0])
@@ -159,7 +184,12 @@ def test_layer_one(size, colours):
         t = torch.randn(shape, generator=generator, dtype=torch.float64)
         return t.contiguous(memory_format=torch.channels_last) if len(shape) == 4 else t
 
-    x, V, Vd, offset = normal(5, colours, *size), normal(16, colours, 3, 3), normal(16, colours, 3, 3), normal(16)
+    x, V, Vd, offset = (
+        normal(5, colours, *size),
+        normal(16, colours, 3, 3),
+        normal(16, colours, 3, 3),
+        normal(16),
+    )
     loop_x, loop_V, loop_Vd = loops.pictures(x), loops.enter(V), loops.enter(Vd)
     a, code = ops.first_forward(x, V, offset)
     loop_a, loop_code = loops.first_forward(loop_x, loop_V, offset.numpy())
@@ -175,7 +205,9 @@ def test_layer_one(size, colours):
         close(left, right)
     (m, S), (loop_m, loop_S) = ops.patch_moments(x), loops.patch_moments(loop_x)
     close(loop_m, m)
-    order = np.arange(9 * colours).reshape(colours, 9).T.reshape(-1)  # colours come last in the loops' weights
+    order = (
+        np.arange(9 * colours).reshape(colours, 9).T.reshape(-1)
+    )  # colours come last in the loops' weights
     close(loop_S, S[order][:, order])
 
 
@@ -195,15 +227,23 @@ def test_features_come_in_torchs_order(draw):
 
 def test_float32_is_about_as_good_as_a_direct_convolution():
     generator = torch.Generator().manual_seed(0)
-    x, W = torch.randn(20, 32, 16, 16, generator=generator), torch.randn(32, 32, 3, 3, generator=generator)
+    x, W = (
+        torch.randn(20, 32, 16, 16, generator=generator),
+        torch.randn(32, 32, 3, 3, generator=generator),
+    )
     exact = ops.conv(x.double(), W.double())
     found = to_tensor(loops.forward(to_map(x), loops.enter(W))[0], (16, 16))
-    assert (found - exact).square().mean().sqrt() / exact.std() < 1e-6  # a direct convolution has 1e-7 to 2e-7
+    assert (
+        found - exact
+    ).square().mean().sqrt() / exact.std() < 1e-6  # a direct convolution has 1e-7 to 2e-7
 
 
 def test_a_variance_far_from_zero_mean_keeps_its_digits():
     generator = torch.Generator().manual_seed(0)
-    x, W = 100 + torch.randn(50, 16, 8, 8, generator=generator), torch.rand(16, 16, 3, 3, generator=generator)
+    x, W = (
+        100 + torch.randn(50, 16, 8, 8, generator=generator),
+        torch.rand(16, 16, 3, 3, generator=generator),
+    )
     W[:, :, 0] = W[:, :, 2] = 0
     W[:, :, 1, [0, 2]] = 0  # of the centre alone, so that the border is as the rest
     y = ops.conv(x.double(), W.double())
@@ -225,7 +265,11 @@ def test_multiples_of_sixteen_channels_take_the_loops(channels):
 
 @pytest.mark.parametrize(
     ("channels", "reason"),
-    [((3, 32, 20, 32), "to 20 channels"), ((3, 32, 144), "to 144 channels"), ((4, 32, 32), "of 4 colours")],
+    [
+        ((3, 32, 20, 32), "to 20 channels"),
+        ((3, 32, 144), "to 144 channels"),
+        ((4, 32, 32), "of 4 colours"),
+    ],
 )
 def test_what_the_loops_cannot_do_is_left_to_torch_with_one_line(channels, reason, caplog):
     ops._say.cache_clear()
@@ -237,23 +281,35 @@ def test_what_the_loops_cannot_do_is_left_to_torch_with_one_line(channels, reaso
 @pytest.mark.parametrize("channels", [16, 20, 48, 64])
 def test_networks_of_other_widths_agree_with_autograd(make_case, differences, channels):
     case = make_case([2, 2], (16, 16), 2, channels=channels)
-    losses = [query_loss(case.inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
+    losses = [
+        query_loss(case.inner, case.images, case.labels, engine=way)[0]
+        for way in ("engine", "autograd")
+    ]
     assert max(differences(*(case.gradients(loss) for loss in losses)).values()) < 1e-10
 
 
 @pytest.mark.parametrize("chosen", ["loops", "ops"])
 @pytest.mark.parametrize("size", [(32, 32), (33, 47)])
-def test_either_way_the_engine_gives_autograds_gradients(make_case, differences, monkeypatch, chosen, size):
+def test_either_way_the_engine_gives_autograds_gradients(
+    make_case, differences, monkeypatch, chosen, size
+):
     module = {"loops": loops, "ops": ops}[chosen]
     monkeypatch.setattr(autograd_functions, "fused", lambda weights: module)
     case = make_case([1, 3], size, 3, head=True, scale=True, centre=True)
-    losses = [query_loss(case.inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
+    losses = [
+        query_loss(case.inner, case.images, case.labels, engine=way)[0]
+        for way in ("engine", "autograd")
+    ]
     assert max(differences(*(case.gradients(loss) for loss in losses)).values()) < 1e-10
 
 
 LAID_OUT = {
-    "cut out of larger images": lambda x: F.pad(x, (4, 4, 4, 4)).contiguous(memory_format=CL)[:, :, 4:-4, 4:-4],
-    "every other row and column": lambda x: x.repeat_interleave(2, 2).repeat_interleave(2, 3)[:, :, ::2, ::2],
+    "cut out of larger images": lambda x: F.pad(x, (4, 4, 4, 4)).contiguous(memory_format=CL)[
+        :, :, 4:-4, 4:-4
+    ],
+    "every other row and column": lambda x: x.repeat_interleave(2, 2).repeat_interleave(2, 3)[
+        :, :, ::2, ::2
+    ],
     "grey, one channel seen three times": lambda x: x[:, :1].expand(-1, 3, -1, -1),
     "on their side": lambda x: x.transpose(2, 3),
     "every other image": lambda x: x.repeat_interleave(2, 0)[::2],
@@ -263,7 +319,10 @@ LAID_OUT = {
 @pytest.mark.parametrize("picture", LAID_OUT.values(), ids=LAID_OUT)
 def test_images_may_lie_in_memory_in_any_way(make_case, differences, picture):
     case = make_case([2, 3], (32, 32), 2, picture=picture)
-    losses = [query_loss(case.inner, case.images, case.labels, engine=way)[0] for way in ("engine", "autograd")]
+    losses = [
+        query_loss(case.inner, case.images, case.labels, engine=way)[0]
+        for way in ("engine", "autograd")
+    ]
     assert max(differences(*(case.gradients(loss) for loss in losses)).values()) < 1e-10
 
 

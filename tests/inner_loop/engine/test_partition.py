@@ -39,18 +39,28 @@ def everything(case, engine="engine"):
     theta = adapt(case.inner, engine)
     [scores] = logits_many([case.inner], [theta], case.images, engine)
     adapted = {"adapted " + name: value for name, value in theta.items()}
-    return {**case.gradients(loss), **adapted, "loss": loss.detach(), "logits": logits, "scores": scores}
+    return {
+        **case.gradients(loss),
+        **adapted,
+        "loss": loss.detach(),
+        "logits": logits,
+        "scores": scores,
+    }
 
 
 def assert_same_bits(left, right):
-    different = [name for name in left if left[name] is not None and not torch.equal(left[name], right[name])]
+    different = [
+        name for name in left if left[name] is not None and not torch.equal(left[name], right[name])
+    ]
     assert not different
 
 
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("transductive", [True, False])
 def test_many_parts_give_autograds_gradients(make_case, differences, transductive):
-    case = make_case([4, 5], (20, 17), head=True, scale=True, centre=True, transductive=transductive)
+    case = make_case(
+        [4, 5], (20, 17), head=True, scale=True, centre=True, transductive=transductive
+    )
     assert len(parts.split(9, 1)) == 8
     found, expected = everything(case), everything(case, "autograd")
     assert max(differences(found, expected).values()) < 1e-10
@@ -79,7 +89,9 @@ def test_statistics_of_parts_with_different_pivots_are_those_of_all():
     given = []
     for part, c in ((y[:20], 49.0), (y[20:60], 53.0), (y[60:], 48.0)):
         apart = part.astype(np.float64) - c
-        given.append((len(part), np.full(4, c, np.float32), np.stack([apart.sum(0), (apart**2).sum(0)])))
+        given.append(
+            (len(part), np.full(4, c, np.float32), np.stack([apart.sum(0), (apart**2).sum(0)]))
+        )
     mean, variance = loops._mean_and_variance(given)
     assert np.allclose(mean, y.mean(0, np.float64), rtol=1e-13)
     assert np.allclose(variance, y.astype(np.float64).var(0), rtol=1e-11)

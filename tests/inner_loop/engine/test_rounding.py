@@ -18,10 +18,17 @@ def in_float32(case):
     inner = case.inner
     tensors = [*inner.theta.values(), *inner.rates.values(), *inner.norm.shift, inner.weights]
     cast = {id(t): t.detach().float().requires_grad_(t.requires_grad) for t in tensors}
-    theta, rates = ({n: cast[id(t)] for n, t in group.items()} for group in (inner.theta, inner.rates))
+    theta, rates = (
+        {n: cast[id(t)] for n, t in group.items()} for group in (inner.theta, inner.rates)
+    )
     norm = Norm([cast[id(t)] for t in inner.norm.shift])
     small = replace(
-        inner, images=inner.images.float(), weights=cast[id(inner.weights)], theta=theta, rates=rates, norm=norm
+        inner,
+        images=inner.images.float(),
+        weights=cast[id(inner.weights)],
+        theta=theta,
+        rates=rates,
+        norm=norm,
     )
     leaves = {name: cast[id(t)] for name, t in case.leaves.items()}
     return replace(case, inner=small, images=case.images.float(), leaves=leaves)
@@ -31,13 +38,19 @@ def decisions(case):
     """Open ReLUs and places of maxima of every layer of every step, and of the query."""
     inner, nets = case.inner, []
     with torch.no_grad():
-        for images, steps in [*((inner.images, k) for k in range(inner.steps)), (case.images, inner.steps)]:
+        for images, steps in [
+            *((inner.images, k) for k in range(inner.steps)),
+            (case.images, inner.steps),
+        ]:
             theta = adapt(replace(inner, steps=steps))
             nets.append(autograd_functions.View.of(theta, inner.norm).net(images, inner.centre))
     for net in nets:
         for block in (net.first, *net.rest):
             height, width = block.a.height, block.a.width
-            yield block.a.values[:, :, 1 : height + 1, 1 : width + 1] > 0, block.code[:, :, :height, :width]
+            yield (
+                block.a.values[:, :, 1 : height + 1, 1 : width + 1] > 0,
+                block.code[:, :, :height, :width],
+            )
 
 
 def flips(case, other):
@@ -48,11 +61,17 @@ def flips(case, other):
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3, 6])
-def test_float32_differs_from_float64_by_rounding_unless_a_decision_flips(make_case, differences, seed):
+def test_float32_differs_from_float64_by_rounding_unless_a_decision_flips(
+    make_case, differences, seed
+):
     case = make_case([1, 3, 5, 8, 2], (32, 32), 5, 20, seed=seed)
     small = in_float32(case)
     found = [c.gradients(query_loss(c.inner, c.images, c.labels)[0]) for c in (small, case)]
-    error = max(differences({n: None if g is None else g.double() for n, g in found[0].items()}, found[1]).values())
+    error = max(
+        differences(
+            {n: None if g is None else g.double() for n, g in found[0].items()}, found[1]
+        ).values()
+    )
     if flips(case, small) == 0:
         assert error < 1e-4
     else:  # which seeds flip depends on the machine's order of sums; that large errors come with flips does not

@@ -44,7 +44,12 @@ def own(tmp_path) -> str:
 
 @pytest.mark.parametrize(
     ("chosen", "channels"),
-    [({}, 32), ({"channels": 5}, 5), ({"body": "resnet12"}, 64), ({"body": "resnet12", "channels": 3}, 3)],
+    [
+        ({}, 32),
+        ({"channels": 5}, 5),
+        ({"body": "resnet12"}, 64),
+        ({"body": "resnet12", "channels": 3}, 3),
+    ],
 )
 def test_the_options_body_and_channels_make_the_network(chosen, channels):
     settings = settings_with(Settings(), {"method": "maml", **chosen})
@@ -83,6 +88,8 @@ def test_a_body_that_is_conv4_by_its_names_alone_is_not_given_to_the_engine():
     x, y, _, _ = method.task_tensors(make_task())
     adapt(method.inner(x, y, 3, {}, 1), engine="engine")
     conv4 = method.body
-    method.body = Body(lambda theta, norm, x: conv4.features(theta, norm, -x), conv4.layers, (16, 16))
+    method.body = Body(
+        lambda theta, norm, x: conv4.features(theta, norm, -x), conv4.layers, (16, 16)
+    )
     with pytest.raises(AnyshotError, match="the body is not Conv4"):
         adapt(method.inner(x, y, 3, {}, 1), engine="engine")

@@ -9,8 +9,12 @@ from anyshot.models.network import EPS, Norm
 
 def made(channels=4):
     body = conv4((16, 16), channels)
-    theta = {name: value.double() for name, value in body.init_parameters(torch_rng(0), "he").items()}
-    norm = Norm([0.1 * torch.randn(channels, generator=torch_rng(1), dtype=torch.float64) for _ in range(4)])
+    theta = {
+        name: value.double() for name, value in body.init_parameters(torch_rng(0), "he").items()
+    }
+    norm = Norm(
+        [0.1 * torch.randn(channels, generator=torch_rng(1), dtype=torch.float64) for _ in range(4)]
+    )
     return body, theta, norm, torch.rand(6, 3, 16, 16, dtype=torch.float64, generator=torch_rng(2))
 
 
@@ -32,4 +36,6 @@ def test_scale_scales():
     torch.testing.assert_close(body.features(theta, ones, x), body.features(theta, norm, x))
     double = Norm([2 * b for b in norm.shift], [torch.full((4,), 2.0, dtype=torch.float64)] * 4)
     # relu(2 x̂ + 2 β) = 2 relu(x̂ + β); the next normalisation takes the factor out, up to ε
-    torch.testing.assert_close(body.features(theta, double, x), 2 * body.features(theta, norm, x), rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(
+        body.features(theta, double, x), 2 * body.features(theta, norm, x), rtol=1e-2, atol=1e-2
+    )

@@ -19,9 +19,13 @@ class Block(nn.Module):
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         sizes = (inputs, outputs, outputs)
-        self.convolutions = nn.ModuleList(nn.Conv2d(size, outputs, 3, padding=1, bias=False) for size in sizes)
+        self.convolutions = nn.ModuleList(
+            nn.Conv2d(size, outputs, 3, padding=1, bias=False) for size in sizes
+        )
         self.shortcut = nn.Conv2d(inputs, outputs, 1, bias=False)
-        self.norms = nn.ModuleList(nn.BatchNorm2d(outputs, EPS, track_running_stats=False) for _ in range(4))
+        self.norms = nn.ModuleList(
+            nn.BatchNorm2d(outputs, EPS, track_running_stats=False) for _ in range(4)
+        )
         self.relu, self.pool = nn.LeakyReLU(0.1), nn.MaxPool2d(2)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -33,8 +37,13 @@ class Block(nn.Module):
 
 def test_the_body_is_four_residual_blocks_and_a_mean_over_places():
     body = resnet12((32, 32), channels=2)
-    theta = {name: value.double() for name, value in body.init_parameters(torch_rng(0), "he").items()}
-    shift = [0.1 * torch.randn(u.channels, generator=torch_rng(i)).double() for i, u in enumerate(body.layers)]
+    theta = {
+        name: value.double() for name, value in body.init_parameters(torch_rng(0), "he").items()
+    }
+    shift = [
+        0.1 * torch.randn(u.channels, generator=torch_rng(i)).double()
+        for i, u in enumerate(body.layers)
+    ]
     scale = [1 + 0.1 * s for s in shift]
     blocks = [Block(inputs, outputs) for inputs, outputs in ((3, 2), (2, 4), (4, 8), (8, 16))]
     network = nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1)).double()
@@ -54,7 +63,9 @@ def test_its_widths_are_the_fields_and_a_block_is_a_layer():
     assert body.width == 512
     assert [len(names) for names in body.layer_parameters.values()] == [4, 4, 4, 4, 2]
     blocks = ((3, 64), (64, 128), (128, 256), (256, 512))
-    assert sum(math.prod(u.size) for u in body.layers) == sum(9 * o * (i + 2 * o) + i * o for i, o in blocks)
+    assert sum(math.prod(u.size) for u in body.layers) == sum(
+        9 * o * (i + 2 * o) + i * o for i, o in blocks
+    )
 
 
 @pytest.mark.parametrize("size", [(16, 16), (32, 20)])
@@ -64,7 +75,9 @@ def test_any_image_size_from_sixteen_on_will_do(size):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_learns_on_it_and_classifies_images_by_themselves(name):
-    method = make_method(name, body="resnet12", channels=2, alpha=0.01, transductive=False, prediction="naive")
+    method = make_method(
+        name, body="resnet12", channels=2, alpha=0.01, transductive=False, prediction="naive"
+    )
     task = make_task(way=2, shots="fixed:3", query=2)
     classify = method.adapt(task.support, task.support_labels)
     alone = torch.cat([classify(image[None]) for image in task.query])

@@ -1,1 +1,1 @@
-"""The loops that Numba compiles, for :mod:`anyshot.inner_loop.engine.numba_ops`; machine code is kept until a file in here changes."""
+"""Kernels compiled by Numba. The compiled code is cached until a file in this folder changes."""

@@ -28,7 +28,10 @@ class Whole:
         self.pen, self.value = pen, value
 
     def _with(self, operation: str, left: Any, right: Any) -> Whole:
-        return Whole(self.pen, getattr(self.pen.build, operation)(self.pen.index(left), self.pen.index(right)))
+        return Whole(
+            self.pen,
+            getattr(self.pen.build, operation)(self.pen.index(left), self.pen.index(right)),
+        )
 
     def __add__(self, other: Any) -> Whole:
         return self if isinstance(other, int) and other == 0 else self._with("add", self, other)
@@ -66,10 +69,17 @@ class Vector:
 
     def like(self, other: Vector | float) -> Any:
         """The other's value; a number eight times, in the type of this vector."""
-        return other.value if isinstance(other, Vector) else ir.Constant(self.value.type, [float(other)] * LANES)
+        return (
+            other.value
+            if isinstance(other, Vector)
+            else ir.Constant(self.value.type, [float(other)] * LANES)
+        )
 
     def _with(self, other: Vector | float, operation: str) -> Vector:
-        return Vector(self.pen, getattr(self.pen.build, operation)(self.value, self.like(other), flags=["contract"]))
+        return Vector(
+            self.pen,
+            getattr(self.pen.build, operation)(self.value, self.like(other), flags=["contract"]),
+        )
 
     def __add__(self, other: Vector | float) -> Vector:
         return self._with(other, "fadd")
@@ -94,7 +104,11 @@ class Vector:
     def wide(self) -> Vector:
         """The same in double precision."""
         double = ir.VectorType(ir.DoubleType(), LANES)
-        return self if self.value.type == double else Vector(self.pen, self.pen.build.fpext(self.value, double))
+        return (
+            self
+            if self.value.type == double
+            else Vector(self.pen, self.pen.build.fpext(self.value, double))
+        )
 
 
 class Variable:
@@ -117,8 +131,16 @@ class Variable:
 class View:
     """An array, or a part of one: where it begins, and the name, length and stride of each axis."""
 
-    def __init__(self, pen: Pen, name: str, number: Any, pointer: Any, axes: Sequence[tuple[str, Any, Any]]) -> None:
-        self.pen, self.name, self.number, self.pointer, self.axes = pen, name, number, pointer, list(axes)
+    def __init__(
+        self, pen: Pen, name: str, number: Any, pointer: Any, axes: Sequence[tuple[str, Any, Any]]
+    ) -> None:
+        self.pen, self.name, self.number, self.pointer, self.axes = (
+            pen,
+            name,
+            number,
+            pointer,
+            list(axes),
+        )
 
     def length(self, axis: str) -> Any:
         """Of an axis, by its name."""
@@ -130,7 +152,9 @@ class View:
         last = start + (count - 1)
         if isinstance(last, int) and isinstance(length, int):
             if not 0 <= start <= last < length:
-                raise IndexError(f"{self.name}: {start} … {last} is not inside the {length} of its axis {name!r}")
+                raise IndexError(
+                    f"{self.name}: {start} … {last} is not inside the {length} of its axis {name!r}"
+                )
         elif self.pen.checked:
             for place in {start, last}:
                 self.pen.refuse(place, length, f"{self.name}: a place beyond its axis {name!r}")
@@ -152,7 +176,9 @@ class View:
         """So many places, a number for each of the first axes, from these on."""
         for axis, (start, count) in enumerate(zip(starts, size, strict=True)):
             self._inside(axis, start, count)
-        axes = [(name, count, stride) for count, (name, _, stride) in zip(size, self.axes, strict=False)]
+        axes = [
+            (name, count, stride) for count, (name, _, stride) in zip(size, self.axes, strict=False)
+        ]
         return self._part(starts, axes + self.axes[len(size) :])
 
     def seen_as(self, axes: Sequence[tuple[str, Any, Any]]) -> View:
@@ -166,7 +192,9 @@ class View:
         if len(places) < len(self.axes):  # the eight lanes of the last axis
             places = (*places, 0)
         if len(places) != len(self.axes) or (kind is not None and self.axes[-1][2] != 1):
-            raise IndexError(f"{self.name}: {len(places)} places for the axes {[name for name, _, _ in self.axes]}")
+            raise IndexError(
+                f"{self.name}: {len(places)} places for the axes {[name for name, _, _ in self.axes]}"
+            )
         for axis, place in enumerate(places):
             self._inside(axis, place, count if axis == len(places) - 1 else 1)
         pointer = self._at(places)
@@ -194,12 +222,18 @@ class View:
     def put(self, value: Any, *places: Any) -> None:
         """One element; a number in single precision may go where doubles are."""
         value, pointer = value.value if isinstance(value, Whole) else value, self._element(places)
-        self.pen.build.store(value if value.type == self.number else self.pen.build.fpext(value, self.number), pointer)
+        self.pen.build.store(
+            value if value.type == self.number else self.pen.build.fpext(value, self.number),
+            pointer,
+        )
 
     def whole(self, *places: Any) -> Whole:
         """One element of an array of whole numbers."""
         value = self.get(*places)
-        return Whole(self.pen, value if value.type == ir.IntType(64) else self.pen.build.zext(value, ir.IntType(64)))
+        return Whole(
+            self.pen,
+            value if value.type == ir.IntType(64) else self.pen.build.zext(value, ir.IntType(64)),
+        )
 
     def zero(self) -> Vector:
         """Eight zeros of its type."""
@@ -213,19 +247,25 @@ class View:
         kind = ir.FunctionType(ir.VoidType(), [byte, whole, whole, whole])
         prefetch = self.pen.build.module.declare_intrinsic("llvm.prefetch", [byte], kind)
         pointer = self.pen.build.bitcast(self._at(places), byte)
-        self.pen.build.call(prefetch, [pointer, whole(0), whole(2), whole(1)])  # to read, second-level cache, data
+        self.pen.build.call(
+            prefetch, [pointer, whole(0), whole(2), whole(1)]
+        )  # to read, second-level cache, data
 
     # ------------------------------------------------------------------------------------------ places of maxima
     def load_codes(self, *places: Any) -> Any:
         """Eight one-byte codes, as integers as wide as the loop's numbers: so they are compared fastest."""
-        value = self.pen.build.load(self._element(places, ir.VectorType(ir.IntType(8), LANES), LANES))
+        value = self.pen.build.load(
+            self._element(places, ir.VectorType(ir.IntType(8), LANES), LANES)
+        )
         value.align = 1
         return self.pen.build.zext(value, self.pen.codes)
 
     def store_codes(self, codes: Any, *places: Any) -> None:
         """The reverse of :meth:`load_codes`."""
         kind = ir.VectorType(ir.IntType(8), LANES)
-        self.pen.build.store(self.pen.build.trunc(codes, kind), self._element(places, kind, LANES)).align = 1
+        self.pen.build.store(
+            self.pen.build.trunc(codes, kind), self._element(places, kind, LANES)
+        ).align = 1
 
 
 class Pen:
@@ -234,9 +274,15 @@ class Pen:
     def __init__(self, context: Any, build: Any, checked: bool) -> None:
         self.context, self.build, self.checked = context, build, checked
 
-    def take(self, names: Sequence[str], shapes: dict[str, str], signature: Any, arguments: Sequence[Any]) -> list[Any]:
+    def take(
+        self, names: Sequence[str], shapes: dict[str, str], signature: Any, arguments: Sequence[Any]
+    ) -> list[Any]:
         """The arguments of a loop: views of arrays and whole numbers. Axes of one name must be equally long."""
-        kinds = [t.dtype for t in signature.args if isinstance(t, types.Array) and isinstance(t.dtype, types.Float)]
+        kinds = [
+            t.dtype
+            for t in signature.args
+            if isinstance(t, types.Array) and isinstance(t.dtype, types.Float)
+        ]
         self.codes = ir.VectorType(ir.IntType(kinds[0].bitwidth), LANES)
         taken: list[Any] = []
         lengths: dict[str, tuple[str, Any]] = {}
@@ -261,7 +307,9 @@ class Pen:
         for name, length in reversed(list(zip(names, found, strict=True))):
             known: Any = int(name) if name.isdigit() else length
             if self.checked:
-                other, expected = ("it", known) if name.isdigit() else lengths.setdefault(name, (array, length))
+                other, expected = (
+                    ("it", known) if name.isdigit() else lengths.setdefault(name, (array, length))
+                )
                 message = f"{array}: its axis {name!r} is not as long as that of {other}"
                 self.refuse_unless(length.compare("==", expected), message)
             axes.append((name, known, stride))
@@ -350,5 +398,8 @@ class Pen:
             if isinstance(value, Whole):
                 cgutils.printf(self.build, f"{label} %lld\n", value.value)
             else:
-                lanes = [self.build.extract_element(value.wide().value, ir.IntType(32)(k)) for k in range(LANES)]
+                lanes = [
+                    self.build.extract_element(value.wide().value, ir.IntType(32)(k))
+                    for k in range(LANES)
+                ]
                 cgutils.printf(self.build, label + " %g" * LANES + "\n", *lanes)

@@ -25,7 +25,9 @@ from numba.extending import intrinsic
 from anyshot.inner_loop.engine.numba_kernels.codegen import Pen
 
 Array = np.ndarray
-CHECKED = os.environ.get("ANYSHOT_LOOPS") == "check"  #: every place is compared with its array before it is used
+CHECKED = (
+    os.environ.get("ANYSHOT_LOOPS") == "check"
+)  #: every place is compared with its array before it is used
 
 
 def _sources() -> str:
@@ -44,17 +46,26 @@ def compiled(**shapes: str) -> Callable[[Callable[..., None]], Any]:
     return lambda formula: made(formula, shapes)
 
 
-def made(formula: Callable[..., None], shapes: dict[str, str], checked: bool = CHECKED, keep: bool = True) -> Any:
+def made(
+    formula: Callable[..., None], shapes: dict[str, str], checked: bool = CHECKED, keep: bool = True
+) -> Any:
     """The loop of a formula, for Numba to compile when it is called. ``keep`` is for formulas that stand in a file."""
     names = list(inspect.signature(formula).parameters)[1:]
     name = f"{formula.__name__}_{_stamp}" + ("_checked" if checked else "")
     source = f"def {name}({', '.join(names)}):\n    formula({', '.join(names)})\n"
-    scope: dict[str, Any] = {"__name__": formula.__module__, "formula": _written(formula, names, shapes, checked)}
-    exec(compile(source, formula.__code__.co_filename, "exec"), scope)  # Numba keeps machine code beside that file
+    scope: dict[str, Any] = {
+        "__name__": formula.__module__,
+        "formula": _written(formula, names, shapes, checked),
+    }
+    exec(
+        compile(source, formula.__code__.co_filename, "exec"), scope
+    )  # Numba keeps machine code beside that file
     return numba.njit(nogil=True, cache=keep, error_model="numpy")(scope[name])
 
 
-def _written(formula: Callable[..., None], names: Sequence[str], shapes: dict[str, str], checked: bool) -> Any:
+def _written(
+    formula: Callable[..., None], names: Sequence[str], shapes: dict[str, str], checked: bool
+) -> Any:
     """A function for Numba whose code are the instructions that the formula writes."""
 
     @functools.wraps(formula)  # for Numba, which looks at the names of the arguments

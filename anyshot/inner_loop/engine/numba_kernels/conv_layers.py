@@ -36,7 +36,9 @@ from anyshot.inner_loop.engine.numba_kernels.winograd import (
 
 MAP = "image input/8 tall wide 8"  #: x and what is like it: tall = 4 rows of tiles + 2
 DENSE = "image output/8 high broad 8"  #: y and what is like it: high = 4 rows of tiles
-POOLED = "image output/8 high/2 broad/2 8"  #: p, its tangent and cotangent, and the codes of the maxima
+POOLED = (
+    "image output/8 high/2 broad/2 8"  #: p, its tangent and cotangent, and the codes of the maxima
+)
 CHANNELS, SUMS = "output", "2 output"
 FORTH, BACK = "36 input output", "36 output input"  #: filters
 TILES = f"memories {FREQUENCIES} {PLACE}"  #: for the tiles in flight
@@ -55,14 +57,18 @@ def filters(pen: Pen, W: View, U: View) -> None:
 def weights(pen: Pen, dU: View, dW: View) -> None:
     """The transpose of :func:`filters`: dW = Gᵀ dU G."""
     with pen.loop(dW.length("output")) as o, pen.loop(dW.length("input"), LANES) as i:
-        write(both_sides(G.T, read(_frequencies(dU, o, i))), dW[o].window(0, 0, i, size=(3, 3, LANES)))
+        write(
+            both_sides(G.T, read(_frequencies(dU, o, i))), dW[o].window(0, 0, i, size=(3, 3, LANES))
+        )
 
 
 def _frequencies(U: View, o: Whole, i: Whole) -> View:
     """The 36 places of filters, in eight channels, as [6, 6, 8]."""
     part = U.window(0, o, i, size=(FREQUENCIES, 1, LANES))
     (_, _, stride), *_ = U.axes
-    return part.seen_as([("row", SIDE, SIDE * stride), ("column", SIDE, stride), ("lane", LANES, 1)])
+    return part.seen_as(
+        [("row", SIDE, SIDE * stride), ("column", SIDE, stride), ("lane", LANES, 1)]
+    )
 
 
 # ---------------------------------------------------------------------------------------------- tiles in flight
@@ -102,7 +108,9 @@ class Batch:
 
 
 @contextmanager
-def _batches(pen: Pen, y: View, table: View, height: Whole, width: Whole) -> Iterator[tuple[Whole, Batch]]:
+def _batches(
+    pen: Pen, y: View, table: View, height: Whole, width: Whole
+) -> Iterator[tuple[Whole, Batch]]:
     """The first tile and the tiles in flight, for each of the batches that y has."""
     columns = y.length("broad") // OUT
     tiles = y.length("high") // OUT * columns
@@ -152,7 +160,13 @@ def _clear_first(pen: Pen, plane: View) -> None:
 
 
 def _spread(
-    pen: Pen, batch: Batch, constant: View, terms: list[tuple[View, View]], dz: View, code: View, Z: Flight
+    pen: Pen,
+    batch: Batch,
+    constant: View,
+    terms: list[tuple[View, View]],
+    dz: View,
+    code: View,
+    Z: Flight,
 ) -> None:
     """Z = A D Aᵀ of the tiles in flight of D = scatter(dz) + constant + Σ factor · array, zero beyond y."""
     with batch.each(dz.length("output/8")) as (g, t):
@@ -184,7 +198,16 @@ def _near_mean(pen: Pen, batch: Batch, M: Flight, pivot: View) -> None:
 
 # ---------------------------------------------------------------------------------------------- the passes
 @compiled(
-    x=MAP, U=FORTH, y=DENSE, p=POOLED, code=POOLED, pivot=CHANNELS, sums=SUMS, total=SUMS, memory=TILES, table=TABLE
+    x=MAP,
+    U=FORTH,
+    y=DENSE,
+    p=POOLED,
+    code=POOLED,
+    pivot=CHANNELS,
+    sums=SUMS,
+    total=SUMS,
+    memory=TILES,
+    table=TABLE,
 )
 def forward(
     pen: Pen, x: View, U: View, height: Whole, width: Whole, y: View, p: View, code: View, pivot: View, sums: View,
@@ -212,7 +235,17 @@ def forward(
 
 
 @compiled(
-    x=MAP, U=BACK, y=DENSE, c1=CHANNELS, c0=CHANNELS, dz=POOLED, code=POOLED, dx=MAP, dU=BACK, memory=TILES, table=TABLE
+    x=MAP,
+    U=BACK,
+    y=DENSE,
+    c1=CHANNELS,
+    c0=CHANNELS,
+    dz=POOLED,
+    code=POOLED,
+    dx=MAP,
+    dU=BACK,
+    memory=TILES,
+    table=TABLE,
 )
 def backward(
     pen: Pen, x: View, U: View, height: Whole, width: Whole, y: View, c1: View, c0: View, dz: View, code: View,

@@ -13,16 +13,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from anyshot.inner_loop.engine.numba_kernels.codegen import LANES, Pen, Variable, Vector, View, Whole
+from anyshot.inner_loop.engine.numba_kernels.codegen import (
+    LANES,
+    Pen,
+    Variable,
+    Vector,
+    View,
+    Whole,
+)
 from anyshot.inner_loop.engine.numba_kernels.compile import compiled
 from anyshot.inner_loop.engine.numba_kernels.matmul import VECTORS, multiply_add
 from anyshot.inner_loop.engine.numba_kernels.pooled_norm import clear_border, flush
 
-REACH = 2 * LANES  #: numbers read of each of a patch's three rows, of which up to nine (3 pixels of 3 colours) count
+REACH = (
+    2 * LANES
+)  #: numbers read of each of a patch's three rows, of which up to nine (3 pixels of 3 colours) count
 PATCH = 4 * LANES  #: room for a patch, 27 numbers
 
-IMAGES, PADDED = "image height numbers", "padded"  #: pictures, and one of them with zeros round it and a REACH after it
-MAP, CODES = "image channel/8 tall wide 8", "image channel/8 row column 8"  #: layer 1's output; of its maxima
+IMAGES, PADDED = (
+    "image height numbers",
+    "padded",
+)  #: pictures, and one of them with zeros round it and a REACH after it
+MAP, CODES = (
+    "image channel/8 tall wide 8",
+    "image channel/8 row column 8",
+)  #: layer 1's output; of its maxima
 FILTER, CHANNELS = "3 patch channel", "channel"  #: [rows, columns · colours, channels]
 
 
@@ -48,17 +63,28 @@ def patch_sums(pen: Pen, x: View, padded: View, T: View, single: View) -> None:
             (first, rows), (start, count) = _run(pen, i, height), _run(pen, j, width)
             with pen.loop(rows) as r, pen.loop(colours) as c:
                 pixel = (first + r) * pitch + start * colours
-                _add_neighbours(pen, padded, pixel + c, pixel - colours * 2, pitch, colours, count, T[i, j, c])
+                _add_neighbours(
+                    pen, padded, pixel + c, pixel - colours * 2, pitch, colours, count, T[i, j, c]
+                )
                 _add_pixels(pen, padded, pixel + c, colours, count, single, (i, j, c))
 
 
 def _run(pen: Pen, which: Whole, length: Whole) -> tuple[Whole, Whole]:
     """The first place in the padded image and the number of all rows (or columns), the first one, or the last one."""
-    return pen.choose(which.compare("==", 2), length, 1), pen.choose(which.compare("==", 0), length, 1)
+    return pen.choose(which.compare("==", 2), length, 1), pen.choose(
+        which.compare("==", 0), length, 1
+    )
 
 
 def _add_neighbours(
-    pen: Pen, x: View, pixel: Whole, below: Whole, pitch: Whole, step: Whole, count: Whole, sums: View
+    pen: Pen,
+    x: View,
+    pixel: Whole,
+    below: Whole,
+    pitch: Whole,
+    step: Whole,
+    count: Whole,
+    sums: View,
 ) -> None:
     """sums[3, 16] += Σ over some pixels of a value times 16 numbers in its row and the two rows below."""
     totals = [[Variable(sums.load(dy, v * LANES)) for v in range(2)] for dy in range(3)]
@@ -72,7 +98,9 @@ def _add_neighbours(
             sums.store(total.now, dy, v * LANES)
 
 
-def _add_pixels(pen: Pen, x: View, pixel: Whole, step: Whole, count: Whole, to: View, places: tuple[Any, ...]) -> None:
+def _add_pixels(
+    pen: Pen, x: View, pixel: Whole, step: Whole, count: Whole, to: View, places: tuple[Any, ...]
+) -> None:
     with pen.loop(count) as k:
         to.put(pen.build.fadd(to.get(*places), x.get(pixel + k * step)), *places)
 
@@ -96,14 +124,22 @@ def _window_values(
 
 
 @compiled(x=IMAGES, V=FILTER, offset=CHANNELS, a=MAP, code=CODES, padded=PADDED)
-def forward(pen: Pen, x: View, colours: Whole, V: View, offset: View, a: View, code: View, padded: View) -> None:
+def forward(
+    pen: Pen, x: View, colours: Whole, V: View, offset: View, a: View, code: View, padded: View
+) -> None:
     """a = relu(pool(V * x) + offset) with its border, and the codes."""
     height, width = code.length("row"), code.length("column")
     with pen.loop(x.length("image")) as i:
         pitch = _pad(pen, x[i], colours, padded)
-        with pen.loop(code.length("channel/8"), VECTORS) as g, pen.loop(height) as r, pen.loop(width) as s:
+        with (
+            pen.loop(code.length("channel/8"), VECTORS) as g,
+            pen.loop(height) as r,
+            pen.loop(width) as s,
+        ):
             start = r * 2 * pitch + s * 2 * colours
-            for v, window in enumerate(_window_values(pen, padded, start, pitch, colours, V, g * LANES)):
+            for v, window in enumerate(
+                _window_values(pen, padded, start, pitch, colours, V, g * LANES)
+            ):
                 best, places = pen.maximum(window)
                 best = best + offset.load((g + v) * LANES)
                 a.store(best.where(best.above(0)), i, g + v, r + 1, s + 1)
@@ -113,16 +149,32 @@ def forward(pen: Pen, x: View, colours: Whole, V: View, offset: View, a: View, c
 
 @compiled(x=IMAGES, V=FILTER, offset=CHANNELS, a=MAP, code=CODES, ad=MAP, padded=PADDED)
 def tangent(
-    pen: Pen, x: View, colours: Whole, V: View, offset: View, a: View, code: View, ad: View, padded: View
+    pen: Pen,
+    x: View,
+    colours: Whole,
+    V: View,
+    offset: View,
+    a: View,
+    code: View,
+    ad: View,
+    padded: View,
 ) -> None:
     """a′ = [a > 0] (V * x at the maxima + offset) with its border."""
     height, width = code.length("row"), code.length("column")
     with pen.loop(x.length("image")) as i:
         pitch = _pad(pen, x[i], colours, padded)
-        with pen.loop(code.length("channel/8"), VECTORS) as g, pen.loop(height) as r, pen.loop(width) as s:
+        with (
+            pen.loop(code.length("channel/8"), VECTORS) as g,
+            pen.loop(height) as r,
+            pen.loop(width) as s,
+        ):
             start = r * 2 * pitch + s * 2 * colours
-            for v, window in enumerate(_window_values(pen, padded, start, pitch, colours, V, g * LANES)):
-                value = pen.chosen(window, code.load_codes(i, g + v, r, s)) + offset.load((g + v) * LANES)
+            for v, window in enumerate(
+                _window_values(pen, padded, start, pitch, colours, V, g * LANES)
+            ):
+                value = pen.chosen(window, code.load_codes(i, g + v, r, s)) + offset.load(
+                    (g + v) * LANES
+                )
                 open_ = a.load(i, g + v, r + 1, s + 1).above(0)
                 ad.store(value.where(open_), i, g + v, r + 1, s + 1)
         _clear_borders(pen, ad[i], height, width)
@@ -174,10 +226,14 @@ def _copy_patch(x: View, start: Whole, pitch: Whole, across: Whole, to: View, pl
     flat = to.seen_as([("numbers", to.length("patches") * PATCH, 1)])
     for k in range(3):
         for v in range(2):
-            flat.store(x.load(start + pitch * k + v * LANES), place * PATCH + across * k + v * LANES)
+            flat.store(
+                x.load(start + pitch * k + v * LANES), place * PATCH + across * k + v * LANES
+            )
 
 
-def _add_patches(pen: Pen, dz: View, code: View, lane: Whole, x: View, sums: View, channel: Whole) -> None:
+def _add_patches(
+    pen: Pen, dz: View, code: View, lane: Whole, x: View, sums: View, channel: Whole
+) -> None:
     """For two channels, sums += Σ over a row of windows of dz · patch: of a window's four patches that of the code."""
     vectors, each = range(PATCH // LANES), range(2)
     totals = [[Variable(sums.load(channel + c, v * LANES)) for v in vectors] for c in each]

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anyshot.inner_loop.engine.numba_kernels.codegen import LANES, Pen, Variable, Vector, View, Whole
+from anyshot.inner_loop.engine.numba_kernels.codegen import (
+    LANES,
+    Pen,
+    Variable,
+    Vector,
+    View,
+    Whole,
+)
 from anyshot.inner_loop.engine.numba_kernels.winograd import FREQUENCIES, ROWS, Flight
 
 VECTORS = 2  #: of eight columns
@@ -18,7 +25,13 @@ Factor = Callable[[int, Whole, Whole], Vector]
 
 
 def multiply_add(
-    pen: Pen, sums: Sequence[Sequence[Variable]], left: Factor, right: Factor, outer: Any, inner: Any, unroll: int
+    pen: Pen,
+    sums: Sequence[Sequence[Variable]],
+    left: Factor,
+    right: Factor,
+    outer: Any,
+    inner: Any,
+    unroll: int,
 ) -> None:
     """sums[m][n] += Σ_j Σ_k left(m, j, k) · right(n, j, k) for j < outer, k < inner; ``unroll`` divides inner."""
     with pen.loop(outer) as j, pen.loop(inner, unroll) as k:
@@ -35,7 +48,9 @@ def block_product(
     inner: int,
 ) -> None:  # fmt: skip
     """Four rows and sixteen columns of a product, written (or added) to the places ``out(m, n)`` of an array."""
-    start = [[to.load(*out(m, n)) if add else to.zero() for n in range(VECTORS)] for m in range(ROWS)]
+    start = [
+        [to.load(*out(m, n)) if add else to.zero() for n in range(VECTORS)] for m in range(ROWS)
+    ]
     sums = [[Variable(value) for value in row] for row in start]
     multiply_add(pen, sums, left, right, outer, inner, unroll=4)
     for m, row in enumerate(sums):
@@ -43,9 +58,15 @@ def block_product(
             to.store(total.now, *out(m, n))
 
 
-def tile_products(pen: Pen, left: Flight, right: View, out: Flight, tiles: Whole, add: bool = False) -> None:
+def tile_products(
+    pen: Pen, left: Flight, right: View, out: Flight, tiles: Whole, add: bool = False
+) -> None:
     """out (+)= left ⊙ right for tiles ``left`` and ``out`` and filters ``right`` [36, inputs, outputs]."""
-    with pen.loop(FREQUENCIES) as f, pen.loop(out.channels, VECTORS * LANES) as j, pen.loop(tiles, ROWS) as t:
+    with (
+        pen.loop(FREQUENCIES) as f,
+        pen.loop(out.channels, VECTORS * LANES) as j,
+        pen.loop(tiles, ROWS) as t,
+    ):
         rows, columns, to = left.group(f, t), right[f], out.group(f, t)
 
         def factor(m: int, block: Whole, k: Whole) -> Vector:

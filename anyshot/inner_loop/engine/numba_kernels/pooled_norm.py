@@ -36,7 +36,9 @@ def flush(pen: Pen, sums: View, total: View) -> None:
 
 
 @compiled(p=POOLED, slope=CHANNELS, offset=CHANNELS, a=MAP)
-def affine_relu(pen: Pen, p: View, slope: View, offset: View, height: Whole, width: Whole, a: View) -> None:
+def affine_relu(
+    pen: Pen, p: View, slope: View, offset: View, height: Whole, width: Whole, a: View
+) -> None:
     """a = relu(slope p + offset), with its border."""
     with pen.loop(a.length("image")) as i, pen.loop(a.length("channel/8")) as g:
         times, plus = slope.load(g * LANES), offset.load(g * LANES)
@@ -48,9 +50,20 @@ def affine_relu(pen: Pen, p: View, slope: View, offset: View, height: Whole, wid
         clear_border(pen, a[i, g], height, width)
 
 
-@compiled(d=MAP, a=MAP, p=POOLED, mean=CHANNELS, dz=POOLED, sums=f"2 {CHANNELS}", total=f"2 {CHANNELS}")
+@compiled(
+    d=MAP, a=MAP, p=POOLED, mean=CHANNELS, dz=POOLED, sums=f"2 {CHANNELS}", total=f"2 {CHANNELS}"
+)
 def gated_sums(
-    pen: Pen, d: View, a: View, p: View, mean: View, height: Whole, width: Whole, dz: View, sums: View, total: View
+    pen: Pen,
+    d: View,
+    a: View,
+    p: View,
+    mean: View,
+    height: Whole,
+    width: Whole,
+    dz: View,
+    sums: View,
+    total: View,
 ) -> None:
     """dz = [a > 0] d, zero beyond height × width; adds Σ dz (p − mean) and Σ dz to total [2, channels]."""
     with pen.loop(a.length("image")) as i:
@@ -85,9 +98,20 @@ def gated_affine(
     with pen.loop(a.length("image")) as i:
         with pen.loop(a.length("channel/8")) as g:
             c, found = g * LANES, Variable(sums.zero())
-            first, second, plus, factor = slope.load(c), slope_p.load(c), offset.load(c), scale.load(c)
+            first, second, plus, factor = (
+                slope.load(c),
+                slope_p.load(c),
+                offset.load(c),
+                scale.load(c),
+            )
             with pen.loop(height) as r:
-                to, gate, tangent, value, weight = xd[i, g, r + 1], a[i, g, r + 1], pd[i, g, r], p[i, g, r], dz[i, g, r]
+                to, gate, tangent, value, weight = (
+                    xd[i, g, r + 1],
+                    a[i, g, r + 1],
+                    pd[i, g, r],
+                    p[i, g, r],
+                    dz[i, g, r],
+                )
                 with pen.loop(width) as s:
                     z = plus + first * tangent.load(s) + second * value.load(s)
                     z = z.where(gate.load(s + 1).above(0))

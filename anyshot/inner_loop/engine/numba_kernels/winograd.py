@@ -28,7 +28,9 @@ from anyshot.inner_loop.engine.numba_kernels.codegen import LANES, Vector, View,
 OUT, SIDE = 4, 6  #: side of an output tile and of an input tile
 FREQUENCIES = SIDE * SIDE  #: places of an input tile
 NUMBERS = 512  #: of the tiles in flight at each of the 36 places: 16 tiles of 32 channels; more or fewer were slower
-PLACE = NUMBERS + 16  #: from one place to the next; powers of two would all fall on the same few lines of the cache
+PLACE = (
+    NUMBERS + 16
+)  #: from one place to the next; powers of two would all fall on the same few lines of the cache
 ROWS = 4  #: tiles in a group: rows of the small products
 
 Tile = Sequence[Sequence[Vector]]
@@ -54,17 +56,28 @@ def toom_cook(points: list[float], out: int = OUT) -> tuple[np.ndarray, np.ndarr
     return At, G, Bt
 
 
-AT, G, BT = (np.where(np.abs(m) < 1e-12, 0, m) for m in toom_cook([0, 2 / 3, -2 / 3, 3 / 2, -3 / 2]))
+AT, G, BT = (
+    np.where(np.abs(m) < 1e-12, 0, m) for m in toom_cook([0, 2 / 3, -2 / 3, 3 / 2, -3 / 2])
+)
 
 
 # ---------------------------------------------------------------------------------------------- maps of one tile
 def weighted(weights: np.ndarray, values: Sequence[Vector]) -> Vector:
     """Σ weight · value; a weight of one costs nothing."""
-    terms = sorted(((w, v) for w, v in zip(weights, values, strict=True) if w), key=lambda term: abs(term[0]) != 1)
+    terms = sorted(
+        ((w, v) for w, v in zip(weights, values, strict=True) if w),
+        key=lambda term: abs(term[0]) != 1,
+    )
     (weight, value), *more = terms
     total = value if weight == 1 else value * weight
     for weight, value in more:
-        total = total + value if weight == 1 else total - value if weight == -1 else total + value * weight
+        total = (
+            total + value
+            if weight == 1
+            else total - value
+            if weight == -1
+            else total + value * weight
+        )
     return total
 
 
@@ -89,7 +102,10 @@ def times(m: np.ndarray, x: Sequence[Vector]) -> list[Vector]:
     pairs, rest = mirrored(m.T)
     halves = [(x[i] + x[j], x[i] - x[j]) for i, j in pairs]
     columns = [i for i, _ in pairs] + rest
-    return [weighted(row[columns], [half[r % 2] for half in halves] + [x[i] for i in rest]) for r, row in enumerate(m)]
+    return [
+        weighted(row[columns], [half[r % 2] for half in halves] + [x[i] for i in rest])
+        for r, row in enumerate(m)
+    ]
 
 
 def both_sides(m: np.ndarray, tile: Tile) -> list[list[Vector]]:
@@ -114,7 +130,10 @@ def write(tile: Tile, view: View) -> None:
 def add(tile: Tile, view: View, overlap: int) -> None:
     """Write a tile, adding its first rows and columns to what is there: the neighbours above and to the left."""
     sums = [
-        [value + view.load(r, s) if min(r, s) < overlap else value for s, value in enumerate(values)]
+        [
+            value + view.load(r, s) if min(r, s) < overlap else value
+            for s, value in enumerate(values)
+        ]
         for r, values in enumerate(tile)
     ]
     write(sums, view)
@@ -127,7 +146,10 @@ def windows(tile: Sequence[Sequence[Any]]) -> list[list[Any]]:
 
 def inside(tile: Tile, height: Whole, width: Whole) -> list[list[Vector]]:
     """The tile with zeros beyond its first rows and columns."""
-    rows, columns = [height.compare(">", r) for r in range(OUT)], [width.compare(">", s) for s in range(OUT)]
+    rows, columns = (
+        [height.compare(">", r) for r in range(OUT)],
+        [width.compare(">", s) for s in range(OUT)],
+    )
     return [[tile[r][s].where(rows[r]).where(columns[s]) for s in range(OUT)] for r in range(OUT)]
 
 
@@ -157,7 +179,11 @@ class Flight:
 
     def group(self, f: Whole, t: Whole) -> View:
         """Four tiles from t on at the place f: [channels / 8, 4, 8]."""
-        axes = [("block", self.channels // LANES, ROWS * LANES), ("tile", ROWS, LANES), ("lane", LANES, 1)]
+        axes = [
+            ("block", self.channels // LANES, ROWS * LANES),
+            ("tile", ROWS, LANES),
+            ("lane", LANES, 1),
+        ]
         return self.memory[f].window(t * self.channels, size=(ROWS * self.channels,)).seen_as(axes)
 
     def block(self, f: Whole, g: Any) -> View:
