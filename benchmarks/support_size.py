@@ -20,7 +20,7 @@ from anyshot.core.files import write_json  # noqa: E402
 from anyshot.experiments.engine_benchmark import machine  # noqa: E402
 from anyshot.experiments.engine_benchmark.cases import Case, tasks_of  # noqa: E402
 from anyshot.experiments.engine_benchmark.contestants import present  # noqa: E402
-from anyshot.experiments.engine_benchmark.measure import (
+from anyshot.experiments.engine_benchmark.measure import (  # noqa: E402
     FORMATS,
     Mode,
     best_mode,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from support import make_imageset, make_method, make_task
-from test_training import tiny
+from tiny_runs import tiny
 
 from anyshot.core.errors import AnyshotError
 from anyshot.evaluation.temperature import fit_temperature

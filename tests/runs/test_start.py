@@ -4,8 +4,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from support import make_imageset, make_method
-from test_training import tiny
-from test_warm import tiny as tiny_warm
+from tiny_runs import tiny
+from tiny_runs import tiny_pretraining as tiny_warm
 
 from anyshot.core.errors import AnyshotError
 from anyshot.core.settings import MethodSettings

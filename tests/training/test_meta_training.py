@@ -7,34 +7,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support import assert_equal, assert_kills_change_nothing, make_imageset
+from tiny_runs import tiny
+from tiny_runs import train_tiny as run
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
+from anyshot.core.settings import Settings, TaskSettings
 from anyshot.data.tasks import TaskStream
 from anyshot.methods import METHODS
 from anyshot.runs.run import Run
 from anyshot.training import meta_training
 from anyshot.training.meta_training import MetaTraining, train
-
-
-def tiny(method: str = "taml", **options) -> Settings:
-    defaults = {
-        "iterations": 4,
-        "meta_batch": 2,
-        "validate_every": 2,
-        "validation_tasks": 3,
-        "checkpoint_every": 2,
-    }
-    return Settings(
-        images=("tiny",),
-        task=TaskSettings(way=2, shots="any-shot:1-4", query=3),
-        method=MethodSettings(name=method, start="he", steps=2, test_steps=2, alpha=0.05),
-        train=TrainSettings(**{**defaults, **options}),
-    )
-
-
-def run(settings: Settings, folder, **options) -> Run:
-    return train(settings, folder, imagesets=[make_imageset()], ood=[], **options)
 
 
 def parameters(folder) -> dict[str, torch.Tensor]:
@@ -107,7 +89,11 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path):
     }
     call = f"training(tiny(iterations=40, checkpoint_every=1, **{options}), run)"
     assert_kills_change_nothing(
-        tmp_path, "from test_training import run as training, tiny", call, clock="iteration", end=40
+        tmp_path,
+        "from tiny_runs import train_tiny as training, tiny",
+        call,
+        clock="iteration",
+        end=40,
     )
 
 

@@ -5,13 +5,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support import assert_equal, assert_kills_change_nothing, make_imageset, make_task
+from tiny_runs import pretrain_tiny as run
+from tiny_runs import tiny_pretraining as tiny
 
 from anyshot.core.errors import AnyshotError
 from anyshot.core.settings import (
     MethodSettings,
     PretrainSettings,
     Settings,
-    TaskSettings,
     TrainSettings,
 )
 from anyshot.data import ImageSet
@@ -20,23 +21,8 @@ from anyshot.methods import create_method
 from anyshot.models.network import embed
 from anyshot.runs.run import Run
 from anyshot.training.meta_training import train
-from anyshot.training.pretraining import Pretraining, learning_rate, mean_accuracies, pretrain
+from anyshot.training.pretraining import Pretraining, learning_rate, mean_accuracies
 from anyshot.training.pretraining_images import PretrainingImages
-
-
-def tiny(**options) -> Settings:
-    return Settings(
-        images=("tiny",),
-        task=TaskSettings(way=2, shots="any-shot:1-4", query=3),
-        method=MethodSettings(name="protonet"),
-        warm=PretrainSettings(
-            **{"epochs": 3, "batch": 20, "check_every": 2, "check_tasks": 4, **options}
-        ),
-    )
-
-
-def run(settings: Settings, folder, sets=None, **options) -> Run:
-    return pretrain(settings, folder, imagesets=sets or [make_imageset()], ood=[], **options)
 
 
 def warming(settings: Settings, folder, workers=1) -> Pretraining:
@@ -74,7 +60,11 @@ def test_the_result_does_not_depend_on_the_number_of_workers(tmp_path):
 def test_a_killed_warm_start_goes_on_to_the_same_bits(tmp_path):
     call = "training(tiny(epochs=30, average=0.9, rotations='classes'), run)"
     assert_kills_change_nothing(
-        tmp_path, "from test_warm import run as training, tiny", call, clock="epoch", end=30
+        tmp_path,
+        "from tiny_runs import pretrain_tiny as training, tiny_pretraining as tiny",
+        call,
+        clock="epoch",
+        end=30,
     )
 
 
