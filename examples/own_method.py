@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from anyshot.core.settings import option
+from anyshot.core.options import option
 from anyshot.methods import MAML
 from anyshot.models.network import HEAD_PARAMETERS
 

@@ -16,7 +16,7 @@ from anyshot.classifier.heads.learner import Learner
 from anyshot.classifier.heads.support_set import WithinClassDamping
 from anyshot.core.errors import AnyshotError
 from anyshot.core.files import read_json, write_json, write_tensors
-from anyshot.core.settings import suggestion
+from anyshot.core.options import suggestion
 from anyshot.core.version import VERSION
 from anyshot.runs import pretrained
 

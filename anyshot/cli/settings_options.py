@@ -14,8 +14,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from anyshot.core.errors import AnyshotError
+from anyshot.core.options import nested_dataclass
 from anyshot.core.registry import METHODS, Registry, display_name
-from anyshot.core.settings import MethodSettings, Settings, nested_dataclass
+from anyshot.core.settings import MethodSettings, Settings
 
 Json = Annotated[
     Path | None,

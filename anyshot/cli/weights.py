@@ -49,7 +49,7 @@ def weights(context: typer.Context) -> None:
 def show(name: Annotated[str, typer.Argument(metavar="NAME", help="Of the list.")]) -> None:
     """Print the model card: what it learned from, what was left out, results and limits."""
     from anyshot.core.errors import AnyshotError
-    from anyshot.core.settings import suggestion
+    from anyshot.core.options import suggestion
     from anyshot.runs import pretrained
 
     if name not in pretrained.pretrained_names():

@@ -8,33 +8,16 @@ True
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
-import types
-import typing
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anyshot.core.errors import AnyshotError
-from anyshot.core.registry import BODIES, METHODS, SHOT_RULES, STATISTICS, Registry
+from anyshot.core.errors import SettingsError
+from anyshot.core.options import MAX_NUMBER, check_fields, from_plain, option, suggestion
+from anyshot.core.registry import BODIES, METHODS, SHOT_RULES, STATISTICS
 
 BALANCING = ("omega", "gamma", "z")
 AUGMENTATIONS = ("auto", "flip", "shift", "crop", "colour")
-MAX_NUMBER = 10**9  #: of anything; a number beyond is a slip of the finger
-
-
-def option(
-    default: Any,
-    help: str,
-    choices: tuple[str, ...] | Registry = (),
-    least: float | None = None,
-    above: float | None = None,
-    most: float = MAX_NUMBER,
-) -> Any:
-    """A dataclass field that knows its help text, its choices, and its least and its highest number."""
-    limits = {"least": least, "above": above, "most": most}
-    return field(default=default, metadata={"help": help, "choices": choices, **limits})
 
 
 @dataclass(frozen=True)
@@ -49,7 +32,7 @@ class TaskSettings:
     query: int = option(15, "Query images a class.", least=1)
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_fields(self)
         rule, _, _ = parse_shots(self.shots)
         object.__setattr__(
             self, "shots", self.shots.replace(rule, SHOT_RULES.canonical_name(rule), 1)
@@ -164,13 +147,15 @@ class MethodSettings:
     )  # fmt: skip
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_fields(self)
         if not self.statistics:
-            raise AnyshotError(
+            raise SettingsError(
                 f"statistics is empty; the encoder needs at least one of {', '.join(STATISTICS)}."
             )
         if self.gains and len(self.gains) != len(BALANCING):
-            raise AnyshotError(f"gains is {self.gains}, but must be three numbers, for ω̃, γ̃ and z̃.")
+            raise SettingsError(
+                f"gains is {self.gains}, but must be three numbers, for ω̃, γ̃ and z̃."
+            )
 
 
 @dataclass(frozen=True)
@@ -221,7 +206,7 @@ class TrainSettings:
     seed: int = option(0, "Determines start, tasks and noise.", least=0, most=2**64)
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -264,9 +249,9 @@ class PretrainSettings:
     check_tasks: int = option(100, "Tasks in a check, for each image set.", least=1)
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_fields(self)
         if 2 * self.parts > self.batch:
-            raise AnyshotError(
+            raise SettingsError(
                 f"A batch of {self.batch} images has no {self.parts} parts of two images or more; take fewer parts."
             )
 
@@ -288,9 +273,9 @@ class Settings:
     warm: PretrainSettings | None = None
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_fields(self)
         if not self.images:
-            raise AnyshotError("images is empty; name at least one image set to learn from.")
+            raise SettingsError("images is empty; name at least one image set to learn from.")
 
     def user_code(self) -> list[str]:
         """Where the code is that is not anyshot's own: of the method, its body, its statistics, the shot rule."""
@@ -317,20 +302,6 @@ class Settings:
         return from_plain(cls, values)
 
 
-def method_options(cls: type, values: Mapping[str, Any]) -> Any:
-    """A method's own settings from plain values, checked as all others are."""
-    bare = [
-        f.name for f in dataclasses.fields(cls) if f.default is f.default_factory
-    ]  # both missing
-    if bare:
-        raise AnyshotError(
-            f"Settings need a default, but {', '.join(bare)} of {cls.__qualname__} has none."
-        )
-    made = from_plain(cls, dict(values))
-    _check(made)
-    return made
-
-
 def parse_shots(text: str) -> tuple[str, int, int]:
     """Rule and range of a text like ``any-shot:1-50`` or ``fixed:5`` (``any-shot`` means 1-50, ``5`` means fixed:5).
 
@@ -339,136 +310,23 @@ def parse_shots(text: str) -> tuple[str, int, int]:
     """
     match = re.fullmatch(r"(?:([^\d:].*?)(?::|$))?(?:(\d{1,99})(?:-(\d{1,99}))?)?", text)
     if not match or not text or (match[1] in (None, "fixed") and not match[2]):
-        raise AnyshotError(
+        raise SettingsError(
             f"Shots {text!r} are not understood; write for instance any-shot:1-50 or fixed:5."
         )
     rule = match[1] or "fixed"
     if rule not in SHOT_RULES:
-        raise AnyshotError(f"There is no shot distribution {rule!r}{suggestion(rule, SHOT_RULES)}")
+        raise SettingsError(f"There is no shot distribution {rule!r}{suggestion(rule, SHOT_RULES)}")
     least, most = (1, 50) if match[2] is None else (int(match[2]), int(match[3] or match[2]))
     if rule == "fixed" and least != most:
-        raise AnyshotError(
+        raise SettingsError(
             f"Shots {text!r} are a range without a rule; write for instance any-shot:{least}-{most}."
         )
     if not 1 <= least <= most:
-        raise AnyshotError(
+        raise SettingsError(
             f"Shots {text!r} need a range that starts at 1 or more and does not fall."
         )
     if most > MAX_NUMBER:
-        raise AnyshotError(
+        raise SettingsError(
             f"Shots {text!r} ask for {most} images of a class, but must be at most {MAX_NUMBER:,}."
         )
     return rule, least, most
-
-
-def non_default(part: Any) -> dict[str, Any]:
-    """Plain values of what is not as it is by default, so that a setting that comes with a later version changes none.
-
-    >>> changed(Settings(task=TaskSettings(way=10)))
-    {'task': {'way': 10}}
-    """
-    found = {}
-    for f in dataclasses.fields(part):
-        value = getattr(part, f.name)
-        default = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
-        if value != default:
-            found[f.name] = non_default(value) if dataclasses.is_dataclass(value) else value
-    return found
-
-
-def from_plain(cls: type, values: Any) -> Any:
-    """A dataclass from plain values; what they do not name is as it is by default."""
-    if not isinstance(values, dict):
-        raise AnyshotError(
-            f"{cls.__name__} are {values!r}, but must be a mapping of names to values."
-        )
-    hints = typing.get_type_hints(cls)
-    for key in values:
-        if key not in hints:
-            raise AnyshotError(
-                f"There is no setting {key!r} in {cls.__name__}{suggestion(str(key), hints)}"
-            )
-    classes = {key: nested_dataclass(hints[key]) for key in values}
-    return cls(
-        **{
-            k: _plain(v) if (c := classes[k]) is None or v is None else from_plain(c, v)
-            for k, v in values.items()
-        }
-    )
-
-
-def nested_dataclass(hint: Any) -> type | None:
-    """The dataclass that a type is, or is with None as alternative."""
-    return next(
-        (
-            a
-            for a in (hint, *typing.get_args(hint))
-            if isinstance(a, type) and dataclasses.is_dataclass(a)
-        ),
-        None,
-    )
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(v) for key, v in value.items()}
-    return tuple(value) if isinstance(value, list) else value
-
-
-def suggestion(word: str, words: typing.Iterable[str]) -> str:
-    """A sentence's end: ``; did you mean 'way'?`` for a word that is close to one that exists, otherwise those."""
-    words = list(words)
-    close = difflib.get_close_matches(word, words, 1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(words)}."
-
-
-def _check(part: Any) -> None:
-    hints = typing.get_type_hints(type(part))
-    for f in dataclasses.fields(part):
-        value, hint = getattr(part, f.name), hints[f.name]
-        _check_type(f.name, value, hint)
-        for one in value if isinstance(value, tuple) else (value,):
-            if isinstance(value, tuple):
-                _check_type(f"each of {f.name}", one, typing.get_args(hint)[0])
-            _check_value(f.name, one, f.metadata)
-        if isinstance(choices := f.metadata.get("choices"), Registry):
-            exact = (
-                tuple(map(choices.canonical_name, value))
-                if isinstance(value, tuple)
-                else choices.canonical_name(value)
-            )
-            object.__setattr__(part, f.name, exact)
-
-
-def _check_type(name: str, value: Any, hint: Any) -> None:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is types.UnionType:
-        allowed = tuple(a for a in arguments if isinstance(a, type))
-    else:
-        allowed = (origin or hint,)
-    if float in allowed:
-        allowed += (int,)
-    if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
-        raise AnyshotError(
-            f"{name} is {value!r}, but must be of type {getattr(hint, '__name__', hint)}."
-        )
-
-
-def _check_value(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
-    if (choices := metadata.get("choices")) and str(value) not in choices:
-        raise AnyshotError(f"{name} cannot be {value!r}{suggestion(str(value), choices)}")
-    if isinstance(value, str) and not value.strip():
-        raise AnyshotError(f"{name} is empty; give a value or leave it out.")
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return
-    least, above, most = (
-        metadata.get("least"),
-        metadata.get("above"),
-        metadata.get("most", MAX_NUMBER),
-    )
-    if least is not None and not value >= least:
-        raise AnyshotError(f"{name} is {value}, but must be at least {least}.")
-    if above is not None and not value > above:
-        raise AnyshotError(f"{name} is {value}, but must be above {above}.")
-    if not -most <= value <= most:  # nor infinite, nor not a number
-        raise AnyshotError(f"{name} is {value}, but must be a number of at most {most:,}.")

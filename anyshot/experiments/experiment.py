@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.settings import suggestion
+from anyshot.core.options import suggestion
 
 
 class Published(NamedTuple):

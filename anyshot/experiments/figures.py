@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.settings import suggestion
+from anyshot.core.options import suggestion
 from anyshot.evaluation.metrics import pool_seeds
 from anyshot.evaluation.metrics.summary import confidence_half_width
 from anyshot.evaluation.report.experiment_figures import (

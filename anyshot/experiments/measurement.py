@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from anyshot.core.files import read_json, to_plain, write_bytes
-from anyshot.core.settings import MethodSettings, Settings, TaskSettings, from_plain, non_default
+from anyshot.core.options import from_plain, non_default
+from anyshot.core.settings import MethodSettings, Settings, TaskSettings
 from anyshot.core.version import VERSION
 from anyshot.data import ImageSet
 from anyshot.data.tasks import TaskStream

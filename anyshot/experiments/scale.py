@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anyshot.core.errors import AnyshotError
-from anyshot.core.settings import parse_shots, suggestion
+from anyshot.core.options import suggestion
+from anyshot.core.settings import parse_shots
 from anyshot.experiments.experiment import Experiment
 from anyshot.training import recipe
 

@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from anyshot.core.options import method_options
 from anyshot.core.registry import display_name
-from anyshot.core.settings import MethodSettings, method_options
+from anyshot.core.settings import MethodSettings
 from anyshot.data.tasks import Task
 from anyshot.inner_loop import (
     InnerProblem,

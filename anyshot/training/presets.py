@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from anyshot.core.errors import AnyshotError
+from anyshot.core.options import suggestion
 from anyshot.core.settings import (
     MethodSettings,
     PretrainSettings,
     Settings,
     TaskSettings,
     TrainSettings,
-    suggestion,
 )
 
 # A body that starts at He's scale, centred features and a large step on the head learn from the first iteration; the

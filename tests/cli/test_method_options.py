@@ -17,7 +17,7 @@ OWN = """
 from __future__ import annotations
 from dataclasses import dataclass
 from anyshot.methods import MAML
-from anyshot.core.settings import option
+from anyshot.core.options import option
 
 class Slow(MAML):
     @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from anyshot.classifier.backbones import efficientnet_lite
 from anyshot.core.errors import AnyshotError
+from anyshot.core.options import suggestion
 from anyshot.core.parallel.device import choose_device
-from anyshot.core.settings import suggestion
 
 Pixels = NDArray[np.uint8]
 Features = NDArray[np.float32]
