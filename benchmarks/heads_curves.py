@@ -21,7 +21,8 @@ from anyshot.classifier.meta_training.episodes import sample_task
 from anyshot.classifier.meta_training.feature_sets import PARTS, Part, features_of_part
 from anyshot.classifier.weights import open_weights
 from anyshot.core.files import write_json
-from anyshot.data.tasks import any_shot, numpy_rng
+from anyshot.core.random import numpy_rng
+from anyshot.data.tasks import any_shot
 from anyshot.evaluation.report.figures import COLOURS, MARKERS, STYLE, save_figure
 
 SIDE = 224

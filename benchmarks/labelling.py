@@ -16,7 +16,7 @@ from anyshot.classifier.active_learning import choose
 from anyshot.classifier.meta_training.episodes import QUERY
 from anyshot.classifier.weights import open_weights
 from anyshot.core.files import write_json
-from anyshot.data.tasks import numpy_rng
+from anyshot.core.random import numpy_rng
 
 WAY, POOL, ROUNDS, LABELS = 5, 40, 4, 5
 

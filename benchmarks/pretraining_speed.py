@@ -20,9 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from anyshot.core.parallel.threads import cores, map_tasks
+from anyshot.core.random import numpy_rng
 from anyshot.core.settings import MethodSettings, PretrainSettings, Settings
 from anyshot.data import ImageSet
-from anyshot.data.tasks import numpy_rng
 from anyshot.experiments.engine_benchmark import machine
 from anyshot.experiments.engine_benchmark.measure import FORMATS
 from anyshot.models.network import EPS

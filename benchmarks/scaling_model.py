@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from anyshot.core.parallel.scheduling import assign_longest_first, assign_round_robin, idle_share
+from anyshot.core.random import numpy_rng
 from anyshot.core.registry import SHOT_RULES
 from anyshot.core.settings import parse_shots
-from anyshot.data.tasks import numpy_rng
 
 LATENCY = 1e-4  #: seconds, of a message between machines on Ethernet; assumed
 COLLECTIVES = 4  #: of an iteration: two for the gradients, two for losses and times

@@ -11,7 +11,7 @@ import torch
 from support import make_imageset, make_method, make_task
 
 from anyshot.cli.main import main
-from anyshot.core.registry import load_object
+from anyshot.core.code_loading import load_object
 from anyshot.models.network import HEAD_PARAMETERS
 from anyshot.runs.run import Run
 

@@ -28,10 +28,10 @@ from anyshot.cli import pretrain as warm
 from anyshot.cli.help import PlainHelp
 from anyshot.cli.method_options import find_method_options
 from anyshot.cli.terminal import flush, refusal, say, terminal
+from anyshot.core.code_loading import user_code_location
 from anyshot.core.errors import AnyshotError
 from anyshot.core.parallel import ranks
 from anyshot.core.parallel.threads import tune_process
-from anyshot.core.registry import user_code_location
 from anyshot.core.version import VERSION
 
 RANKED = ("train", "warm", "test")  #: commands that torchrun may start

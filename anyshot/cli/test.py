@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from anyshot.cli.settings_options import Device, Json, Workers, options, settings_with, split_commas
+from anyshot.core.code_loading import fingerprint
 from anyshot.core.errors import AnyshotError
 from anyshot.core.parallel.ranks import process_group, rank
-from anyshot.core.registry import METRICS, fingerprint
+from anyshot.core.registry import METRICS
 
 if TYPE_CHECKING:
     from anyshot.evaluation.compare_runs import ResultRow, RunOnSet

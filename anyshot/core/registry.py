@@ -1,8 +1,8 @@
-"""The open lists: methods, bodies, statistics, shot rules, metrics, experiments. What they hold goes by name, all else
-by its place.
+"""Registries of methods, bodies, statistics, shot rules, metrics and experiments.
 
-A place is an object in a file, ``folder/file.py:Name``, or in a module that Python can import, ``package.module:Name``.
-The lists themselves hold places, loaded when they are first wanted: reading names loads nothing.
+A registry maps short names to import paths and imports an object when it is first used. Anything
+that is not registered is named by its import path, ``folder/file.py:NAME`` or
+``package.module:NAME`` (see :mod:`anyshot.core.code_loading`).
 
 >>> list(BODIES), "resnet" in BODIES, "nets.py:mine" in BODIES
 (['conv4', 'resnet12'], False, True)
@@ -10,103 +10,112 @@ The lists themselves hold places, loaded when they are first wanted: reading nam
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import importlib
-import importlib.metadata
-import re
-import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeVar
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.code_loading import IMPORT_PATH, absolute_path, import_path, load_object
+from anyshot.core.errors import SettingsError
 
-IMPORT_PATH = re.compile(r"(?P<file>.+\.py|(?P<module>[^\W\d][\w.]*)):(?P<name>[^\W\d][\w.]*)")
 T = TypeVar("T")
 
 
 class Registry:
-    """What there is of one kind, by name; and anything of that kind, by its place."""
+    """Objects of one kind by short name or by import path.
 
-    def __init__(self, kind: str, places: Mapping[str, str]) -> None:
-        self.kind, self._places = kind, places
-        self._own: dict[str, Any] = {}  # name -> object, of those that were registered
+    Parameters
+    ----------
+    kind : str
+        What the objects are, for messages: "method".
+    builtin : mapping of str to str
+        Short name -> import path of the objects that come with anyshot.
+    """
+
+    def __init__(self, kind: str, builtin: Mapping[str, str]) -> None:
+        self.kind = kind
+        self._builtin = builtin
+        self._registered: dict[str, Any] = {}  # name -> object
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self._places, *self._own])
+        return iter([*self._builtin, *self._registered])
 
     def __len__(self) -> int:
-        return len(self._places) + len(self._own)
+        return len(self._builtin) + len(self._registered)
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str) or name in [*self]:
             return name in [*self]
         match = IMPORT_PATH.fullmatch(name)
-        return match is not None and match["module"] not in [
-            *self
-        ]  # "fixed:x" is a slip, not a module
+        # "fixed:x" is a typing error, not an object x of a module "fixed"
+        return match is not None and match["module"] not in [*self]
 
     def __getitem__(self, name: str) -> Any:
-        """The object itself."""
-        own = {**self._own, **{import_path(made): made for made in self._own.values()}}
-        if name in own:
-            return own[name]
+        """Return the object, importing it if necessary."""
+        by_path = {import_path(each): each for each in self._registered.values()}
+        registered = {**self._registered, **by_path}
+        if name in registered:
+            return registered[name]
         if name not in self:
-            raise AnyshotError(
-                f"There is no {self.kind} {name!r}; there are {', '.join(self)}, or write FILE.py:NAME or MODULE:NAME."
+            raise SettingsError(
+                f"There is no {self.kind} {name!r}; choose one of {', '.join(self)}, "
+                "or write FILE.py:NAME or MODULE:NAME."
             )
-        return load_object(self._places.get(name, name))
+        return load_object(self._builtin.get(name, name))
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorate what shall be known by a short name, too. A name that is taken is refused.
+        """Return a decorator that registers an object under a short name.
 
+        Parameters
+        ----------
+        name : str
+            A name that is not taken and is not an import path.
+
+        Raises
+        ------
+        SettingsError
+            If the name is taken. Registering the same object again is allowed (notebooks do it).
+
+        Examples
+        --------
         >>> @BODIES.register("conv4")
-        ... def mine(image_size, channels=32): ...
+        ... def small(image_size, channels=32): ...
         Traceback (most recent call last):
-        anyshot.core.errors.AnyshotError: There is already a body called 'conv4'; choose another name.
+        anyshot.core.errors.SettingsError: The body name 'conv4' is taken; choose another.
         """
 
-        def decorate(made: T) -> T:
-            if (
-                name in self._places
-                or IMPORT_PATH.fullmatch(name)
-                or import_path(self._own.get(name, made)) != import_path(made)
-            ):
-                raise AnyshotError(
-                    f"There is already a {self.kind} called {name!r}; choose another name."
-                )
-            self._own[name] = made
-            return made
+        def decorate(registered: T) -> T:
+            previous = self._registered.get(name, registered)
+            taken = name in self._builtin or import_path(previous) != import_path(registered)
+            if taken or IMPORT_PATH.fullmatch(name):
+                raise SettingsError(f"The {self.kind} name {name!r} is taken; choose another.")
+            self._registered[name] = registered
+            return registered
 
         return decorate
 
     def resolve(self, names: Sequence[str]) -> dict[str, Any]:
-        """Several of them by the names to show, which must differ."""
+        """Return several objects by display name; two objects must not share one."""
         shown = [display_name(name) for name in names]
-        if twice := [name for name in shown if shown.count(name) > 1]:
-            raise AnyshotError(
-                f"Two of the {self.kind}s are called {twice[0]!r}; name each once, or rename one."
+        if repeated := [name for name in shown if shown.count(name) > 1]:
+            raise SettingsError(
+                f"Two of the {self.kind}s are called {repeated[0]!r}; "
+                "name each once, or rename one of them."
             )
-        return {name: self[where] for name, where in zip(shown, names, strict=True)}
+        return {label: self[name] for label, name in zip(shown, names, strict=True)}
 
     def is_builtin(self, name: str) -> bool:
-        """Whether the name is one of anyshot's own."""
-        return name in self._places
+        """Return whether the name is a short name that comes with anyshot."""
+        return name in self._builtin
 
     def canonical_name(self, name: str) -> str:
-        """The name in a form that means the same wherever it is read: one of anyshot's own, or a full place."""
-        if name in self._own:
-            where = import_path(self._own[name])
-            return (
-                where if IMPORT_PATH.fullmatch(where) else name
-            )  # inside a function: known to this process alone
-        match = IMPORT_PATH.fullmatch(name)
-        if match is None or match["module"]:
-            return name
-        return f"{Path(match['file']).expanduser().resolve()}:{match['name']}"
+        """Return the name in a form that does not depend on the working directory or process.
+
+        Built-in names stay, registered names become import paths, and files get absolute paths.
+        """
+        if name in self._registered:
+            path = import_path(self._registered[name])
+            # an object defined inside a function has no import path: only this process knows it
+            return path if IMPORT_PATH.fullmatch(path) else name
+        return absolute_path(name)
 
 
 METHODS = Registry(
@@ -146,7 +155,7 @@ SHOT_RULES = Registry(
 )  #: functions (rng, way, least, most) → support images of each class
 METRICS = Registry(
     "metric", {"brier": "anyshot.evaluation.metrics.extra:brier"}
-)  #: functions (probabilities, labels, shots) → a number for a task, beside those that every test has
+)  #: functions (probabilities, labels, shots) → a number for a task, added to the standard metrics
 EXPERIMENTS = Registry(
     "experiment",
     {
@@ -164,110 +173,5 @@ EXPERIMENTS = Registry(
 
 
 def display_name(name: str) -> str:
-    """The name to show: ANIL for folder/file.py:ANIL."""
+    """Return the name to show: ``ANIL`` for ``folder/file.py:ANIL``."""
     return name.rpartition(":")[2]
-
-
-# ---------------------------------------------------------------------------------------------------- places
-def import_path(made: Any) -> str:
-    """Where an object is."""
-    module = sys.modules.get(made.__module__)
-    file = getattr(module, "__file__", None)
-    if made.__module__ == "__main__" and file:
-        return f"{Path(file).resolve()}:{made.__qualname__}"
-    return f"{made.__module__}:{made.__qualname__}"
-
-
-def load_object(where: str) -> Any:
-    """The object at a place."""
-    match = _parsed(where)
-    try:
-        found: Any = (
-            importlib.import_module(match["module"])
-            if match["module"]
-            else _run_file(Path(match["file"]))
-        )
-    except AnyshotError:
-        raise
-    except Exception as error:  # whatever somebody's file raises
-        raise AnyshotError(
-            f"{where!r} cannot be loaded: {type(error).__name__}: {error}."
-        ) from error
-    for part in match["name"].split("."):
-        if not hasattr(found, part):
-            raise AnyshotError(f"There is no {match['name']!r} in {match['file']!r}.")
-        found = getattr(found, part)
-    return found
-
-
-def _parsed(where: str) -> re.Match[str]:
-    match = IMPORT_PATH.fullmatch(where)
-    if match is None:
-        raise AnyshotError(f"{where!r} is no place of code; write FILE.py:NAME or MODULE:NAME.")
-    return match
-
-
-def _run_file(path: Path) -> ModuleType:
-    """The file as a module named by its full path. It is run again if it has changed, and never from kept bytecode."""
-    path = path.expanduser().resolve()
-    source, name = _read(path), str(path)
-    digest = hashlib.sha256(source).hexdigest()
-    if name in sys.modules and sys.modules[name].__dict__.get("__digest__") == digest:
-        return sys.modules[name]
-    module = ModuleType(name)
-    module.__dict__.update(__file__=name, __digest__=digest)
-    sys.modules[name] = module
-    try:
-        exec(compile(source, name, "exec"), module.__dict__)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
-def user_code_location(error: BaseException) -> str | None:
-    """Where, in somebody's own file, an error comes from; None if such code had no part in it."""
-    frames = [(f.f_globals, line) for f, line in traceback.walk_tb(error.__traceback__)]
-    lines = [f"{names['__file__']}, line {line}" for names, line in frames if "__digest__" in names]
-    return lines[-1] if lines else None
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise AnyshotError(f"The code in '{path}' cannot be read: {error.strerror}.") from error
-
-
-# ---------------------------------------------------------------------------------------------------- whose code
-Fingerprint = Mapping[str, str | None]  #: "file", its "sha256", and the "version" of its package
-
-
-def fingerprint(where: str) -> Fingerprint:
-    """What tells the code at a place from other code."""
-    match, version = IMPORT_PATH.fullmatch(where), None
-    if match is None:  # registered inside a function
-        return {"file": None, "sha256": None, "version": None}
-    file = match["file"]
-    if match["module"]:
-        load_object(where)
-        file = getattr(sys.modules[match["module"]], "__file__", None)
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            version = importlib.metadata.version(match["module"].partition(".")[0])
-    return {
-        "file": file,
-        "sha256": hashlib.sha256(_read(Path(file))).hexdigest() if file else None,
-        "version": version,
-    }
-
-
-def verify_code(recorded: Mapping[str, Fingerprint]) -> None:
-    """Refuse code that is not what was recorded, so that nobody computes with something else."""
-    for where, then in recorded.items():
-        now = fingerprint(where)
-        if now["sha256"] != then.get("sha256"):
-            before, after = (f"{str(one.get('sha256'))[:12]}…" for one in (then, now))
-            raise AnyshotError(
-                f"{where!r} is not what this run began with: '{now['file']}' has changed (SHA-256 {before} then, "
-                f"{after} now). Bring that version back, or start a new run."
-            )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,33 +10,15 @@ import torch
 from torch import Tensor
 
 from anyshot.core.errors import AnyshotError
+from anyshot.core.random import Rng, numpy_rng, torch_rng
 from anyshot.core.registry import SHOT_RULES
 from anyshot.core.settings import TaskSettings, parse_shots
 from anyshot.data import ImageSet
 from anyshot.data.augment import allowed, augment
 
-Rng = np.random.Generator
 ShotRule = Callable[
     [Rng, int, int, int], np.ndarray
 ]  #: (rng, way, least, most) → support images of each class
-
-
-def seed_sequence(seed: int, *names: str | int) -> np.random.SeedSequence:
-    """A counter-based seed for (seed, names …): equal names give equal numbers, whoever asks and in whatever order."""
-    return np.random.SeedSequence(
-        [seed, *(zlib.crc32(n.encode()) if isinstance(n, str) else n for n in names)]
-    )
-
-
-def numpy_rng(seed: int, *names: str | int) -> Rng:
-    """NumPy generator for (seed, names …)."""
-    return np.random.Generator(np.random.Philox(seed_sequence(seed, *names)))
-
-
-def torch_rng(seed: int, *names: str | int) -> torch.Generator:
-    """Torch generator for (seed, names …)."""
-    state = seed_sequence(seed, *names).generate_state(1, np.uint64)[0]
-    return torch.Generator().manual_seed(int(state >> np.uint64(1)))
 
 
 # ---------------------------------------------------------------------------------------------------- shots

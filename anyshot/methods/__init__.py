@@ -9,9 +9,9 @@ import torch
 
 from anyshot.core.errors import AnyshotError
 from anyshot.core.options import method_options
+from anyshot.core.random import torch_rng
 from anyshot.core.registry import METHODS
 from anyshot.core.settings import MethodSettings
-from anyshot.data.tasks import torch_rng
 from anyshot.methods.abml import ABML
 from anyshot.methods.base import GradientMethod, Method, Objective
 from anyshot.methods.maml import MAML

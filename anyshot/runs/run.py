@@ -22,11 +22,11 @@ from typing import Any
 import torch
 
 from anyshot.core.atomic_folders import lock_folder, remove_stale_temporaries
+from anyshot.core.code_loading import Fingerprint, fingerprint, verify_code
 from anyshot.core.errors import AnyshotError
 from anyshot.core.files import append_line, os_errors_as_messages, read_json, to_plain, write_json
 from anyshot.core.parallel.device import choose_device
 from anyshot.core.parallel.ranks import rank_zero_only
-from anyshot.core.registry import Fingerprint, fingerprint, verify_code
 from anyshot.core.settings import Settings
 from anyshot.core.version import VERSION
 from anyshot.data import ImageSet

@@ -22,9 +22,10 @@ from torch import Tensor
 from anyshot.core.errors import AnyshotError
 from anyshot.core.parallel import collectives, ranks
 from anyshot.core.progress import Advance, progress
+from anyshot.core.random import Rng, numpy_rng, torch_rng
 from anyshot.core.settings import Settings
 from anyshot.data import ImageSet
-from anyshot.data.tasks import Rng, Task, TaskStream, numpy_rng, torch_rng
+from anyshot.data.tasks import Task, TaskStream
 from anyshot.methods import Method
 from anyshot.methods.base import accuracy
 from anyshot.methods.prototype_head import prototypes

@@ -192,7 +192,7 @@ def test_own_settings_are_shown_with_all_others(own, capsys):
 def test_a_name_that_is_registered_does_not_stand_in_for_the_code_of_a_run(tiny, short, tmp_path):
     from anyshot.core.registry import METHODS
 
-    with pytest.raises(AnyshotError, match="already a method called 'maml'"):
+    with pytest.raises(AnyshotError, match="method name 'maml' is taken"):
         METHODS.register("maml")(MAML)
 
 

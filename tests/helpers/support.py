@@ -18,9 +18,10 @@ import torch
 from PIL import Image
 
 from anyshot.cli.main import main
+from anyshot.core.random import torch_rng
 from anyshot.core.settings import MethodSettings, TaskSettings
 from anyshot.data import ImageSet
-from anyshot.data.tasks import Task, TaskStream, torch_rng
+from anyshot.data.tasks import Task, TaskStream
 from anyshot.methods import Method, create_method
 from anyshot.runs.run import Run
 

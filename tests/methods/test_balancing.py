@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.distributions import Normal
 
-from anyshot.data.tasks import torch_rng
+from anyshot.core.random import torch_rng
 from anyshot.methods.balancing import Posterior, apply_gamma, apply_z, image_weights
 from anyshot.models.bodies.conv4 import CONV_BIASES, CONV_WEIGHTS, conv4
 from anyshot.models.network import HEAD_PARAMETERS, Norm

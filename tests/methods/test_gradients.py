@@ -4,7 +4,7 @@ import pytest
 import torch
 from support import make_method, make_task
 
-from anyshot.data.tasks import torch_rng
+from anyshot.core.random import torch_rng
 from anyshot.methods import MTNet
 
 CASES = {

@@ -10,8 +10,9 @@ from torch.distributions import Gamma, Normal, kl_divergence
 
 from anyshot.core.errors import AnyshotError
 from anyshot.core.parallel.threads import map_tasks
+from anyshot.core.random import torch_rng
 from anyshot.core.settings import MethodSettings, TaskSettings
-from anyshot.data.tasks import Task, TaskStream, torch_rng
+from anyshot.data.tasks import Task, TaskStream
 from anyshot.inner_loop import adapt
 from anyshot.methods import METHODS, abml, create_method
 from anyshot.training.meta_training import task_gradients

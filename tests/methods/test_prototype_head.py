@@ -5,8 +5,9 @@ import torch
 from support import make_method, make_task
 from torch.distributions import MultivariateNormal
 
+from anyshot.core.random import torch_rng
 from anyshot.core.settings import MethodSettings
-from anyshot.data.tasks import Task, torch_rng
+from anyshot.data.tasks import Task
 from anyshot.methods.balancing import image_weights
 from anyshot.methods.prototype_head import PrototypeHead, prototypes
 

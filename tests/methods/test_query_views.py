@@ -7,9 +7,10 @@ import torch
 import torch.nn.functional as F
 from support import make_imageset, make_method, make_task
 
+from anyshot.core.random import torch_rng
 from anyshot.core.registry import METHODS
 from anyshot.core.settings import TaskSettings
-from anyshot.data.tasks import TaskStream, torch_rng
+from anyshot.data.tasks import TaskStream
 from anyshot.inner_loop import gradient
 from anyshot.methods.query_views import zoomed
 

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from anyshot.core.errors import AnyshotError
+from anyshot.core.random import torch_rng
 from anyshot.core.registry import STATISTICS
-from anyshot.data.tasks import torch_rng
 from anyshot.methods.set_statistics import FeatureSets, set_statistics
 
 

@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
+from anyshot.core.random import torch_rng
 from anyshot.core.settings import MethodSettings
-from anyshot.data.tasks import torch_rng
 from anyshot.methods.task_encoder import TaskEncoder
 from anyshot.models.bodies.conv4 import conv4
 

@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 
 from anyshot.core.errors import AnyshotError
-from anyshot.data.tasks import torch_rng
+from anyshot.core.random import torch_rng
 from anyshot.models.bodies.conv4 import conv4
 from anyshot.models.network import (
     EPS,

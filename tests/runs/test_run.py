@@ -10,8 +10,8 @@ import pytest
 import torch
 from support import assert_equal, make_imageset
 
+from anyshot.core.code_loading import fingerprint
 from anyshot.core.errors import AnyshotError
-from anyshot.core.registry import fingerprint
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
 from anyshot.core.version import VERSION
 from anyshot.methods import create_method

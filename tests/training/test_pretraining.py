@@ -9,6 +9,7 @@ from tiny_runs import pretrain_tiny as run
 from tiny_runs import tiny_pretraining as tiny
 
 from anyshot.core.errors import AnyshotError
+from anyshot.core.random import numpy_rng
 from anyshot.core.settings import (
     MethodSettings,
     PretrainSettings,
@@ -16,7 +17,6 @@ from anyshot.core.settings import (
     TrainSettings,
 )
 from anyshot.data import ImageSet
-from anyshot.data.tasks import numpy_rng
 from anyshot.methods import create_method
 from anyshot.models.network import embed
 from anyshot.runs.run import Run

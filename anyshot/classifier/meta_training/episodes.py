@@ -17,7 +17,7 @@ from anyshot.classifier.heads.support_set import (
     WithinClassDamping,
     make_support_set,
 )
-from anyshot.data.tasks import numpy_rng
+from anyshot.core.random import numpy_rng
 
 Features = NDArray[np.float32]
 QUERY = 15

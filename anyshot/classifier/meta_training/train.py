@@ -17,7 +17,7 @@ from anyshot.classifier.heads.learner import Learner
 from anyshot.classifier.heads.mixture import Mixture, evidence
 from anyshot.classifier.heads.support_set import WithinClassDamping
 from anyshot.classifier.meta_training.episodes import PreparedEpisode
-from anyshot.data.tasks import torch_rng
+from anyshot.core.random import torch_rng
 
 HEAD_STEPS, MIXTURE_STEPS = 60, 400
 BATCH = 8  # tasks, from sets in turn

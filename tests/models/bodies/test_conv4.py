@@ -2,7 +2,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from anyshot.data.tasks import torch_rng
+from anyshot.core.random import torch_rng
 from anyshot.models.bodies.conv4 import CONV_WEIGHTS, conv4
 from anyshot.models.network import EPS, Norm
 

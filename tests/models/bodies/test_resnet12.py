@@ -7,8 +7,8 @@ import torch
 from support import make_method, make_task
 from torch import Tensor, nn
 
+from anyshot.core.random import torch_rng
 from anyshot.core.registry import METHODS
-from anyshot.data.tasks import torch_rng
 from anyshot.models.bodies.resnet12 import resnet12
 from anyshot.models.network import EPS, Norm
 

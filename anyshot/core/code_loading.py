@@ -1,0 +1,139 @@
+"""Load user code by import path, and recognise it later by its fingerprint.
+
+An import path names an object in a file, ``folder/file.py:NAME``, or in an importable module,
+``package.module:NAME``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import importlib.metadata
+import re
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from anyshot.core.errors import AnyshotError, CodeError
+
+IMPORT_PATH = re.compile(r"(?P<file>.+\.py|(?P<module>[^\W\d][\w.]*)):(?P<name>[^\W\d][\w.]*)")
+#: the "file", its "sha256" and the "version" of the package that it belongs to
+Fingerprint = Mapping[str, str | None]
+SOURCE_DIGEST = "__digest__"  # global variable of every module that _run_file has made
+
+
+def import_path(loaded: Any) -> str:
+    """Return the import path of a class or function.
+
+    >>> import_path(CodeError)
+    'anyshot.core.errors:CodeError'
+    """
+    module = sys.modules.get(loaded.__module__)
+    file = getattr(module, "__file__", None)
+    if loaded.__module__ == "__main__" and file:
+        return f"{Path(file).resolve()}:{loaded.__qualname__}"
+    return f"{loaded.__module__}:{loaded.__qualname__}"
+
+
+def absolute_path(name: str) -> str:
+    """Return the import path with an absolute file name; any other name stays as it is."""
+    match = IMPORT_PATH.fullmatch(name)
+    if match is None or match["module"]:
+        return name
+    return f"{Path(match['file']).expanduser().resolve()}:{match['name']}"
+
+
+def load_object(path: str) -> Any:
+    """Import the module or run the file of an import path and return the object.
+
+    >>> load_object("json:dumps") is __import__("json").dumps
+    True
+    """
+    match = IMPORT_PATH.fullmatch(path)
+    if match is None:
+        raise CodeError(f"{path!r} is not an import path; write FILE.py:NAME or MODULE:NAME.")
+    try:
+        if match["module"]:
+            loaded: Any = importlib.import_module(match["module"])
+        else:
+            loaded = _run_file(Path(match["file"]))
+    except AnyshotError:
+        raise
+    except Exception as error:  # user code may raise anything
+        raise CodeError(f"{path!r} cannot be loaded: {type(error).__name__}: {error}.") from error
+    for part in match["name"].split("."):
+        if not hasattr(loaded, part):
+            raise CodeError(f"There is no {match['name']!r} in {match['file']!r}.")
+        loaded = getattr(loaded, part)
+    return loaded
+
+
+def _run_file(path: Path) -> ModuleType:
+    """Run a file as a module named by its absolute path; run it again only if it has changed.
+
+    Python's import system would take bytecode from its cache, which compares times of a resolution
+    of one second; this compares the content.
+    """
+    path = path.expanduser().resolve()
+    name = str(path)
+    source = _read_source(path)
+    digest = hashlib.sha256(source).hexdigest()
+    if name in sys.modules and vars(sys.modules[name]).get(SOURCE_DIGEST) == digest:
+        return sys.modules[name]
+    module = ModuleType(name)
+    vars(module).update({"__file__": name, SOURCE_DIGEST: digest})
+    sys.modules[name] = module
+    try:
+        exec(compile(source, name, "exec"), vars(module))
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _read_source(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CodeError(f"The code in '{path}' cannot be read: {error.strerror}.") from error
+
+
+def user_code_location(error: BaseException) -> str | None:
+    """Return "FILE, line N" of the innermost user code that an error passed through, or None."""
+    frames = [(frame.f_globals, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    lines = [
+        f"{module['__file__']}, line {line}" for module, line in frames if SOURCE_DIGEST in module
+    ]
+    return lines[-1] if lines else None
+
+
+def fingerprint(path: str) -> Fingerprint:
+    """Return the file, its SHA-256 and the package version of the code at an import path."""
+    match = IMPORT_PATH.fullmatch(path)
+    if match is None:  # registered inside a function
+        return {"file": None, "sha256": None, "version": None}
+    file = match["file"]
+    version = None
+    if match["module"]:
+        load_object(path)
+        file = getattr(sys.modules[match["module"]], "__file__", None)
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            version = importlib.metadata.version(match["module"].partition(".")[0])
+    digest = hashlib.sha256(_read_source(Path(file))).hexdigest() if file else None
+    return {"file": file, "sha256": digest, "version": version}
+
+
+def verify_code(recorded: Mapping[str, Fingerprint]) -> None:
+    """Raise an error if code differs from its recorded fingerprint."""
+    for path, before in recorded.items():
+        now = fingerprint(path)
+        if now["sha256"] != before.get("sha256"):
+            raise CodeError(
+                f"{path!r} is not the code that this run started with: '{now['file']}' has changed "
+                f"(SHA-256 {str(before.get('sha256'))[:12]}… then, {str(now['sha256'])[:12]}… now)."
+                " Restore that version, or start a new run."
+            )
