@@ -23,7 +23,7 @@ from anyshot.classifier.meta_training.episodes import sample_task
 from anyshot.classifier.meta_training.feature_sets import feature_sets, folder_features
 from anyshot.core.files import write_json
 from anyshot.core.random import numpy_rng
-from anyshot.data.tasks import any_shot
+from anyshot.data.shots import any_shot
 from anyshot.evaluation.metrics import Metrics, TaskResult
 
 BACKBONE = "efficientnet-lite0"

@@ -22,7 +22,7 @@ from anyshot.classifier.meta_training.feature_sets import PARTS, Part, features_
 from anyshot.classifier.weights import open_weights
 from anyshot.core.files import write_json
 from anyshot.core.random import numpy_rng
-from anyshot.data.tasks import any_shot
+from anyshot.data.shots import any_shot
 from anyshot.evaluation.report.figures import COLOURS, MARKERS, STYLE, save_figure
 
 SIDE = 224

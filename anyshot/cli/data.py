@@ -35,10 +35,10 @@ def list_(json: Json = None) -> None:
     """
     from rich.console import Console
 
-    from anyshot.data.summary import all_sets
+    from anyshot.data.summary import describe_all
 
     _check(json)
-    sets = all_sets()
+    sets = describe_all()
     Console().print(table_of(sets))
     if json:
         _write(json, {"sets": sets})
@@ -71,12 +71,12 @@ def prepare(
     from rich.console import Console
 
     from anyshot.data.published import CATALOGUE
-    from anyshot.data.summary import facts_of
+    from anyshot.data.summary import describe_image_set
 
     if check and (source or again):
         raise typer.BadParameter("--check only reads; leave out --source and --again.")
     _check(json)
-    facts = facts_of(_ready(name, source, again, check))
+    facts = describe_image_set(_ready(name, source, again, check))
     whole = CATALOGUE[name].images if name in CATALOGUE else 0
     remark = f" (A part: the official files hold {whole:,}.)" if facts["images"] < whole else ""
     sentence = _sentence(facts, "verified" if check else "ready") + remark
@@ -117,14 +117,14 @@ def show(
     from anyshot.core.files import check_writable, write_bytes
     from anyshot.data import open_images
     from anyshot.data.class_splits import test_only, training_shares
-    from anyshot.data.contact_sheet import class_sheet, joined
+    from anyshot.data.contact_sheet import class_sheet, stack_sheets
 
-    def deal(name: str, classes: int) -> Mapping[str, float]:
+    def split_policy(name: str, classes: int) -> Mapping[str, float]:
         return (training_shares(way) if classes >= 2 * way else test_only)(
             name, classes
         )  # as training would, if it could
 
-    images = open_images(name, seed=seed, deal=deal)
+    images = open_images(name, seed=seed, split_policy=split_policy)
     out = out or Path(
         f"{Path(images.name).name}.png"
     )  # a set that was given away may be called ../../something
@@ -133,7 +133,7 @@ def show(
     if len(images.classes) > 1:  # one alone makes no task
         sheets.append(_task_sheet(images, split, way, shots, seed))
     picture = BytesIO()
-    joined(*sheets).save(picture, "PNG")
+    stack_sheets(*sheets).save(picture, "PNG")
     write_bytes(out, picture.getvalue())
     Console().print(
         f"{images.name}: {'classes and a task are' if len(sheets) > 1 else 'its only class is'} drawn in {out}.",
@@ -184,7 +184,11 @@ def _ready(name: str, source: Path | None, again: bool, check: bool) -> ImageSet
 
     if name not in EMBEDDED:
         entry = catalogue.find_dataset(name)
-        return catalogue.check(entry) if check else catalogue.prepare(entry, source, again=again)
+        return (
+            catalogue.verify_prepared(entry)
+            if check
+            else catalogue.prepare(entry, source, again=again)
+        )
     if source or again:
         raise typer.BadParameter(f"{name} is embedded; leave out --source and --again.")
     images = open_images(name)

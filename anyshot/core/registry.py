@@ -147,10 +147,10 @@ STATISTICS = Registry(
 SHOT_RULES = Registry(
     "shot distribution",
     {
-        "any-shot": "anyshot.data.tasks:any_shot",
-        "class-imbalance": "anyshot.data.tasks:class_imbalance",
-        "task-imbalance": "anyshot.data.tasks:task_imbalance",
-        "fixed": "anyshot.data.tasks:fixed",
+        "any-shot": "anyshot.data.shots:any_shot",
+        "class-imbalance": "anyshot.data.shots:class_imbalance",
+        "task-imbalance": "anyshot.data.shots:task_imbalance",
+        "fixed": "anyshot.data.shots:fixed",
     },
 )  #: functions (rng, way, least, most) → support images of each class
 METRICS = Registry(

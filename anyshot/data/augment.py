@@ -22,13 +22,13 @@ Images = NDArray[np.uint8]
 Places = NDArray[np.floating]
 
 
-def allowed(wanted: Sequence[str], imageset: ImageSet) -> tuple[str, ...]:
+def resolve_augmentations(wanted: Sequence[str], imageset: ImageSet) -> tuple[str, ...]:
     """What is done to the images of a set: "auto" stands for shifts, and flips where they leave classes what they are.
 
     >>> pixels = np.zeros((2, 32, 32, 3), np.uint8)
-    >>> allowed(("auto",), ImageSet.from_arrays("birds", {"owl": pixels}, {}))
+    >>> resolve_augmentations(("auto",), ImageSet.from_arrays("birds", {"owl": pixels}, {}))
     ('flip', 'shift')
-    >>> allowed(("auto", "colour"), ImageSet.from_arrays("letters", {"R": pixels}, {}, kind="characters"))
+    >>> resolve_augmentations(("auto", "colour"), ImageSet.from_arrays("letters", {"R": pixels}, {}, kind="characters"))
     ('shift', 'colour')
     """
     auto = ("flip", "shift") if imageset.flip_invariant else ("shift",)
@@ -54,21 +54,21 @@ def augment(images: Images, how: Sequence[str], rng: np.random.Generator) -> Ima
             side * columns + right * (1 - side) * width,
         )
     if "shift" in how:
-        rows = rows + _steps(rng, n, height)
-        columns = columns + _steps(rng, n, width)
+        rows = rows + _random_offsets(rng, n, height)
+        columns = columns + _random_offsets(rng, n, width)
     if "flip" in how:
         columns = np.where(rng.random((n, 1)) < 0.5, columns, width - columns)
     if set(how) & {"crop", "shift", "flip"}:
-        images = _fetched(images, rows, columns)
+        images = _gather_pixels(images, rows, columns)
     return jitter_colours(images, rng) if "colour" in how else images
 
 
-def _steps(rng: np.random.Generator, n: int, side: int) -> NDArray[np.int64]:
+def _random_offsets(rng: np.random.Generator, n: int, side: int) -> NDArray[np.int64]:
     most = max(1, round(SHIFT * side))
     return rng.integers(-most, most, (n, 1), endpoint=True)
 
 
-def _fetched(images: Images, rows: Places, columns: Places) -> Images:
+def _gather_pixels(images: Images, rows: Places, columns: Places) -> Images:
     """Pixel (i, j) of each image is that at (rows[i], columns[j])."""
     n, height, width, _ = images.shape
     r = np.clip(rows.astype(np.int64), 0, height - 1) + height * np.arange(n)[:, None]

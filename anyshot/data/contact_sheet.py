@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from anyshot.core.text import readable
-from anyshot.data.embedded.glyph_shapes import fonts_folder
+from anyshot.data.fonts import fonts_folder
 from anyshot.data.image_set import ImageSet
 
 Pixels = NDArray[np.uint8]
@@ -61,7 +61,7 @@ def task_sheet(
     return _stack(parts)
 
 
-def joined(*sheets: Image.Image) -> Image.Image:
+def stack_sheets(*sheets: Image.Image) -> Image.Image:
     """Sheets one below the other."""
     return _stack(list(sheets))
 
@@ -72,7 +72,7 @@ def _row(name: str, remark: str, images: Pixels, columns: int) -> Image.Image:
     lines = max(1, -(-len(images) // columns))
     sheet = Image.new("RGB", (LABEL + columns * tile, lines * tile + GAP), PAPER)
     draw = ImageDraw.Draw(sheet)
-    draw.text((8, 6), _shortened(readable(name), draw), INK, _font(15))
+    draw.text((8, 6), _shorten(readable(name), draw), INK, _font(15))
     draw.text((8, 26), remark, FAINT, _font(13))
     for n, image in enumerate(images):
         picture = Image.fromarray(image).resize((tile - 2, tile - 2), Image.Resampling.NEAREST)
@@ -101,7 +101,7 @@ def _stack(sheets: Sequence[Image.Image]) -> Image.Image:
     return whole
 
 
-def _shortened(name: str, draw: ImageDraw.ImageDraw) -> str:
+def _shorten(name: str, draw: ImageDraw.ImageDraw) -> str:
     whole = name
     while draw.textlength(name, _font(15)) > LABEL - 16:
         name = name[:-2] + "…" if name.endswith("…") else name[:-1] + "…"

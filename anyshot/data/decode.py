@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-MOST_PIXELS = 80_000_000  # below Pillow's own alarm; a 20,000 x 20,000 picture would fill 1.2 GB
-SHORTEST_SIDE = 4
+MAX_PIXELS = 80_000_000  # below Pillow's own alarm; a 20,000 x 20,000 picture would fill 1.2 GB
+MIN_SIDE = 4
 FORMATS = (
     "PNG",
     "JPEG",
@@ -31,7 +31,7 @@ FORMATS = (
 Pixels = NDArray[np.uint8]
 
 
-class Unreadable(Exception):
+class UnreadableImage(Exception):
     """Why a file gives no picture, in a few words."""
 
 
@@ -45,30 +45,30 @@ def decode(source: Path | bytes, side: int, bottom: int = 0) -> Pixels:
             io.BytesIO(source) if isinstance(source, bytes) else source, formats=_formats()
         ) as image:
             width, height = image.size
-            if width * height > MOST_PIXELS:
-                raise Unreadable(f"too large ({width}x{height})")
-            if min(width, height) < SHORTEST_SIDE:
-                raise Unreadable(f"too small ({width}x{height})")
+            if width * height > MAX_PIXELS:
+                raise UnreadableImage(f"too large ({width}x{height})")
+            if min(width, height) < MIN_SIDE:
+                raise UnreadableImage(f"too small ({width}x{height})")
             image.draft(None, (4 * side, 4 * side))  # a JPEG may be read at a fraction of its size
             cut = round(bottom * image.height / height)
             whole = image.crop((0, 0, image.width, image.height - cut)) if cut else image
-            return square(ImageOps.exif_transpose(whole), side)
+            return resize_and_crop(ImageOps.exif_transpose(whole), side)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise Unreadable("too large (a decompression bomb)") from error
+        raise UnreadableImage("too large (a decompression bomb)") from error
     except Image.UnidentifiedImageError as error:
-        raise Unreadable("not an image") from error
-    except Unreadable:
+        raise UnreadableImage("not an image") from error
+    except UnreadableImage:
         raise
     except Exception as error:  # decoders of broken files raise almost anything
-        raise Unreadable(f"damaged ({str(error) or type(error).__name__})") from error
+        raise UnreadableImage(f"damaged ({str(error) or type(error).__name__})") from error
 
 
-def square(image: Image.Image, side: int) -> Pixels:
+def resize_and_crop(image: Image.Image, side: int) -> Pixels:
     """Resize the short side to `side` (Lanczos) and cut out the centre, in 8-bit RGB."""
-    return np.asarray(ImageOps.fit(to_colour(image), (side, side), Image.Resampling.LANCZOS))
+    return np.asarray(ImageOps.fit(to_rgb(image), (side, side), Image.Resampling.LANCZOS))
 
 
-def to_colour(image: Image.Image) -> Image.Image:
+def to_rgb(image: Image.Image) -> Image.Image:
     """8-bit RGB of any mode; transparent parts become white, 16-bit and float greys keep their contrast."""
     if image.mode.startswith("I") or image.mode == "F":
         grey = np.asarray(image, np.float32)
@@ -89,7 +89,7 @@ def decode_all(
     def one(source: Path | bytes) -> Pixels | str:
         try:
             return decode(source, side, bottom)
-        except Unreadable as error:
+        except UnreadableImage as error:
             return str(error)
 
     remaining = iter(sources)

@@ -25,7 +25,7 @@ from anyshot.core.text import readable
 from anyshot.data.class_splits import SplitPolicy, default_shares, split_by_seed
 from anyshot.data.decode import decode_all
 from anyshot.data.image_set import ImageSet
-from anyshot.data.storage import SPLIT_NAMES, create
+from anyshot.data.storage import SPLIT_NAMES, write_image_set
 
 log = logging.getLogger("anyshot")
 
@@ -35,7 +35,7 @@ VERSION = 2  # raise it with any change that moves a pixel or records more
 
 
 @dataclass
-class Listing:
+class FolderListing:
     """What lies in a folder before any picture is opened."""
 
     files: dict[str, list[Path]] = field(
@@ -48,7 +48,11 @@ class Listing:
 
 
 def open_folder(
-    root: str | Path, *, size: int | None = None, seed: int = 0, deal: SplitPolicy = default_shares
+    root: str | Path,
+    *,
+    size: int | None = None,
+    seed: int = 0,
+    split_policy: SplitPolicy = default_shares,
 ) -> ImageSet:
     """Open a folder of class folders as an `ImageSet` of size x size pictures.
 
@@ -67,36 +71,36 @@ def open_folder(
             f"or {root}/{{train,val,test}}/CLASS/*.jpg."
         )
     with os_errors_as_messages("read", root):
-        key = _key(root, listing, side)
-    folder = cache_folder() / "folders" / f"{_name(root)[:40]}-{side}-{key}"
+        key = _fingerprint(root, listing, side)
+    folder = cache_folder() / "folders" / f"{_set_name(root)[:40]}-{side}-{key}"
     if not (folder / "set.json").is_file():
         _convert(root, listing, folder, side)
     images = ImageSet.open(folder)
     if not listing.splits:
-        dealt = split_by_seed(images.classes, deal(images.name, len(images.classes)), seed)
+        dealt = split_by_seed(images.classes, split_policy(images.name, len(images.classes)), seed)
         place = {label: c for c, label in enumerate(images.classes)}
         images = replace(
             images,
             splits={split: tuple(place[c] for c in members) for split, members in dealt.items()},
         )
-    _report(root, images)
+    _warn_skipped(root, images)
     return images
 
 
-def list_folder(root: Path) -> Listing:
+def list_folder(root: Path) -> FolderListing:
     """Find classes and their files; hidden ones are passed over."""
-    listing = Listing()
-    inside = _visible(root)
+    listing = FolderListing()
+    inside = _list_visible(root)
     folders = [path for path in inside if os.path.isdir(path)]
     for path in inside:
         if not os.path.isdir(path):
             listing.skipped.append(
-                (readable(path.name), _why_not(path) or "lies outside any class folder")
+                (readable(path.name), _reason_unusable(path) or "lies outside any class folder")
             )
     if folders and all(path.name.lower() in SPLIT_NAMES for path in folders):
         for folder in folders:
             members = listing.splits.setdefault(SPLIT_NAMES[folder.name.lower()], [])
-            for path in _visible(folder):
+            for path in _list_visible(folder):
                 if os.path.isdir(path):
                     _add_class(root, path, listing)
                     members.append(readable(path.name))
@@ -110,7 +114,7 @@ def list_folder(root: Path) -> Listing:
     return listing
 
 
-def _add_class(root: Path, folder: Path, listing: Listing) -> None:
+def _add_class(root: Path, folder: Path, listing: FolderListing) -> None:
     label = readable(folder.name)
     if label in listing.files:
         raise AnyshotError(
@@ -134,16 +138,16 @@ def _walk(root: Path, folder: Path, skipped: list[tuple[str, str]]) -> Iterator[
             )
             continue
         seen.add(real)
-        for path in _visible(below):
+        for path in _list_visible(below):
             if os.path.isdir(path):
                 waiting.append(path)
-            elif reason := _why_not(path):
+            elif reason := _reason_unusable(path):
                 skipped.append((readable(path.relative_to(root)), reason))
             else:
                 yield path
 
 
-def _visible(folder: Path) -> list[Path]:
+def _list_visible(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
@@ -152,11 +156,11 @@ def _visible(folder: Path) -> list[Path]:
         ) from error
 
 
-def _name(root: Path) -> str:
+def _set_name(root: Path) -> str:
     return readable(root.resolve().name) or "folder"
 
 
-def _why_not(path: Path) -> str:
+def _reason_unusable(path: Path) -> str:
     """Why a path is no regular file, or an empty string."""
     try:
         return (
@@ -166,7 +170,7 @@ def _why_not(path: Path) -> str:
         return f"cannot be read ({error.strerror})"
 
 
-def _key(root: Path, listing: Listing, side: int) -> str:
+def _fingerprint(root: Path, listing: FolderListing, side: int) -> str:
     """A fingerprint of the folder's content as the file system tells it."""
     facts = [
         (label, str(path.relative_to(root)), path.stat().st_size, path.stat().st_mtime_ns)
@@ -177,12 +181,12 @@ def _key(root: Path, listing: Listing, side: int) -> str:
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
-def _convert(root: Path, listing: Listing, folder: Path, side: int) -> None:
+def _convert(root: Path, listing: FolderListing, folder: Path, side: int) -> None:
     files = [path for paths in listing.files.values() for path in paths]
     pictures = decode_all(files, side)
     with (
-        progress(f"Reading {_name(root)}", len(files)) as advance,
-        create(folder, _name(root), (side, side)) as writer,
+        progress(f"Reading {_set_name(root)}", len(files)) as advance,
+        write_image_set(folder, _set_name(root), (side, side)) as writer,
     ):
         for label, paths in listing.files.items():
             good = []
@@ -202,7 +206,7 @@ def _convert(root: Path, listing: Listing, folder: Path, side: int) -> None:
                 listing.skipped.append((label, reason))
         if not writer.counts:
             raise AnyshotError(
-                f"No class of {root} has {SMALLEST_CLASS} usable images; {_sentence(listing.skipped)}."
+                f"No class of {root} has {SMALLEST_CLASS} usable images; {_describe_skipped(listing.skipped)}."
             )
         kept = {
             split: [c for c in members if c in writer.counts]
@@ -212,12 +216,12 @@ def _convert(root: Path, listing: Listing, folder: Path, side: int) -> None:
         writer.notes = {"source": str(root.resolve()), "skipped": listing.skipped}
 
 
-def _report(root: Path, images: ImageSet) -> None:
+def _warn_skipped(root: Path, images: ImageSet) -> None:
     if images.skipped:
-        log.warning("%s: %s.", readable(root), _sentence(images.skipped))
+        log.warning("%s: %s.", readable(root), _describe_skipped(images.skipped))
 
 
-def _sentence(skipped: list[tuple[str, str]]) -> str:
+def _describe_skipped(skipped: list[tuple[str, str]]) -> str:
     """ "skipped 3 files or folders: a.txt (not an image), b.jpg (too small (1x1)) and 1 more"."""
     named = ", ".join(f"{path} ({reason})" for path, reason in skipped[:5])
     more = f" and {len(skipped) - 5} more" if len(skipped) > 5 else ""

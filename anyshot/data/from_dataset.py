@@ -11,7 +11,7 @@ from PIL import Image
 
 from anyshot.core.errors import AnyshotError
 from anyshot.core.progress import progress
-from anyshot.data.decode import square, to_colour
+from anyshot.data.decode import resize_and_crop, to_rgb
 
 
 class LabelledDataset(Protocol):
@@ -21,7 +21,7 @@ class LabelledDataset(Protocol):
     def __len__(self) -> int: ...
 
 
-def arrays_of(
+def group_by_class(
     name: str, dataset: LabelledDataset, size: int | None
 ) -> dict[str, NDArray[np.uint8]]:
     """{class name: uint8 [n, height, width, 3]}; classes in the order of `dataset.classes`, or of their labels."""
@@ -33,8 +33,8 @@ def arrays_of(
     groups: dict[Any, list[NDArray[np.uint8]]] = {}
     with progress(f"Reading {name}", len(dataset)) as advance:
         for index in range(len(dataset)):
-            image, label = _pair(dataset[index], index)
-            groups.setdefault(label, []).append(_pixels(image, index, size))
+            image, label = _image_and_label(dataset[index], index)
+            groups.setdefault(label, []).append(_to_pixels(image, index, size))
             advance()
     sizes = {array.shape for arrays in groups.values() for array in arrays}
     if len(sizes) > 1:
@@ -50,7 +50,7 @@ def arrays_of(
     return {name: np.stack(groups[label]) for name, label in zip(apart, ordered, strict=True)}
 
 
-def _pair(item: Any, index: int) -> tuple[Any, int | str]:
+def _image_and_label(item: Any, index: int) -> tuple[Any, int | str]:
     """Image and label; a label is a number, of any library, or a name."""
     if not isinstance(item, tuple | list) or len(item) != 2:
         raise AnyshotError(
@@ -66,7 +66,7 @@ def _pair(item: Any, index: int) -> tuple[Any, int | str]:
     return image, label if isinstance(label, str) else int(label)
 
 
-def _pixels(image: Any, index: int, size: int | None) -> NDArray[np.uint8]:
+def _to_pixels(image: Any, index: int, size: int | None) -> NDArray[np.uint8]:
     """uint8 [height, width, 3]"""
     if not isinstance(image, Image.Image):
         array = np.asarray(image)
@@ -80,7 +80,7 @@ def _pixels(image: Any, index: int, size: int | None) -> NDArray[np.uint8]:
                 f"[height, width] or [height, width, 3]: leave out a transform that makes tensors."
             )
         image = Image.fromarray(array)
-    return np.asarray(to_colour(image)) if size is None else square(image, size)
+    return np.asarray(to_rgb(image)) if size is None else resize_and_crop(image, size)
 
 
 def _class_name(label: int | str, known: list[Any]) -> str:

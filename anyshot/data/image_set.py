@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 
 from anyshot.core.errors import AnyshotError
 from anyshot.data.class_splits import default_shares, split_by_seed
-from anyshot.data.from_dataset import LabelledDataset, arrays_of
+from anyshot.data.from_dataset import LabelledDataset, group_by_class
 from anyshot.data.storage import (
     KINDS,
     check_kind,
     check_splits,
-    create,
-    digest,
-    indices_of,
-    read_about,
-    starts_of,
+    class_starts,
+    pixel_checksum,
+    read_metadata,
+    split_indices,
+    write_image_set,
 )
 
 
@@ -141,7 +141,7 @@ class ImageSet:
         classes = [
             [label, int(count)] for label, count in zip(self.classes, self.counts, strict=True)
         ]
-        text = json.dumps([self.sha256 or digest(self.images), classes])
+        text = json.dumps([self.sha256 or pixel_checksum(self.images), classes])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def images_of(self, c: int | str) -> NDArray[np.uint8]:
@@ -170,7 +170,7 @@ class ImageSet:
         """
         if not arrays:
             raise AnyshotError(f"{name!r} has no classes; an image set needs at least one.")
-        colour = {label: _in_colour(np.asarray(array)) for label, array in arrays.items()}
+        colour = {label: _to_rgb(np.asarray(array)) for label, array in arrays.items()}
         if len({array.shape[1:] for array in colour.values()}) > 1:
             raise AnyshotError(
                 f"The classes of {name!r} differ in image size; resize all images to one size first."
@@ -181,8 +181,8 @@ class ImageSet:
             name,
             np.concatenate(list(colour.values())),
             tuple(arrays),
-            starts_of([len(array) for array in colour.values()]),
-            indices_of(name, tuple(arrays), splits),
+            class_starts([len(array) for array in colour.values()]),
+            split_indices(name, tuple(arrays), splits),
             dict(notes or {}),
             kind,
         )
@@ -208,14 +208,14 @@ class ImageSet:
         >>> ImageSet.from_dataset("parity", pairs, {"test": ["odd", "even"]})
         ImageSet('parity', 6 images 8x8, classes: test 2)
         """
-        return cls.from_arrays(name, arrays_of(name, dataset, size), splits, kind=kind)
+        return cls.from_arrays(name, group_by_class(name, dataset, size), splits, kind=kind)
 
     def save(self, folder: str | Path) -> ImageSet:
         """Write the set to a folder that does not exist yet, whole or not at all, and open it there."""
         splits = {
             split: [self.classes[c] for c in members] for split, members in self.splits.items()
         }
-        with create(folder, self.name, self.size, splits, self.notes, self.kind) as writer:
+        with write_image_set(folder, self.name, self.size, splits, self.notes, self.kind) as writer:
             for c, label in enumerate(self.classes):
                 writer.add(label, self.images_of(c))
         return ImageSet.open(folder)
@@ -224,7 +224,7 @@ class ImageSet:
     def open(cls, folder: str | Path) -> ImageSet:
         """Open a saved set; the images stay on disk until they are looked at."""
         folder = Path(folder)
-        about = read_about(folder)
+        about = read_metadata(folder)
         try:
             images = np.load(folder / "images.npy", mmap_mode="r")
             opened = cls(
@@ -247,13 +247,13 @@ class ImageSet:
 
     def check(self) -> None:
         """Read every pixel of a saved set and compare with the checksum recorded when it was made."""
-        if self.folder is not None and digest(self.images) != self.sha256:
+        if self.folder is not None and pixel_checksum(self.images) != self.sha256:
             raise AnyshotError(
                 f"The pixels in {self.folder} are not the ones that were written; delete the folder and make it again."
             )
 
 
-def _in_colour(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _to_rgb(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """[n, height, width] or [n, height, width, 1] as [n, height, width, 3], the same grey three times."""
     if images.ndim == 3 and images.shape[2] != 3:  # which would be one image in colour
         images = images[..., None]

@@ -35,7 +35,7 @@ HEADER = 128  # bytes that NumPy's header takes for any shape of four numbers th
 
 
 @dataclass
-class Writer:
+class ImageSetWriter:
     """Takes one class after another; what it holds when the block of `create` ends is the set."""
 
     file: FileIO
@@ -72,14 +72,14 @@ class Writer:
 
 
 @contextmanager
-def create(
+def write_image_set(
     folder: str | Path,
     name: str,
     size: tuple[int, int],
     splits: Mapping[str, Sequence[str]] | None = None,
     notes: Mapping[str, Any] | None = None,
     kind: str = "photographs",
-) -> Iterator[Writer]:
+) -> Iterator[ImageSetWriter]:
     """Write a set class by class; the folder appears, whole, when the block ends well, and not at all otherwise.
 
     with create("cache/pets", "pets", (32, 32), {"train": ["cat", "dog"]}) as writer:
@@ -90,11 +90,11 @@ def create(
         with open(
             temporary / "images.npy", "wb", buffering=0
         ) as file:  # unbuffered: what fails, fails in `write`
-            writer = Writer(file, size, splits or {}, dict(notes or {}), kind)
+            writer = ImageSetWriter(file, size, splits or {}, dict(notes or {}), kind)
             writer.write(bytes(HEADER))
             yield writer
             file.seek(0)
-            writer.write(_header((sum(writer.counts.values()), *size, 3)))
+            writer.write(_npy_header((sum(writer.counts.values()), *size, 3)))
         if not writer.counts:
             raise AnyshotError(f"{name!r} has no classes; an image set needs at least one.")
         classes = tuple(writer.counts)
@@ -102,8 +102,8 @@ def create(
             "format": FORMAT,
             "name": name,
             "classes": classes,
-            "starts": starts_of(list(writer.counts.values())),
-            "splits": indices_of(name, classes, writer.splits),
+            "starts": class_starts(list(writer.counts.values())),
+            "splits": split_indices(name, classes, writer.splits),
             "kind": writer.kind,
             "notes": writer.notes,
             "sha256": writer.sha256.hexdigest(),
@@ -113,7 +113,7 @@ def create(
         write_json(temporary / "set.json", about)
 
 
-def read_about(folder: Path) -> dict[str, Any]:
+def read_metadata(folder: Path) -> dict[str, Any]:
     """The contents of set.json."""
     if not (folder / "set.json").is_file():
         raise AnyshotError(f"{folder} holds no image set (there is no set.json in it).")
@@ -125,17 +125,17 @@ def read_about(folder: Path) -> dict[str, Any]:
     return about
 
 
-def starts_of(counts: Sequence[int]) -> NDArray[np.int64]:
+def class_starts(counts: Sequence[int]) -> NDArray[np.int64]:
     """Where each class begins, and the total: int64 [classes + 1]."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-def digest(images: NDArray[np.uint8]) -> str:
+def pixel_checksum(images: NDArray[np.uint8]) -> str:
     """SHA-256 of the pixels."""
     return hashlib.sha256(np.ascontiguousarray(images).data).hexdigest()
 
 
-def indices_of(
+def split_indices(
     name: str, classes: Sequence[str], splits: Mapping[str, Sequence[str]]
 ) -> dict[str, tuple[int, ...]]:
     """Splits by class name, under any of their names, as splits by class index."""
@@ -176,7 +176,7 @@ def check_kind(name: str, kind: str) -> None:
         )
 
 
-def _header(shape: tuple[int, ...]) -> bytes:
+def _npy_header(shape: tuple[int, ...]) -> bytes:
     buffer = io.BytesIO()
     np.lib.format.write_array_header_1_0(
         buffer, {"descr": "|u1", "fortran_order": False, "shape": shape}

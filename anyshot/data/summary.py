@@ -8,17 +8,17 @@ from typing import Any
 from anyshot.data.embedded import glyphs
 from anyshot.data.embedded.digits import open_digits
 from anyshot.data.image_set import ImageSet
-from anyshot.data.published import CATALOGUE, PublishedDataset, is_ready, place_of
+from anyshot.data.published import CATALOGUE, PublishedDataset, is_prepared, prepared_folder
 
 
-def all_sets() -> list[dict[str, Any]]:
+def describe_all() -> list[dict[str, Any]]:
     """Every set, embedded ones first: name, title, splits, images, side, terms, source, checksum, ready, bytes
     on this disk, and bytes of the download, None for a set that only its owners hand out.
     """
-    return [_glyphs(), _digits(), *map(_published, CATALOGUE.values())]
+    return [_describe_glyphs(), _describe_digits(), *map(_describe_published, CATALOGUE.values())]
 
 
-def facts_of(images: ImageSet) -> dict[str, Any]:
+def describe_image_set(images: ImageSet) -> dict[str, Any]:
     """The figures of a set that is open."""
     return {
         "name": images.name,
@@ -33,9 +33,9 @@ def facts_of(images: ImageSet) -> dict[str, Any]:
     }
 
 
-def _glyphs() -> dict[str, Any]:
-    folder = glyphs.folder_of_glyphs()
-    splits = {split: len(members) for split, members in glyphs.split_of_glyphs().items()}
+def _describe_glyphs() -> dict[str, Any]:
+    folder = glyphs.glyphs_folder()
+    splits = {split: len(members) for split, members in glyphs.glyph_splits().items()}
     return {
         "name": "glyphs",
         "title": "characters of many scripts",
@@ -46,12 +46,12 @@ def _glyphs() -> dict[str, Any]:
         "source": "embedded",
         "checksum": "not needed",
         "ready": (folder / "set.json").is_file(),
-        "bytes": _bytes(folder),
+        "bytes": _disk_usage(folder),
         "download": 0,
     }
 
 
-def _digits() -> dict[str, Any]:
+def _describe_digits() -> dict[str, Any]:
     digits = open_digits()
     return {
         "name": "digits",
@@ -68,7 +68,7 @@ def _digits() -> dict[str, Any]:
     }
 
 
-def _published(entry: PublishedDataset) -> dict[str, Any]:
+def _describe_published(entry: PublishedDataset) -> dict[str, Any]:
     sums = [remote.md5 for remote in entry.remotes]
     return {
         "name": entry.name,
@@ -77,15 +77,15 @@ def _published(entry: PublishedDataset) -> dict[str, Any]:
         "images": entry.images,
         "side": entry.side,
         "terms": entry.terms,
-        "source": entry.home,
+        "source": entry.homepage,
         "checksum": "no download" if not sums else "MD5" if all(sums) else "none published",
-        "ready": is_ready(entry),
-        "bytes": _bytes(place_of(entry)),
-        "download": sum(remote.first or remote.size or 0 for remote in entry.remotes)
+        "ready": is_prepared(entry),
+        "bytes": _disk_usage(prepared_folder(entry)),
+        "download": sum(remote.first_bytes or remote.size or 0 for remote in entry.remotes)
         if entry.remotes
         else None,
     }
 
 
-def _bytes(folder: Path) -> int:
+def _disk_usage(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir()) if folder.is_dir() else 0

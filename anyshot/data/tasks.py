@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,36 +13,11 @@ from anyshot.core.errors import AnyshotError
 from anyshot.core.random import Rng, numpy_rng, torch_rng
 from anyshot.core.registry import SHOT_RULES
 from anyshot.core.settings import TaskSettings, parse_shots
-from anyshot.data import ImageSet
-from anyshot.data.augment import allowed, augment
-
-ShotRule = Callable[
-    [Rng, int, int, int], np.ndarray
-]  #: (rng, way, least, most) → support images of each class
+from anyshot.data.augment import augment, resolve_augmentations
+from anyshot.data.image_set import ImageSet
+from anyshot.data.shots import ShotRule
 
 
-# ---------------------------------------------------------------------------------------------------- shots
-def any_shot(rng: Rng, way: int, least: int, most: int) -> np.ndarray:
-    """A fair coin: heads, each class its own size (class imbalance); tails, one size for all (task imbalance)."""
-    return (class_imbalance if rng.random() < 0.5 else task_imbalance)(rng, way, least, most)
-
-
-def class_imbalance(rng: Rng, way: int, least: int, most: int) -> np.ndarray:
-    """N_c ~ U{least..most}, independently for each class."""
-    return rng.integers(least, most, size=way, endpoint=True)
-
-
-def task_imbalance(rng: Rng, way: int, least: int, most: int) -> np.ndarray:
-    """One draw U{least..most} for all classes."""
-    return np.full(way, rng.integers(least, most, endpoint=True))
-
-
-def fixed(rng: Rng, way: int, least: int, most: int) -> np.ndarray:
-    """N_c = k for all classes."""
-    return np.full(way, most)
-
-
-# ---------------------------------------------------------------------------------------------------- tasks
 @dataclass(frozen=True)
 class Task:
     """Labelled support images to learn from, query images to be tested on; labels are 0..way−1, never shared images."""
@@ -156,9 +131,11 @@ class TaskStream:
 
     def size_warnings(self) -> list[str]:
         """What the classes do not allow: a sentence for each image set that has too few images for the settings."""
-        return [sentence for imageset in self.imagesets if (sentence := self._shortfall(imageset))]
+        return [
+            sentence for imageset in self.imagesets if (sentence := self._size_warning(imageset))
+        ]
 
-    def _shortfall(self, imageset: ImageSet) -> str:
+    def _size_warning(self, imageset: ImageSet) -> str:
         s, sizes = self.settings, imageset.counts[list(imageset.splits[self.split])]
         small = sizes[sizes < self.most + s.query]
         if not small.size:
@@ -200,7 +177,7 @@ class TaskStream:
     def load_task(self, draw: TaskIndices) -> Task:
         """The task of these images, read and augmented."""
         name, imageset = (self.seed, self.split, draw.index), draw.imageset
-        how, rng = allowed(self.augment, imageset), numpy_rng(*name, "augment")
+        how, rng = resolve_augmentations(self.augment, imageset), numpy_rng(*name, "augment")
         return Task(
             *_gather(imageset, draw.support, how, rng),
             *_gather(imageset, draw.query, how, rng),

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from anyshot.core.errors import AnyshotError
 from anyshot.data import CATALOGUE, EMBEDDED
-from anyshot.data.published import is_ready as is_prepared
+from anyshot.data.published import is_prepared as is_prepared
 from anyshot.experiments.experiment import Block, Column, Experiment
 from anyshot.experiments.scale import DataChoice
 from anyshot.training.presets import preset

@@ -89,12 +89,12 @@ def open_for_evaluation(
 ) -> tuple[ImageSet, list[str]]:
     """A set for a run's tests (see :func:`anyshot.runs.image_record.as_seen_by`); the sets of the run go by their names."""
     if not isinstance(source, ImageSet):
-        source = open_images(_place(str(source), recorded), size=size[0], deal=test_only)
+        source = open_images(_place(str(source), recorded), size=size[0], split_policy=test_only)
     return apply_record(recorded, source)
 
 
 def _open(
-    source: str | ImageSet, recorded: Sequence[SetRecord], learned: bool, deal: SplitPolicy
+    source: str | ImageSet, recorded: Sequence[SetRecord], learned: bool, split_policy: SplitPolicy
 ) -> tuple[ImageSet, SetRecord]:
     if isinstance(source, ImageSet):
         images, given = source, source.name
@@ -102,7 +102,8 @@ def _open(
     else:
         images, given = (
             open_images(
-                _place(source, recorded), deal=default_shares if _known(source, recorded) else deal
+                _place(source, recorded),
+                split_policy=default_shares if _known(source, recorded) else split_policy,
             ),
             source,
         )
@@ -123,11 +124,11 @@ def _open(
 
 
 def _open_ood(
-    source: str | ImageSet, recorded: Sequence[SetRecord], deal: SplitPolicy
+    source: str | ImageSet, recorded: Sequence[SetRecord], split_policy: SplitPolicy
 ) -> tuple[ImageSet, SetRecord]:
     """As any other; but where it cannot be had, a new run may go without it."""
     try:
-        return _open(source, recorded, False, deal)
+        return _open(source, recorded, False, split_policy)
     except NotPreparedError as error:
         if recorded:
             raise

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from anyshot.core.errors import AnyshotError
 from anyshot.core.settings import PretrainSettings
 from anyshot.data import ImageSet
-from anyshot.data.augment import Images, allowed, augment, quarter_turns
+from anyshot.data.augment import Images, augment, quarter_turns, resolve_augmentations
 
 TURNS = 4  #: quarter turns
 Numbers = NDArray[np.int64]
@@ -32,7 +32,7 @@ class PretrainingImages:
             [np.arange(start, end) for _, start, end in members]
         )  # where in it
         self.label = np.repeat(np.arange(len(members)), sizes)
-        self.how = [allowed(settings.augment, i) for i in imagesets]
+        self.how = [resolve_augmentations(settings.augment, i) for i in imagesets]
         self.turned = settings.rotations != "none"
         if self.turned and len(set(imagesets[0].size)) > 1:
             raise AnyshotError(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from anyshot.data import ImageSet
-from anyshot.data.contact_sheet import LABEL, class_sheet, joined, task_sheet
+from anyshot.data.contact_sheet import LABEL, class_sheet, stack_sheets, task_sheet
 
 
 def coloured(n: int, colour: tuple[int, int, int], side: int = 32) -> np.ndarray:
@@ -33,7 +33,7 @@ def test_a_task_sheet_shows_every_support_and_query_image():
     assert count(sheet, (255, 0, 0)) == 7 * 84 * 84
     assert count(sheet, (0, 255, 0)) == 84 * 84
     assert count(sheet, (0, 200, 0)) == 2 * 84 * 84
-    assert joined(sheet, sheet).height == 2 * sheet.height
+    assert stack_sheets(sheet, sheet).height == 2 * sheet.height
 
 
 def test_a_sheet_can_name_anything():

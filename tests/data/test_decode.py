@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from anyshot.data.decode import Unreadable, decode, decode_all
+from anyshot.data.decode import UnreadableImage, decode, decode_all
 
 
 def encoded(image: Image.Image, kind: str = "PNG", **options) -> bytes:
@@ -115,7 +115,7 @@ def noise(side: int) -> Image.Image:
     ],
 )
 def test_a_file_that_gives_no_picture_gets_a_reason(data, reason):
-    with pytest.raises(Unreadable, match=reason):
+    with pytest.raises(UnreadableImage, match=reason):
         decode(data, 16)
 
 

@@ -190,7 +190,7 @@ def test_a_saved_set_opens_by_its_path_and_keeps_its_size(root, tmp_path):
     put(root / "cat")
     open_images(root).save(tmp_path / "saved")
     assert open_images(tmp_path / "saved").classes == ("cat",)
-    with pytest.raises(AnyshotError, match="84x84 was asked for"):
+    with pytest.raises(AnyshotError, match=r"32x32.*84x84"):
         open_images(tmp_path / "saved", size=84)
 
 

@@ -28,15 +28,15 @@ def test_classes_are_views_into_one_array(pets):
     assert pets.size == (8, 8)
     assert pets.counts.tolist() == [3, 2, 4]
     assert len(pets) == 9
-    assert (pets.of("dog") == 2).all()
-    assert np.shares_memory(pets.of(1), pets.images)
+    assert (pets.images_of("dog") == 2).all()
+    assert np.shares_memory(pets.images_of(1), pets.images)
     assert pets.splits == {"train": (2, 0), "test": (1,)}
     assert "train 2" in repr(pets)
 
 
 def test_images_cannot_be_written_to(pets):
     with pytest.raises(ValueError, match="read-only"):
-        pets.of(0)[0] = 5
+        pets.images_of(0)[0] = 5
 
 
 def test_a_saved_set_opens_as_it_was_and_stays_on_disk(pets, tmp_path):
@@ -199,9 +199,9 @@ def test_the_checksum_of_a_saved_set_reads_no_pixel(pets, tmp_path):
 
 
 def test_the_kind_says_what_may_be_mirrored_and_is_kept(pets, tmp_path):
-    assert (pets.kind, pets.mirrors) == ("photographs", True)
+    assert (pets.kind, pets.flip_invariant) == ("photographs", True)
     letters = replace(pets, kind="characters").save(tmp_path / "letters")
-    assert (letters.kind, letters.mirrors) == ("characters", False)
+    assert (letters.kind, letters.flip_invariant) == ("characters", False)
     assert pickle.loads(pickle.dumps(replace(pets, kind="signs"))).kind == "signs"
     with pytest.raises(AnyshotError, match="kinds of images are photographs, drawings"):
         replace(pets, kind="jpegs")

@@ -6,7 +6,7 @@ from support import limited_files
 
 from anyshot.core.errors import AnyshotError
 from anyshot.data import ImageSet
-from anyshot.data.storage import create
+from anyshot.data.storage import write_image_set
 
 
 def pixels(n: int, value: int = 0, side: int = 8) -> np.ndarray:
@@ -14,7 +14,7 @@ def pixels(n: int, value: int = 0, side: int = 8) -> np.ndarray:
 
 
 def test_a_class_may_come_in_several_parts(tmp_path):
-    with create(tmp_path / "set", "parts", (8, 8)) as writer:
+    with write_image_set(tmp_path / "set", "parts", (8, 8)) as writer:
         writer.add("a", pixels(2, 1))
         writer.add("a", pixels(3, 2))
         writer.add("b", pixels(1, 3))
@@ -29,7 +29,10 @@ def test_a_class_may_come_in_several_parts(tmp_path):
 
 
 def test_an_interrupted_creation_leaves_nothing(tmp_path):
-    with pytest.raises(KeyboardInterrupt), create(tmp_path / "half", "half", (8, 8)) as writer:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        write_image_set(tmp_path / "half", "half", (8, 8)) as writer,
+    ):
         writer.add("a", pixels(2))
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
@@ -46,7 +49,7 @@ def test_an_interrupted_creation_leaves_nothing(tmp_path):
 def test_what_does_not_fit_is_refused_and_leaves_nothing(tmp_path, parts, words):
     with (
         pytest.raises(AnyshotError, match=words),
-        create(tmp_path / "odd", "odd", (8, 8)) as writer,
+        write_image_set(tmp_path / "odd", "odd", (8, 8)) as writer,
     ):
         for label, images in parts:
             writer.add(label, images)
@@ -56,7 +59,7 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(tmp_path, parts, words)
 def test_wrong_splits_leave_nothing(tmp_path):
     with (
         pytest.raises(AnyshotError, match="name 'b'"),
-        create(tmp_path / "odd", "odd", (8, 8), {"test": "b"}) as writer,
+        write_image_set(tmp_path / "odd", "odd", (8, 8), {"test": "b"}) as writer,
     ):
         writer.add("a", pixels(1))
     assert list(tmp_path.iterdir()) == []
@@ -65,10 +68,13 @@ def test_wrong_splits_leave_nothing(tmp_path):
 def test_nothing_is_no_set(tmp_path):
     with (
         pytest.raises(AnyshotError, match="no images of class 'a'"),
-        create(tmp_path / "n", "n", (8, 8)) as writer,
+        write_image_set(tmp_path / "n", "n", (8, 8)) as writer,
     ):
         writer.add("a", pixels(0))
-    with pytest.raises(AnyshotError, match="at least one"), create(tmp_path / "n", "n", (8, 8)):
+    with (
+        pytest.raises(AnyshotError, match="at least one"),
+        write_image_set(tmp_path / "n", "n", (8, 8)),
+    ):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -77,7 +83,7 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path):
     with (
         limited_files(10_000),
         pytest.raises(AnyshotError, match=r"Cannot write .*images\.npy': File too large"),
-        create(tmp_path / "full", "full", (8, 8)) as writer,
+        write_image_set(tmp_path / "full", "full", (8, 8)) as writer,
     ):
         writer.add("a", pixels(1000))
     assert list(tmp_path.iterdir()) == []

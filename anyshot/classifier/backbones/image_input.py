@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from anyshot.core.errors import AnyshotError
-from anyshot.data.decode import Unreadable, decode, square
+from anyshot.data.decode import UnreadableImage, decode, resize_and_crop
 
 Picture = NDArray | Image.Image | str | os.PathLike[str]
 
@@ -24,13 +24,13 @@ def to_pixels(picture: Picture, side: int) -> NDArray[np.uint8]:
     if isinstance(picture, str | os.PathLike):
         try:
             return decode(Path(picture), side)
-        except Unreadable as error:
+        except UnreadableImage as error:
             raise AnyshotError(
                 f"'{os.fspath(picture)}' cannot be used as a picture: {error}. Leave it out."
             ) from error
     if isinstance(picture, Image.Image):
-        return square(picture, side)
-    return square(Image.fromarray(checked(np.asarray(picture))), side)
+        return resize_and_crop(picture, side)
+    return resize_and_crop(Image.fromarray(checked(np.asarray(picture))), side)
 
 
 def content(picture: Picture) -> bytes:

@@ -18,7 +18,7 @@ from anyshot.classifier.backbones import open_backbone
 from anyshot.classifier.backbones.backbone import Source
 from anyshot.classifier.web.limits import Refused
 from anyshot.classifier.weights import open_weights
-from anyshot.data.decode import Unreadable, decode
+from anyshot.data.decode import UnreadableImage, decode
 
 SIDE = 320  # of a thumbnail, square: the part that the backbone sees
 
@@ -76,7 +76,7 @@ class UploadReader:
         """A photo of an uploaded file; a sentence if it is no picture."""
         try:
             shown, pixels = decode(data, SIDE), decode(data, self.backbone.side)
-        except Unreadable as error:
+        except UnreadableImage as error:
             raise Refused(
                 f"{name} cannot be used: {error}. Pictures may be JPEG, PNG, WebP, GIF, BMP or TIFF."
             ) from None

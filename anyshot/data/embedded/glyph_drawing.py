@@ -15,9 +15,9 @@ from anyshot.data.embedded.glyph_shapes import BOX, EDGE
 Floats = NDArray[np.float32]
 
 
-def paint(fields: Floats, count: int, side: int, rng: Generator) -> NDArray[np.uint8]:
+def draw_images(fields: Floats, count: int, side: int, rng: Generator) -> NDArray[np.uint8]:
     """Draw pictures, uint8 [count, side, side, 3], of the character whose faces are `fields` [faces, EDGE, EDGE]."""
-    ink = coverage(fields, count, side, rng)[..., None]
+    ink = ink_coverage(fields, count, side, rng)[..., None]
     paper, pen = _colours(count, rng)
     back = _mix(paper, _variation(count, 0.45, rng), _texture(count, side, rng))
     front = _mix(pen, _variation(count, 0.25, rng), _texture(count, side, rng))
@@ -27,7 +27,7 @@ def paint(fields: Floats, count: int, side: int, rng: Generator) -> NDArray[np.u
     return np.rint(np.clip(picture, 0, 1) * 255).astype(np.uint8)
 
 
-def coverage(fields: Floats, count: int, side: int, rng: Generator) -> Floats:
+def ink_coverage(fields: Floats, count: int, side: int, rng: Generator) -> Floats:
     """How much of each pixel is ink, float32 [count, side, side] in 0..1, under random affine maps and weights."""
     matrix = _affine(count, side, rng)
     shift = np.einsum("nij,nj->ni", matrix, rng.uniform(-0.08, 0.08, (count, 2)) * side)

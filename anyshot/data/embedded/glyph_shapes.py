@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import unicodedata
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 from scipy.ndimage import distance_transform_edt
+
+from anyshot.data.fonts import fonts_folder
 
 EDGE = 64  # side of a field
 BOX = 44  # the longer side of the ink inside it
@@ -29,7 +30,7 @@ UNICODE_FACES = (
 ASCII_FACES = ("cmr10", "cmb10", "cmss10", "cmtt10", "cmti10")
 
 
-def faces_of(character: str) -> list[str]:
+def faces_with(character: str) -> list[str]:
     """Names of the faces that hold a character, in a fixed order."""
     faces = [face for face in UNICODE_FACES if ord(character) in _charmap(face)]
     if character.isascii() and character.isalnum():
@@ -37,7 +38,7 @@ def faces_of(character: str) -> list[str]:
     return faces
 
 
-def field_of(character: str, face: str) -> NDArray[np.float32]:
+def distance_field(character: str, face: str) -> NDArray[np.float32]:
     """Signed distance to the outline, in field pixels, positive inside: float32 [EDGE, EDGE].
 
     The ink is centred, its longer side BOX pixels long, so that size and place carry no information.
@@ -71,14 +72,6 @@ def silhouette(character: str, face: str) -> NDArray[np.uint8]:
 def class_name(character: str) -> str:
     """A class name that reads well and sorts by script: "0416 CYRILLIC CAPITAL LETTER ZHE"."""
     return f"{ord(character):04X} {unicodedata.name(character)}"
-
-
-@cache
-def fonts_folder() -> Path:
-    """Where matplotlib keeps its fonts."""
-    import matplotlib
-
-    return Path(matplotlib.get_data_path()) / "fonts" / "ttf"
 
 
 @cache

@@ -17,33 +17,33 @@ import numpy as np
 from anyshot.core.files import cache_folder
 from anyshot.core.progress import progress
 from anyshot.data.class_splits import split_by_seed
-from anyshot.data.embedded.glyph_drawing import paint
-from anyshot.data.embedded.glyph_shapes import class_name, faces_of, field_of
+from anyshot.data.embedded.glyph_drawing import draw_images
+from anyshot.data.embedded.glyph_shapes import class_name, distance_field, faces_with
 from anyshot.data.image_set import ImageSet
-from anyshot.data.storage import create
+from anyshot.data.storage import write_image_set
 
 VERSION = 1  # another number, another folder: raise it with any change that moves a pixel
 SEED = 2020
 SIDE = 32
 COUNT = 200
 SHARES = {"train": 0.60, "validation": 0.15, "test": 0.25}
-MOST_FACES = 8
+MAX_FACES = 8
 
 
 def open_glyphs() -> ImageSet:
     """Open the glyphs, drawing them into the cache folder (under a minute) the first time."""
-    folder = folder_of_glyphs()
+    folder = glyphs_folder()
     if not (folder / "set.json").is_file():
-        build(folder, characters())
+        build_glyphs(folder, characters())
     return ImageSet.open(folder)
 
 
-def folder_of_glyphs() -> Path:
+def glyphs_folder() -> Path:
     """Where the glyphs are, once drawn."""
     return cache_folder() / f"glyphs-{VERSION}"
 
 
-def split_of_glyphs() -> dict[str, list[str]]:
+def glyph_splits() -> dict[str, list[str]]:
     """Class names by split."""
     return split_by_seed([class_name(character) for character in characters()], SHARES, SEED)
 
@@ -56,7 +56,7 @@ def characters() -> str:
     )
 
 
-def build(folder: Path, text: str, count: int = COUNT, workers: int = 2) -> None:
+def build_glyphs(folder: Path, text: str, count: int = COUNT, workers: int = 2) -> None:
     """Draw `count` pictures of every character of `text` into `folder`; the number of workers changes no pixel."""
     names = [class_name(character) for character in text]
     notes = {
@@ -67,20 +67,20 @@ def build(folder: Path, text: str, count: int = COUNT, workers: int = 2) -> None
     splits = split_by_seed(names, SHARES, SEED)
     with (
         progress("Drawing glyphs", len(text)) as advance,
-        create(folder, "glyphs", (SIDE, SIDE), splits, notes, "characters") as writer,
+        write_image_set(folder, "glyphs", (SIDE, SIDE), splits, notes, "characters") as writer,
         ThreadPoolExecutor(workers) as pool,
     ):
         for name, pictures in zip(
-            names, pool.map(lambda character: draw(character, count), text), strict=True
+            names, pool.map(lambda character: draw_character(character, count), text), strict=True
         ):
             writer.add(name, pictures)
             advance()
 
 
-def draw(character: str, count: int = COUNT) -> np.ndarray:
+def draw_character(character: str, count: int = COUNT) -> np.ndarray:
     """Pictures of one character, uint8 [count, SIDE, SIDE, 3]; the same ones every time."""
     rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([SEED, ord(character)])))
-    faces = faces_of(character)
-    chosen = sorted(rng.permutation(len(faces))[:MOST_FACES])
-    fields = np.stack([field_of(character, faces[f]) for f in chosen])
-    return paint(fields, count, SIDE, rng)
+    faces = faces_with(character)
+    chosen = sorted(rng.permutation(len(faces))[:MAX_FACES])
+    fields = np.stack([distance_field(character, faces[f]) for f in chosen])
+    return draw_images(fields, count, SIDE, rng)

@@ -20,8 +20,8 @@ from typing import IO
 from anyshot.core.errors import AnyshotError
 from anyshot.core.files import os_errors_as_messages
 
-MOST_BYTES = 12 * 2**30  # unpacked; the largest of the nine takes 3 GB
-MOST_FILES = 500_000
+MAX_BYTES = 12 * 2**30  # unpacked; the largest of the nine takes 3 GB
+MAX_FILES = 500_000
 MAGIC = {
     b"PK\x03\x04": "zip",
     b"PK\x05\x06": "zip",
@@ -32,18 +32,18 @@ MAGIC = {
 
 
 @dataclass(frozen=True)
-class Tree:
+class SourceFiles:
     """Files by name: those on disk, and those taken out of archives."""
 
     files: tuple[Path, ...]
 
-    def named(self, *patterns: str) -> list[Path]:
+    def matching(self, *patterns: str) -> list[Path]:
         """Files whose name matches one of the patterns, case aside, in the order of their paths."""
         return sorted(path for path in self.files if matches(path.name, patterns))
 
-    def one(self, *patterns: str) -> Path | None:
+    def first_match(self, *patterns: str) -> Path | None:
         """The first file that matches."""
-        return next(iter(self.named(*patterns)), None)
+        return next(iter(self.matching(*patterns)), None)
 
 
 def matches(name: str, patterns: tuple[str, ...]) -> bool:
@@ -51,7 +51,7 @@ def matches(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name.lower(), pattern.lower()) for pattern in patterns)
 
 
-def survey(source: Path, wanted: tuple[str, ...]) -> tuple[Tree, list[Path]]:
+def scan_source(source: Path, wanted: tuple[str, ...]) -> tuple[SourceFiles, list[Path]]:
     """The wanted files that lie open in a source, and its archives (known by their first bytes, not their names)."""
     if source.is_dir():
         paths = list(_walk(source))
@@ -66,7 +66,7 @@ def survey(source: Path, wanted: tuple[str, ...]) -> tuple[Tree, list[Path]]:
         raise AnyshotError(f"There is no file or folder {source}; check the path given as source.")
     plain = tuple(path for path in paths if matches(path.name, wanted))
     archives = [path for path in paths if not matches(path.name, wanted) and archive_kind(path)]
-    return Tree(plain), archives
+    return SourceFiles(plain), archives
 
 
 def archive_kind(path: Path) -> str:
@@ -83,16 +83,16 @@ def archive_kind(path: Path) -> str:
 
 def unpack(
     archive: Path, wanted: tuple[str, ...], into: Path, advance: Callable[[], None] = lambda: None
-) -> Tree:
+) -> SourceFiles:
     """Take the wanted files out of an archive; `advance` is called after each.
 
     Names that lead out of the folder, links, devices, more bytes or files than any of the data sets has, and damage of
     any kind are refused with a sentence that names the archive. It is read to its end, where gzip has its checksum.
     """
-    left = MOST_BYTES
+    left = MAX_BYTES
     taken: list[Path] = []
     for name, data in _members(archive, wanted):
-        target = into / _inside(archive, name)
+        target = into / _safe_path(archive, name)
         with os_errors_as_messages("write", target), data:
             target.parent.mkdir(parents=True, exist_ok=True)
             with open(target, "wb") as file:
@@ -101,45 +101,47 @@ def unpack(
                     left -= len(block)
         taken.append(target)
         advance()
-    return Tree(tuple(taken))
+    return SourceFiles(tuple(taken))
 
 
 def _members(archive: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, IO[bytes]]]:
     """Wanted members one after another; every member's name and kind is checked, wanted or not."""
-    with _readable(archive):
+    with _damage_as_message(archive):
         yield from (
-            _of_zip(archive, wanted) if archive_kind(archive) == "zip" else _of_tar(archive, wanted)
+            _zip_members(archive, wanted)
+            if archive_kind(archive) == "zip"
+            else _tar_members(archive, wanted)
         )
 
 
-def _of_zip(archive: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, IO[bytes]]]:
+def _zip_members(archive: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, IO[bytes]]]:
     with zipfile.ZipFile(archive) as container:
-        if len(container.infolist()) > MOST_FILES:
-            raise _refusal(archive, f"it holds more than {MOST_FILES} files")
+        if len(container.infolist()) > MAX_FILES:
+            raise _refused(archive, f"it holds more than {MAX_FILES} files")
         for info in container.infolist():
-            _inside(archive, info.filename)
+            _safe_path(archive, info.filename)
             if (info.external_attr >> 16) & 0o170000 == 0o120000:
-                raise _refusal(archive, f"{info.filename!r} in it is a link")
+                raise _refused(archive, f"{info.filename!r} in it is a link")
             if not info.is_dir() and matches(PurePosixPath(info.filename).name, wanted):
                 yield info.filename, container.open(info)
             else:  # read all the same: damage may have changed its name
                 with container.open(info) as data:
-                    deque(_blocks(archive, data, MOST_BYTES), 0)
+                    deque(_blocks(archive, data, MAX_BYTES), 0)
 
 
-def _of_tar(archive: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, IO[bytes]]]:
-    with _opened(archive) as file:
-        raw, size = _Sober(file), 0
+def _tar_members(archive: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, IO[bytes]]]:
+    with _open_decompressed(archive) as file:
+        raw, size = _BoundedReader(file), 0
         with tarfile.open(fileobj=raw, mode="r:") as stream:  # type: ignore[call-overload]
             for count, member in enumerate(stream):
                 size += member.size
-                if count >= MOST_FILES or size > MOST_BYTES:
-                    raise _refusal(
-                        archive, f"it holds more than {MOST_FILES} files or {MOST_BYTES} bytes"
+                if count >= MAX_FILES or size > MAX_BYTES:
+                    raise _refused(
+                        archive, f"it holds more than {MAX_FILES} files or {MAX_BYTES} bytes"
                     )
-                _inside(archive, member.name)
+                _safe_path(archive, member.name)
                 if not (member.isfile() or member.isdir()):
-                    raise _refusal(archive, f"{member.name!r} in it is a link or a device")
+                    raise _refused(archive, f"{member.name!r} in it is a link or a device")
                 if member.isfile() and matches(PurePosixPath(member.name).name, wanted):
                     data = stream.extractfile(member)
                     assert data is not None
@@ -148,11 +150,11 @@ def _of_tar(archive: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, IO[by
                 tarfile.BLOCKSIZE
             ):  # tarfile takes any block that is no header for the end
                 raise tarfile.ReadError("what should be its end is none")
-            deque(_blocks(archive, file, MOST_BYTES), 0)
+            deque(_blocks(archive, file, MAX_BYTES), 0)
 
 
 @contextmanager
-def _readable(archive: Path) -> Iterator[None]:
+def _damage_as_message(archive: Path) -> Iterator[None]:
     """Whatever goes wrong while an archive is read, as a sentence that names it."""
     try:
         yield
@@ -172,20 +174,20 @@ def _readable(archive: Path) -> Iterator[None]:
         NotImplementedError,
         ValueError,
     ) as error:  # encrypted, or packed in a way unknown here
-        raise _refusal(archive, str(error)) from error
+        raise _refused(archive, str(error)) from error
 
 
 def _blocks(archive: Path, data: IO[bytes], most: int) -> Iterator[bytes]:
     """The bytes of a member, however many its header claims, up to a limit."""
-    with _readable(archive):
+    with _damage_as_message(archive):
         while block := data.read(2**20):
             most -= len(block)
             if most < 0:
-                raise _refusal(archive, f"it unpacks to more than {MOST_BYTES} bytes")
+                raise _refused(archive, f"it unpacks to more than {MAX_BYTES} bytes")
             yield block
 
 
-def _opened(archive: Path) -> IO[bytes]:
+def _open_decompressed(archive: Path) -> IO[bytes]:
     """A tar archive without its compression."""
     with open(archive, "rb") as file:
         head = file.read(6)
@@ -195,7 +197,7 @@ def _opened(archive: Path) -> IO[bytes]:
     return open(archive, "rb")
 
 
-class _Sober:
+class _BoundedReader:
     """Refuses to read much at once, which only a forged header asks for: the memory would be filled."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -209,7 +211,7 @@ class _Sober:
         return self.last
 
 
-def _inside(archive: Path, name: str) -> PurePosixPath:
+def _safe_path(archive: Path, name: str) -> PurePosixPath:
     path = PurePosixPath(name.replace("\\", "/"))
     if (
         path.is_absolute()
@@ -217,11 +219,11 @@ def _inside(archive: Path, name: str) -> PurePosixPath:
         or "\0" in name
         or (path.parts and ":" in path.parts[0])
     ):
-        raise _refusal(archive, f"{name!r} in it would be written outside its folder")
+        raise _refused(archive, f"{name!r} in it would be written outside its folder")
     return path
 
 
-def _refusal(archive: Path, why: str) -> AnyshotError:
+def _refused(archive: Path, why: str) -> AnyshotError:
     return AnyshotError(f"The archive {archive} is refused: {why}.")
 
 
@@ -232,9 +234,9 @@ def _walk(root: Path) -> Iterator[Path]:
         for name in sorted(names):
             path = Path(folder, name)
             seen += 1
-            if seen > 4 * MOST_FILES:
+            if seen > 4 * MAX_FILES:
                 raise AnyshotError(
-                    f"{root} holds more than {4 * MOST_FILES} files; give the data set's own folder."
+                    f"{root} holds more than {4 * MAX_FILES} files; give the data set's own folder."
                 )
             if not name.startswith(".") and path.is_file():
                 yield path

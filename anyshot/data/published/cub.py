@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from anyshot.data.published.archives import Tree
-from anyshot.data.published.dataset import ClassImages, PublishedDataset, Remote, Splits
-from anyshot.data.published.image_files import all_names, by_folder, decoded
+from anyshot.data.published.archives import SourceFiles
+from anyshot.data.published.dataset import ClassImages, PublishedDataset, RemoteFile, Splits
+from anyshot.data.published.image_files import class_names, decode_groups, group_by_folder
 
 SIDE = 84
 
 
-def read(tree: Tree, splits: Splits) -> ClassImages | None:
+def read(tree: SourceFiles, splits: Splits) -> ClassImages | None:
     """`CUB_200_2011.tgz`: pictures in images/001.Black_footed_Albatross and so on."""
-    folders = by_folder(tree, all_names(splits))
-    return decoded(folders, SIDE) if folders else None
+    folders = group_by_folder(tree, class_names(splits))
+    return decode_groups(folders, SIDE) if folders else None
 
 
-ENTRY = PublishedDataset(
+DATASET = PublishedDataset(
     name="cub",
     title="Caltech-UCSD Birds 200-2011",
     images=11_788,
     side=SIDE,
     terms="non-commercial research and education",
-    home="https://www.vision.caltech.edu/datasets/cub_200_2011/",
-    files="CUB_200_2011.tgz",
-    wanted=("*.jpg",),  # the segmentations are PNG files in folders of the same names
+    homepage="https://www.vision.caltech.edu/datasets/cub_200_2011/",
+    source_files="CUB_200_2011.tgz",
+    patterns=("*.jpg",),  # the segmentations are PNG files in folders of the same names
     read=read,
     remotes=(
-        Remote(
+        RemoteFile(
             "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz",
             "97eceeb196236b17998738112f37df78",
             size=1_150_585_339,

@@ -10,7 +10,7 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import NDArray
 
-from anyshot.data.published.archives import Tree
+from anyshot.data.published.archives import SourceFiles
 from anyshot.data.storage import SPLITS
 
 Splits = dict[str, list[str]]
@@ -18,17 +18,17 @@ ClassImages = Iterator[
     tuple[str, NDArray[np.uint8]]
 ]  # (class name, uint8 [n, side, side, 3]), class after class
 Reader = Callable[
-    [Tree, Splits], "ClassImages | None"
+    [SourceFiles, Splits], "ClassImages | None"
 ]  # None: the files of this data set are not in the tree
 
 
 @dataclass(frozen=True)
-class Remote:
+class RemoteFile:
     """An official file: where it is, its bytes, and its MD5 sum where one has been published."""
 
     url: str
     md5: str | None = None
-    first: int | None = None  # only so many bytes are needed
+    first_bytes: int | None = None  # only so many bytes are needed
     size: int | None = None  # of the whole file
 
     @property
@@ -48,23 +48,25 @@ class PublishedDataset:
     images: int  # in the official files, as far as they are used
     side: int
     terms: str
-    home: str
-    files: str  # which files to fetch, in words
-    wanted: tuple[str, ...]  # file name patterns that `read` looks at
+    homepage: str
+    source_files: str  # which files to fetch, in words
+    patterns: tuple[str, ...]  # file name patterns that `read` looks at
     read: Reader
-    remotes: tuple[Remote, ...] = ()  # empty: nothing may be downloaded without asking its owners
-    optional: tuple[str, ...] = ()  # splits that a source may lack
+    remotes: tuple[
+        RemoteFile, ...
+    ] = ()  # empty: nothing may be downloaded without asking its owners
+    optional_splits: tuple[str, ...] = ()  # splits that a source may lack
     kind: str = "photographs"  # or another of KINDS
 
     def splits(self) -> Splits:
         """Class names by split, in the order in which they are stored."""
-        return {split: names for split, names in self._split_file().items() if split in SPLITS}
+        return {split: names for split, names in self._read_split_file().items() if split in SPLITS}
 
     def split_source(self) -> str:
         """Who made the split."""
-        return str(self._split_file()["source"])
+        return str(self._read_split_file()["source"])
 
-    def _split_file(self) -> dict[str, list[str]]:
+    def _read_split_file(self) -> dict[str, list[str]]:
         text = (
             files("anyshot.data.published")
             .joinpath("splits", f"{self.name}.json")

@@ -11,14 +11,14 @@ from pathlib import Path
 from anyshot.core.errors import AnyshotError
 from anyshot.core.files import os_errors_as_messages
 from anyshot.core.progress import progress
-from anyshot.data.published.dataset import Remote
+from anyshot.data.published.dataset import RemoteFile
 
 BLOCK = 2**18
-MOST_BYTES = 6 * 2**30
+MAX_BYTES = 6 * 2**30
 TIMEOUT = 30  # seconds without a byte
 
 
-def fetch(remote: Remote, folder: Path) -> Path:
+def fetch(remote: RemoteFile, folder: Path) -> Path:
     """Bring an official file into `folder`, or find it there from an earlier time."""
     target = folder / remote.file
     if target.is_file():
@@ -42,13 +42,15 @@ def fetch(remote: Remote, folder: Path) -> Path:
     return target
 
 
-def _receive(remote: Remote, part: Path) -> None:
+def _receive(remote: RemoteFile, part: Path) -> None:
     done = part.stat().st_size if part.exists() else 0
-    if remote.first is not None and done >= remote.first:
+    if remote.first_bytes is not None and done >= remote.first_bytes:
         return
     headers = {"User-Agent": "anyshot", "Accept-Encoding": "identity"}
-    if done or remote.first is not None:
-        headers["Range"] = f"bytes={done}-{'' if remote.first is None else remote.first - 1}"
+    if done or remote.first_bytes is not None:
+        headers["Range"] = (
+            f"bytes={done}-{'' if remote.first_bytes is None else remote.first_bytes - 1}"
+        )
     request = urllib.request.Request(remote.url, headers=headers)
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT)
@@ -63,10 +65,10 @@ def _receive(remote: Remote, part: Path) -> None:
         _store(response, part, done, remote)
 
 
-def _store(response: http.client.HTTPResponse, part: Path, done: int, remote: Remote) -> None:
+def _store(response: http.client.HTTPResponse, part: Path, done: int, remote: RemoteFile) -> None:
     length = response.headers.get("Content-Length")
-    total = remote.first or (done + int(length) if length else None)
-    most = remote.first or MOST_BYTES
+    total = remote.first_bytes or (done + int(length) if length else None)
+    most = remote.first_bytes or MAX_BYTES
     with (
         open(part, "r+b" if done else "wb") as file,
         progress(f"Fetching {remote.file} (kB)", _kilo(total)) as advance,

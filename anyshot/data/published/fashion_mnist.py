@@ -4,52 +4,52 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anyshot.data.published.archives import Tree
-from anyshot.data.published.dataset import ClassImages, PublishedDataset, Remote, Splits
-from anyshot.data.published.image_files import enlarged
-from anyshot.data.published.readers import broken, read_idx, whole_numbers
+from anyshot.data.published.archives import SourceFiles
+from anyshot.data.published.dataset import ClassImages, PublishedDataset, RemoteFile, Splits
+from anyshot.data.published.image_files import enlarge
+from anyshot.data.published.readers import check_integers, damaged_file, read_idx
 
 SIDE = 32
 ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 
 
-def read(tree: Tree, splits: Splits) -> ClassImages | None:
+def read(tree: SourceFiles, splits: Splits) -> ClassImages | None:
     """`t10k-images-idx3-ubyte.gz` and `t10k-labels-idx1-ubyte.gz`, compressed or not."""
-    images, labels = tree.one("t10k-images*"), tree.one("t10k-labels*")
+    images, labels = tree.first_match("t10k-images*"), tree.first_match("t10k-labels*")
     return _classes(images, labels, splits) if images and labels else None
 
 
 def _classes(images_file: Path, labels_file: Path, splits: Splits) -> ClassImages:
     images = read_idx(images_file)
-    labels = whole_numbers(labels_file, "its labels", read_idx(labels_file), 0, 9)
+    labels = check_integers(labels_file, "its labels", read_idx(labels_file), 0, 9)
     if images.shape != (labels.size, 28, 28):
-        raise broken(
+        raise damaged_file(
             images_file, f"it holds {list(images.shape)} for {labels.size} labels, not [n, 28, 28]"
         )
     for label, name in enumerate(splits["test"]):
         chosen = images[labels == label]
         if not len(chosen):
-            raise broken(labels_file, f"it has no label {label}")
-        yield name, enlarged(chosen, SIDE)
+            raise damaged_file(labels_file, f"it has no label {label}")
+        yield name, enlarge(chosen, SIDE)
 
 
-ENTRY = PublishedDataset(
+DATASET = PublishedDataset(
     name="fashion-mnist",
     title="Fashion-MNIST",
     images=10_000,
     side=SIDE,
     terms="MIT",
-    home="https://github.com/zalandoresearch/fashion-mnist",
-    files="t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz",
-    wanted=("t10k-images*", "t10k-labels*"),
+    homepage="https://github.com/zalandoresearch/fashion-mnist",
+    source_files="t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz",
+    patterns=("t10k-images*", "t10k-labels*"),
     read=read,
     remotes=(
-        Remote(
+        RemoteFile(
             f"{ADDRESS}t10k-images-idx3-ubyte.gz",
             "bef4ecab320f06d8554ea6380940ec79",
             size=4_422_102,
         ),
-        Remote(
+        RemoteFile(
             f"{ADDRESS}t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", size=5_148
         ),
     ),

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 
-from anyshot.data.published.archives import Tree
-from anyshot.data.published.dataset import ClassImages, PublishedDataset, Remote, Splits
-from anyshot.data.published.image_files import PICTURES, all_names, by_folder, decoded
+from anyshot.data.published.archives import SourceFiles
+from anyshot.data.published.dataset import ClassImages, PublishedDataset, RemoteFile, Splits
+from anyshot.data.published.image_files import PICTURES, class_names, decode_groups, group_by_folder
 
 SIDE = 32
 
 
-def read(tree: Tree, splits: Splits) -> ClassImages | None:
+def read(tree: SourceFiles, splits: Splits) -> ClassImages | None:
     """`GTSRB_Final_Training_Images.zip`: pictures in Images/00000 to Images/00042; or folders "00014 Stop"."""
-    folders = by_folder(tree, all_names(splits), key=_number)
-    return decoded(folders, SIDE) if folders else None
+    folders = group_by_folder(tree, class_names(splits), key=_number)
+    return decode_groups(folders, SIDE) if folders else None
 
 
 def _number(folder: str) -> str:
@@ -23,18 +23,18 @@ def _number(folder: str) -> str:
     return number[0] if number else ""
 
 
-ENTRY = PublishedDataset(
+DATASET = PublishedDataset(
     name="gtsrb",
     title="German Traffic Signs (GTSRB)",
     images=39_209,
     side=SIDE,
     terms="no licence stated; cite Stallkamp et al. 2012",
-    home="https://benchmark.ini.rub.de/gtsrb_dataset.html",
-    files="GTSRB_Final_Training_Images.zip",
-    wanted=PICTURES,
+    homepage="https://benchmark.ini.rub.de/gtsrb_dataset.html",
+    source_files="GTSRB_Final_Training_Images.zip",
+    patterns=PICTURES,
     read=read,
     remotes=(
-        Remote(
+        RemoteFile(
             "https://sid.erda.dk/public/archives/daaeac0d7ce1152aea9b61d9f1e19370/GTSRB_Final_Training_Images.zip",
             "f33fd80ac59bff73c82d25ab499e03a3",
             size=276_294_756,

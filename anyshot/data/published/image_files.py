@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from anyshot.core.errors import AnyshotError
 from anyshot.data.decode import decode_all
-from anyshot.data.published.archives import Tree
+from anyshot.data.published.archives import SourceFiles
 from anyshot.data.published.dataset import ClassImages, Splits
-from anyshot.data.published.readers import broken
+from anyshot.data.published.readers import damaged_file
 
 PICTURES = ("*.jpg", "*.jpeg", "*.png", "*.ppm")
 
@@ -22,24 +22,24 @@ def folder_name(label: str) -> str:
     return label.replace("/", "-")
 
 
-def by_folder(
-    tree: Tree, names: Sequence[str], key: Callable[[str], str] = folder_name
+def group_by_folder(
+    tree: SourceFiles, names: Sequence[str], key: Callable[[str], str] = folder_name
 ) -> dict[str, list[Path]] | None:
     """{class: its pictures} where each lies in a folder with the key of its class; None without any such folder."""
     classes = {key(name): name for name in names}
     found: dict[str, list[Path]] = {name: [] for name in names}
-    for path in tree.named(*PICTURES):
+    for path in tree.matching(*PICTURES):
         if name := classes.get(key(path.parent.name)):
             found[name].append(path)
     return found if any(found.values()) else None
 
 
-def all_names(splits: Splits) -> list[str]:
+def class_names(splits: Splits) -> list[str]:
     """Every class, split after split."""
     return [name for members in splits.values() for name in members]
 
 
-def decoded(groups: Mapping[str, list[Path]], side: int, bottom: int = 0) -> ClassImages:
+def decode_groups(groups: Mapping[str, list[Path]], side: int, bottom: int = 0) -> ClassImages:
     """The pictures of each class; a class without any, or a picture that cannot be read, ends it with a sentence."""
     empty = [name for name, paths in groups.items() if not paths]
     if empty:
@@ -55,12 +55,12 @@ def decoded(groups: Mapping[str, list[Path]], side: int, bottom: int = 0) -> Cla
         for n, path in enumerate(paths):
             pixels = next(pictures)
             if isinstance(pixels, str):
-                raise broken(path, pixels)
+                raise damaged_file(path, pixels)
             array[n] = pixels
         yield name, array
 
 
-def enlarged(grey: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
+def enlarge(grey: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
     """Grey pictures [n, s, s] as [n, side, side, 3], interpolated linearly between pixel centres."""
     s = grey.shape[1]
     place = np.clip((np.arange(side) + 0.5) * s / side - 0.5, 0, s - 1)

@@ -11,27 +11,27 @@ from anyshot.core.errors import AnyshotError, NotPreparedError
 from anyshot.core.files import cache_folder
 from anyshot.core.progress import progress
 from anyshot.data.image_set import ImageSet
-from anyshot.data.published.archives import Tree, survey, unpack
+from anyshot.data.published.archives import SourceFiles, scan_source, unpack
 from anyshot.data.published.dataset import ClassImages, PublishedDataset
 from anyshot.data.published.download import fetch, md5_of
-from anyshot.data.storage import create
+from anyshot.data.storage import write_image_set
 
 log = logging.getLogger("anyshot")
 
 
-def place_of(entry: PublishedDataset) -> Path:
+def prepared_folder(entry: PublishedDataset) -> Path:
     """The folder of the prepared set, whether or not it is there."""
     return cache_folder() / "datasets" / entry.name
 
 
-def downloads_of(entry: PublishedDataset) -> Path:
+def downloads_folder(entry: PublishedDataset) -> Path:
     """The folder for the official files of a set."""
     return cache_folder() / "downloads" / entry.name
 
 
-def is_ready(entry: PublishedDataset) -> bool:
+def is_prepared(entry: PublishedDataset) -> bool:
     """Whether the set was prepared on this machine."""
-    return (place_of(entry) / "set.json").is_file()
+    return (prepared_folder(entry) / "set.json").is_file()
 
 
 def prepare(
@@ -41,25 +41,25 @@ def prepare(
 
     A set that is ready is left as it is, unless `again` is true; the old one stays until the new one is whole.
     """
-    if is_ready(entry) and not again:
-        return ImageSet.open(place_of(entry))
-    origin = Path(os.path.expanduser(source)) if source is not None else _fetched(entry)
+    if is_prepared(entry) and not again:
+        return ImageSet.open(prepared_folder(entry))
+    origin = Path(os.path.expanduser(source)) if source is not None else _download(entry)
     with temporary_folder(cache_folder() / "unpacking") as folder:
-        classes, used = _find(entry, origin, folder)
-        _store(entry, origin, classes, _compared(entry, used))
-    return ImageSet.open(place_of(entry))
+        classes, used = _read_source(entry, origin, folder)
+        _store(entry, origin, classes, _compare_checksums(entry, used))
+    return ImageSet.open(prepared_folder(entry))
 
 
 def open_prepared(entry: PublishedDataset) -> ImageSet:
     """The set, if it was prepared on this machine."""
-    if not is_ready(entry):
+    if not is_prepared(entry):
         raise NotPreparedError(
             f"{entry.title} is not prepared on this machine; run: anyshot data prepare {entry.name}"
         )
-    return ImageSet.open(place_of(entry))
+    return ImageSet.open(prepared_folder(entry))
 
 
-def check(entry: PublishedDataset) -> ImageSet:
+def verify_prepared(entry: PublishedDataset) -> ImageSet:
     """The prepared set, after every pixel, its classes and its splits were verified."""
     images = open_prepared(entry)
     images.check()
@@ -69,27 +69,29 @@ def check(entry: PublishedDataset) -> ImageSet:
     }
     if any(members != wanted.get(split) for split, members in found.items()):
         raise AnyshotError(
-            f"The splits of {place_of(entry)} are not the recorded ones; prepare it with --again."
+            f"The splits of {prepared_folder(entry)} are not the recorded ones; prepare it with --again."
         )
     return images
 
 
-def _fetched(entry: PublishedDataset) -> Path:
+def _download(entry: PublishedDataset) -> Path:
     """The folder of official files, downloaded where they are missing."""
-    folder = downloads_of(entry)
+    folder = downloads_folder(entry)
     if not entry.remotes and not (folder.is_dir() and any(folder.iterdir())):
         raise AnyshotError(
-            f"{entry.title} has no address from which anyone may download it ({entry.terms}): see {entry.home}, fetch "
-            f"{entry.files}, and put them into {folder} or name their folder with --source."
+            f"{entry.title} has no address from which anyone may download it ({entry.terms}): see {entry.homepage}, fetch "
+            f"{entry.source_files}, and put them into {folder} or name their folder with --source."
         )
     for remote in entry.remotes:
         fetch(remote, folder)
     return folder
 
 
-def _find(entry: PublishedDataset, source: Path, folder: Path) -> tuple[ClassImages, list[Path]]:
+def _read_source(
+    entry: PublishedDataset, source: Path, folder: Path
+) -> tuple[ClassImages, list[Path]]:
     """The set's images, from files that lie open, or else from the archives, official names first; and these files."""
-    tree, archives = survey(source, entry.wanted)
+    tree, archives = scan_source(source, entry.patterns)
     official = {remote.file for remote in entry.remotes}
     used = [path for path in tree.files if path.name in official]
     if (classes := entry.read(tree, entry.splits())) is not None:
@@ -100,11 +102,11 @@ def _find(entry: PublishedDataset, source: Path, folder: Path) -> tuple[ClassIma
     ):
         try:
             with progress(f"Unpacking {archive.name}", None) as advance:
-                taken = unpack(archive, entry.wanted, folder / str(number), advance).files
+                taken = unpack(archive, entry.patterns, folder / str(number), advance).files
         except AnyshotError as error:
             refusals.append(error)
             continue
-        tree, used = Tree(tree.files + taken), [*used, *([archive] if taken else [])]
+        tree, used = SourceFiles(tree.files + taken), [*used, *([archive] if taken else [])]
         if (classes := entry.read(tree, entry.splits())) is not None:
             for refusal in refusals:
                 log.warning("%s It is passed over.", refusal)
@@ -112,11 +114,11 @@ def _find(entry: PublishedDataset, source: Path, folder: Path) -> tuple[ClassIma
     if refusals:
         raise refusals[0]
     raise AnyshotError(
-        f"{source} does not hold {entry.title}; expected {entry.files}, or the folder unpacked from it."
+        f"{source} does not hold {entry.title}; expected {entry.source_files}, or the folder unpacked from it."
     )
 
 
-def _compared(entry: PublishedDataset, used: list[Path]) -> dict[str, str]:
+def _compare_checksums(entry: PublishedDataset, used: list[Path]) -> dict[str, str]:
     """{file: its MD5 sum beside the published one, where there is one}; a difference is no refusal, but is said."""
     published = {remote.file: remote.md5 for remote in entry.remotes if remote.md5}
     compared = {}
@@ -147,8 +149,12 @@ def _store(
     notes = {**about, "files": files}
     with (
         progress(f"Preparing {entry.name}", len(names)) as advance,
-        create(
-            place_of(entry), entry.name, (entry.side, entry.side), notes=notes, kind=entry.kind
+        write_image_set(
+            prepared_folder(entry),
+            entry.name,
+            (entry.side, entry.side),
+            notes=notes,
+            kind=entry.kind,
         ) as writer,
     ):
         for label, images in classes:
@@ -162,7 +168,9 @@ def _store(
             split: members for split, members in splits.items() if members[0] in writer.counts
         }
         lacking = [
-            split for split in splits if split not in writer.splits and split not in entry.optional
+            split
+            for split in splits
+            if split not in writer.splits and split not in entry.optional_splits
         ]
         missing = [
             name

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyshot.core.errors import AnyshotError
-from anyshot.data.published.safe_matlab import numbers_in
-from anyshot.data.published.safe_pickle import Refused, unpickle
+from anyshot.data.published.safe_matlab import read_arrays
+from anyshot.data.published.safe_pickle import UnsafePickle, unpickle
 
-MOST_BYTES = 2**28  # of one array in a file that is read whole; the largest of the nine takes 8 MB
+MAX_BYTES = 2**28  # of one array in a file that is read whole; the largest of the nine takes 8 MB
 Pixels = NDArray[np.uint8]
 
 
-def broken(path: Path, why: object) -> AnyshotError:
+def damaged_file(path: Path, why: object) -> AnyshotError:
     """The sentence for a file that is not what its name promises."""
     why = " ".join(str(why).split())  # on one line
     return AnyshotError(
@@ -29,7 +29,7 @@ def broken(path: Path, why: object) -> AnyshotError:
     )
 
 
-def whole_numbers(path: Path, what: str, values: Any, least: int, most: int) -> NDArray[np.int64]:
+def check_integers(path: Path, what: str, values: Any, least: int, most: int) -> NDArray[np.int64]:
     """Labels or rows, int64 [n], each in least..most; anything else in their place is refused."""
     flat = isinstance(values, list | tuple) and all(
         isinstance(value, int | float | np.integer) for value in values
@@ -42,7 +42,7 @@ def whole_numbers(path: Path, what: str, values: Any, least: int, most: int) -> 
             numbers = array.astype(np.int64)
         if (numbers == array).all() and least <= numbers.min() <= numbers.max() <= most:
             return numbers
-    raise broken(path, f"{what} are not all whole numbers from {least} to {most}")
+    raise damaged_file(path, f"{what} are not all whole numbers from {least} to {most}")
 
 
 # -------------------------------------------------------------------------------------------------- pickle
@@ -51,23 +51,23 @@ def read_pickle(path: Path) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             content = unpickle(file)
-    except Refused as error:
-        raise broken(path, error) from error
+    except UnsafePickle as error:
+        raise damaged_file(path, error) from error
     except Exception as error:  # a malformed pickle raises almost anything
-        raise broken(path, f"{type(error).__name__}: {error}") from error
+        raise damaged_file(path, f"{type(error).__name__}: {error}") from error
     if not isinstance(content, dict):
-        raise broken(path, f"it holds a {type(content).__name__}, not a dictionary")
-    return {_text(key): value for key, value in content.items()}
+        raise damaged_file(path, f"it holds a {type(content).__name__}, not a dictionary")
+    return {_to_string(key): value for key, value in content.items()}
 
 
-def _text(value: Any) -> str:
+def _to_string(value: Any) -> str:
     return value.decode("latin1") if isinstance(value, bytes) else str(value)
 
 
-def texts(values: Any) -> list[str]:
+def to_strings(values: Any) -> list[str]:
     """Names as strings, whether they were pickled by Python 2 or 3; none where there is no list of names."""
     return (
-        [_text(value) for value in values if isinstance(value, bytes | str)]
+        [_to_string(value) for value in values if isinstance(value, bytes | str)]
         if _is_many(values)
         else []
     )
@@ -81,12 +81,12 @@ def _is_many(values: Any) -> bool:
 def read_mat(path: Path, *names: str) -> list[NDArray[Any]]:
     """Numeric variables of a MATLAB file (version 5)."""
     try:
-        content = numbers_in(path)
+        content = read_arrays(path)
     except Exception as error:  # a malformed file raises almost anything
-        raise broken(path, error) from error
+        raise damaged_file(path, error) from error
     missing = [name for name in names if name not in content]
     if missing:
-        raise broken(path, f"there are no numbers {missing[0]!r} in it")
+        raise damaged_file(path, f"there are no numbers {missing[0]!r} in it")
     return [content[name] for name in names]
 
 
@@ -109,9 +109,9 @@ def read_rows(path: Path, most: int, width: int) -> Pixels:
             rows = min(int(found[1]), most)
             data = file.read(rows * width)
     except (OSError, ValueError, struct.error) as error:
-        raise broken(path, error) from error
+        raise damaged_file(path, error) from error
     if len(data) < rows * width:
-        raise broken(path, "it is cut off")
+        raise damaged_file(path, "it is cut off")
     return np.frombuffer(data, np.uint8).reshape(rows, width)
 
 
@@ -127,13 +127,13 @@ def read_idx(path: Path) -> Pixels:
                 raise ValueError("it does not begin as an IDX file of bytes does")
             shape = struct.unpack(f">{axes}I", file.read(4 * axes))
             size = math.prod(shape)
-            if size > MOST_BYTES:
+            if size > MAX_BYTES:
                 raise ValueError(f"it announces {list(shape)}")
             data = file.read(size)
             if file.read(1):  # gzip compares its checksum at the end only
                 raise ValueError(f"it goes on after the {list(shape)} that it announces")
     except (OSError, EOFError, ValueError, struct.error, zlib.error) as error:
-        raise broken(path, error) from error
+        raise damaged_file(path, error) from error
     if len(data) < size:
-        raise broken(path, "it is cut off")
+        raise damaged_file(path, "it is cut off")
     return np.frombuffer(data, np.uint8).reshape(shape)

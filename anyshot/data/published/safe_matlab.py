@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_BYTES = 2**30  # of one variable; SVHN's training images take 225 MB
+MAX_BYTES = 2**30  # of one variable; SVHN's training images take 225 MB
 NUMBERS = {
     1: "i1",
     2: "u1",
@@ -45,24 +45,24 @@ CLASSES = {
 MATRIX, COMPRESSED = 14, 15
 
 
-def numbers_in(path: Path) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The real numeric arrays of a file by name; other variables are left out, and damage raises ValueError."""
-    if path.stat().st_size > MOST_BYTES:
+    if path.stat().st_size > MAX_BYTES:
         raise ValueError("it is larger than any of the data sets")
     data = memoryview(path.read_bytes())
     order = {b"IM": "<", b"MI": ">"}.get(bytes(data[126:128]))
     if order is None or struct.unpack(f"{order}H", data[124:126]) != (0x0100,):
         raise ValueError("it does not begin as a MATLAB file of version 5 does")
     found = {}
-    for kind, element in _elements(data[128:], order, padded=False):
+    for kind, element in _iterate_elements(data[128:], order, padded=False):
         if kind == COMPRESSED:
-            ((kind, element),) = _elements(_inflated(element), order)
-        if kind == MATRIX and (variable := _variable(element, order)):
+            ((kind, element),) = _iterate_elements(_inflate(element), order)
+        if kind == MATRIX and (variable := _parse_variable(element, order)):
             found[variable[0]] = variable[1]
     return found
 
 
-def _elements(
+def _iterate_elements(
     data: memoryview, order: str, padded: bool = True
 ) -> Iterator[tuple[int, memoryview]]:
     """(type, data) of one element after another; compressed ones alone are not padded."""
@@ -83,17 +83,17 @@ def _elements(
         at += -at % 8 if padded or kind != COMPRESSED else 0
 
 
-def _inflated(data: memoryview) -> memoryview:
+def _inflate(data: memoryview) -> memoryview:
     stream = zlib.decompressobj()
-    plain = stream.decompress(data, MOST_BYTES)
+    plain = stream.decompress(data, MAX_BYTES)
     if not stream.eof:  # also where the checksum is
-        raise ValueError(f"it is cut off, or a variable of it is larger than {MOST_BYTES} bytes")
+        raise ValueError(f"it is cut off, or a variable of it is larger than {MAX_BYTES} bytes")
     return memoryview(plain)
 
 
-def _variable(data: memoryview, order: str) -> tuple[str, NDArray[Any]] | None:
+def _parse_variable(data: memoryview, order: str) -> tuple[str, NDArray[Any]] | None:
     """Name and array of a variable; None for text, cells, sparse and complex ones."""
-    parts = _elements(data, order)
+    parts = _iterate_elements(data, order)
     flags, dimensions, name = (next(parts, (0, memoryview(b"")))[1] for _ in range(3))
     (word,) = struct.unpack(f"{order}I", flags[:4])
     meant, is_complex = CLASSES.get(word & 0xFF), word & 0x0800

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Refused(Exception):
+class UnsafePickle(Exception):
     """What a pickle holds or asks for that is not let in."""
 
 
@@ -31,7 +31,7 @@ def unpickle(file: BinaryIO) -> Any:
         elif operation.name in STEPS:
             STEPS[operation.name](machine, argument)
         elif operation.name not in ("PROTO", "FRAME", "STOP"):
-            raise Refused(f"it asks for the operation {operation.name}")
+            raise UnsafePickle(f"it asks for the operation {operation.name}")
     return machine.stack.pop()
 
 
@@ -59,7 +59,7 @@ class _Machine:
         """The last `count` things, taken away."""
         items = self.stack[-count:]
         if len(items) < count:
-            raise Refused("it takes more than it has put there")
+            raise UnsafePickle("it takes more than it has put there")
         del self.stack[-count:]
         return items
 
@@ -72,7 +72,7 @@ class _Machine:
     def extend(self, items: list[Any]) -> None:
         """Append to the list below."""
         if not isinstance(self.stack[-1], list):
-            raise Refused("it appends to something that is no list")
+            raise UnsafePickle("it appends to something that is no list")
         self.stack[-1].extend(items)
 
     def update(self, items: list[Any]) -> None:
@@ -80,21 +80,21 @@ class _Machine:
         if not isinstance(self.stack[-1], dict) or not all(
             isinstance(key, str | bytes | int) for key in items[::2]
         ):
-            raise Refused("it holds keys that are neither text nor numbers")
+            raise UnsafePickle("it holds keys that are neither text nor numbers")
         self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
     def name(self, module: str, name: str) -> None:
         """Push one of the things that may be named."""
         module = module.replace("numpy._core", "numpy.core")
         if (module, name) not in NAMED:
-            raise Refused(f"it asks for {module}.{name}")
+            raise UnsafePickle(f"it asks for {module}.{name}")
         self.stack.append(NAMED[module, name])
 
     def call(self) -> None:
         """Make what was named of the arguments above it."""
         function, arguments = self.top(2)
         if not isinstance(function, _Named) or not isinstance(arguments, tuple):
-            raise Refused("it calls what is not callable")
+            raise UnsafePickle("it calls what is not callable")
         self.stack.append(function.make(*arguments))
 
     def build(self) -> None:
@@ -108,7 +108,7 @@ class _Machine:
             content = (1, _shape(shape), kind.dtype(), bool(fortran), _bytes(data))
             target.__setstate__(content)  # type: ignore[arg-type]
         else:
-            raise Refused("it changes something that is no array")
+            raise UnsafePickle("it changes something that is no array")
 
 
 # ------------------------------------------------------------------------------------------------- what can be named
@@ -121,7 +121,7 @@ class _Named:
     def make(self, *arguments: Any) -> Any:
         """The result of a call."""
         if self._make is None:
-            raise Refused("it calls what is not callable")
+            raise UnsafePickle("it calls what is not callable")
         return self._make(*arguments)
 
 
@@ -130,7 +130,7 @@ class _Type:
 
     def __init__(self, code: str, *_: Any) -> None:
         if not isinstance(code, str) or not re.fullmatch(r"[<>|=]?[biu][1248]", code):
-            raise Refused(f"it holds an array of {code!r}")
+            raise UnsafePickle(f"it holds an array of {code!r}")
         self.code, self.order = code.lstrip("<>|="), code[0] if code[0] in "<>|=" else "="
 
     def dtype(self) -> np.dtype[Any]:
@@ -142,13 +142,13 @@ def _order(state: Any) -> str:
     """The byte order in the state of a type, which has nothing else to say."""
     _, order, *rest = state
     if order not in ("<", ">", "|", "=") or rest[:5] != [None, None, None, -1, -1]:
-        raise Refused("it holds an array of something composed")
+        raise UnsafePickle("it holds an array of something composed")
     return str(order)
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
     if not isinstance(shape, tuple) or not all(isinstance(n, int) and n >= 0 for n in shape):
-        raise Refused("it holds an array of an impossible shape")
+        raise UnsafePickle("it holds an array of an impossible shape")
     return shape
 
 
@@ -173,7 +173,7 @@ def _from_buffer(data: Any, kind: _Type, shape: Any, order: Any) -> NDArray[Any]
 
 def _encode(text: str, encoding: str) -> bytes:
     if encoding != "latin1":
-        raise Refused(f"it asks for the codec {encoding!r}")
+        raise UnsafePickle(f"it asks for the codec {encoding!r}")
     return text.encode("latin1")
 
 

@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from anyshot.data.published.archives import Tree
-from anyshot.data.published.dataset import ClassImages, PublishedDataset, Remote, Splits
-from anyshot.data.published.readers import broken, read_mat, whole_numbers
+from anyshot.data.published.archives import SourceFiles
+from anyshot.data.published.dataset import ClassImages, PublishedDataset, RemoteFile, Splits
+from anyshot.data.published.readers import check_integers, damaged_file, read_mat
 
 ADDRESS = "http://ufldl.stanford.edu/housenumbers/"
 VALIDATION = 600  # of each digit, the first ones in the file
 
 
-def read(tree: Tree, splits: Splits) -> ClassImages | None:
+def read(tree: SourceFiles, splits: Splits) -> ClassImages | None:
     """`test_32x32.mat`, and `val_32x32.mat` (a set-aside file) or else `train_32x32.mat`; one of the two will do."""
-    test = tree.one("*test*.mat")
-    validation = tree.one("*val*.mat") or tree.one("*train*.mat")
+    test = tree.first_match("*test*.mat")
+    validation = tree.first_match("*val*.mat") or tree.first_match("*train*.mat")
     return _classes(validation, test, splits) if test or validation else None
 
 
@@ -33,7 +33,7 @@ def _classes(validation: Path | None, test: Path | None, splits: Splits) -> Clas
         for digit, name in enumerate(splits[split]):
             chosen = np.flatnonzero(digits == digit)[:most]
             if not len(chosen):
-                raise broken(path, f"it has no digit {digit}")
+                raise damaged_file(path, f"it has no digit {digit}")
             yield name, np.ascontiguousarray(images[..., chosen].transpose(3, 0, 1, 2))
 
 
@@ -45,27 +45,29 @@ def _digits(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         or images.shape[:3] != (32, 32, 3)
         or images.shape[3:] != (labels.size,)
     ):
-        raise broken(
+        raise damaged_file(
             path,
             f"'X' is {images.dtype} {list(images.shape)}, not uint8 [32, 32, 3, n] with n labels 'y'",
         )
-    return images, whole_numbers(path, "its labels 'y'", labels.ravel(), 0, 10) % 10
+    return images, check_integers(path, "its labels 'y'", labels.ravel(), 0, 10) % 10
 
 
-ENTRY = PublishedDataset(
+DATASET = PublishedDataset(
     name="svhn",
     title="Street View House Numbers",
     images=26_032 + 10 * VALIDATION,
     side=32,
     terms="non-commercial use only",
-    home=ADDRESS,
-    files="test_32x32.mat and train_32x32.mat",
-    wanted=("*test*.mat", "*train*.mat", "*val*.mat"),
+    homepage=ADDRESS,
+    source_files="test_32x32.mat and train_32x32.mat",
+    patterns=("*test*.mat", "*train*.mat", "*val*.mat"),
     read=read,
     remotes=(
-        Remote(f"{ADDRESS}test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3", size=64_275_384),
-        Remote(f"{ADDRESS}train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373", size=182_040_794),
+        RemoteFile(f"{ADDRESS}test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3", size=64_275_384),
+        RemoteFile(
+            f"{ADDRESS}train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373", size=182_040_794
+        ),
     ),
-    optional=("validation", "test"),
+    optional_splits=("validation", "test"),
     kind="characters",
 )

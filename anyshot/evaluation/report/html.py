@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from anyshot.core.text import readable
-from anyshot.data.decode import Unreadable, decode
+from anyshot.data.decode import UnreadableImage, decode
 
 SIDE = 120  # of a thumbnail
 
@@ -46,7 +46,7 @@ def thumbnail(path: Path) -> str:
     """A picture as a data address, or an empty one where it cannot be read any more."""
     try:
         pixels = decode(path, SIDE)
-    except Unreadable:
+    except UnreadableImage:
         return ""
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "JPEG", quality=82)

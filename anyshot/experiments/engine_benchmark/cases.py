@@ -12,7 +12,7 @@ from torch import Tensor
 from anyshot.core.random import numpy_rng, torch_rng
 from anyshot.core.settings import MethodSettings
 from anyshot.data import tasks
-from anyshot.data.tasks import any_shot
+from anyshot.data.shots import any_shot
 from anyshot.inner_loop import InnerProblem
 from anyshot.methods import Method, create_method
 from anyshot.models.bodies.conv4 import conv4

@@ -7,15 +7,22 @@ import numpy as np
 import pytest
 
 from anyshot.data import open_images
-from anyshot.data.embedded.glyph_shapes import BOX, EDGE, faces_of, field_of, silhouette
-from anyshot.data.embedded.glyphs import COUNT, SHARES, SIDE, build, characters, draw
+from anyshot.data.embedded.glyph_shapes import BOX, EDGE, distance_field, faces_with, silhouette
+from anyshot.data.embedded.glyphs import (
+    COUNT,
+    SHARES,
+    SIDE,
+    build_glyphs,
+    characters,
+    draw_character,
+)
 from anyshot.data.image_set import ImageSet
 
 
 @pytest.fixture(scope="module")
 def pictures() -> dict[str, np.ndarray]:
     """A tenth of the classes, drawn in full."""
-    return {character: draw(character) for character in characters()[::10]}
+    return {character: draw_character(character) for character in characters()[::10]}
 
 
 def test_there_are_at_least_five_hundred_characters_of_many_scripts():
@@ -42,7 +49,7 @@ def test_no_two_characters_look_alike():
         from scipy.ndimage import gaussian_filter
 
         shape = gaussian_filter(
-            silhouette(character, faces_of(character)[0]).astype(np.float32), 5.5
+            silhouette(character, faces_with(character)[0]).astype(np.float32), 5.5
         )[::4, ::4].ravel()
         return shape / np.linalg.norm(shape)
 
@@ -53,14 +60,14 @@ def test_no_two_characters_look_alike():
 
 def test_every_character_has_ink_and_a_face_that_holds_it():
     for character in characters()[::7]:
-        faces = faces_of(character)
+        faces = faces_with(character)
         assert faces
         missing = silhouette("\U000f0000", faces[0])
         assert not np.array_equal(silhouette(character, faces[0]), missing)
 
 
 def test_a_field_is_positive_inside_and_negative_outside():
-    field = field_of("•", "DejaVuSans")
+    field = distance_field("•", "DejaVuSans")
     assert field.shape == (EDGE, EDGE)
     assert field[EDGE // 2, EDGE // 2] == pytest.approx(BOX / 2, abs=1.5)
     assert field[EDGE // 2, 0] == pytest.approx((BOX - EDGE) / 2, abs=1.5)
@@ -71,11 +78,11 @@ def test_a_character_without_ink_is_black():
 
 
 def test_pictures_are_a_function_of_the_character_alone():
-    once, twice = draw("Ж"), draw("Ж")
+    once, twice = draw_character("Ж"), draw_character("Ж")
     assert once.shape == (COUNT, SIDE, SIDE, 3)
     assert once.dtype == np.uint8
     assert np.array_equal(once, twice)
-    assert not np.array_equal(once, draw("Я"))
+    assert not np.array_equal(once, draw_character("Я"))
     assert len({picture.tobytes() for picture in once}) == COUNT
 
 
@@ -83,7 +90,7 @@ def test_the_number_of_workers_changes_no_byte(tmp_path):
     text = characters()[:40:5]
     digests = set()
     for workers in (1, 2):
-        build(tmp_path / str(workers), text, count=9, workers=workers)
+        build_glyphs(tmp_path / str(workers), text, count=9, workers=workers)
         digests.add(
             hashlib.sha256((tmp_path / str(workers) / "images.npy").read_bytes()).hexdigest()
         )
@@ -94,13 +101,13 @@ def test_the_number_of_workers_changes_no_byte(tmp_path):
 def test_the_set_is_drawn_once_and_split_by_class(tmp_path, monkeypatch):
     monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path))
     monkeypatch.setattr("anyshot.data.embedded.glyphs.characters", lambda: characters()[:40])
-    monkeypatch.setattr("anyshot.data.embedded.glyphs.build.__defaults__", (3, 2))
+    monkeypatch.setattr("anyshot.data.embedded.glyphs.build_glyphs.__defaults__", (3, 2))
     glyphs = open_images("glyphs")
     assert {split: len(members) for split, members in glyphs.splits.items()} == {
         split: round(40 * share) for split, share in SHARES.items()
     }
     assert glyphs.counts.tolist() == [3] * 40
-    monkeypatch.setattr("anyshot.data.embedded.glyphs.build", None)
+    monkeypatch.setattr("anyshot.data.embedded.glyphs.build_glyphs", None)
     assert open_images("glyphs").classes == glyphs.classes
 
 

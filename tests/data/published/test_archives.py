@@ -14,7 +14,7 @@ from support import limited_files
 
 from anyshot.core.errors import AnyshotError
 from anyshot.data.published import archives as tree_module
-from anyshot.data.published.archives import Tree, archive_kind, survey, unpack
+from anyshot.data.published.archives import SourceFiles, archive_kind, scan_source, unpack
 
 WANTED = ("*.jpg",)
 
@@ -69,14 +69,14 @@ def forged_header() -> bytes:
 def test_wanted_files_are_taken_out_whatever_the_archive_is_called(pack, tmp_path):
     data = tar_bytes(("set/a.jpg", b"one"), ("set/deep/B.JPG", b"two"), ("set/readme.txt", b"no"))
     (tmp_path / "download (1)").write_bytes(pack(data))
-    tree, archives = survey(tmp_path, WANTED)
-    assert tree == Tree(())
+    tree, archives = scan_source(tmp_path, WANTED)
+    assert tree == SourceFiles(())
     assert archives == [tmp_path / "download (1)"]
     seen = []
     taken = unpack(archives[0], WANTED, tmp_path / "out", lambda: seen.append(1))
-    assert [path.read_bytes() for path in taken.named("*")] == [b"one", b"two"]
-    assert taken.one("b.*").relative_to(tmp_path / "out").as_posix() == "set/deep/B.JPG"
-    assert taken.one("*.txt") is None
+    assert [path.read_bytes() for path in taken.matching("*")] == [b"one", b"two"]
+    assert taken.first_match("b.*").relative_to(tmp_path / "out").as_posix() == "set/deep/B.JPG"
+    assert taken.first_match("*.txt") is None
     assert len(seen) == 2
 
 
@@ -130,28 +130,28 @@ def test_a_hostile_or_damaged_archive_is_refused_by_name_and_writes_nothing_outs
 @pytest.mark.parametrize("make", [tar_bytes, zip_bytes])
 def test_there_is_a_limit_to_bytes_and_files(make, tmp_path, monkeypatch):
     (tmp_path / "bomb").write_bytes(make(("a.jpg", bytes(3_000_000)), ("b.jpg", b"")))
-    monkeypatch.setattr(tree_module, "MOST_BYTES", 2_000_000)
+    monkeypatch.setattr(tree_module, "MAX_BYTES", 2_000_000)
     with pytest.raises(AnyshotError, match="2000000 bytes"):
         unpack(tmp_path / "bomb", WANTED, tmp_path / "out")
-    monkeypatch.setattr(tree_module, "MOST_BYTES", 10**9)
-    monkeypatch.setattr(tree_module, "MOST_FILES", 1)
+    monkeypatch.setattr(tree_module, "MAX_BYTES", 10**9)
+    monkeypatch.setattr(tree_module, "MAX_FILES", 1)
     with pytest.raises(AnyshotError, match="more than 1 files"):
         unpack(tmp_path / "bomb", WANTED, tmp_path / "out")
 
 
 def test_a_folder_with_too_many_files_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(tree_module, "MOST_FILES", 1)
+    monkeypatch.setattr(tree_module, "MAX_FILES", 1)
     for n in range(5):
         (tmp_path / f"{n}.jpg").write_bytes(b"")
     with pytest.raises(AnyshotError, match="give the data set's own folder"):
-        survey(tmp_path, WANTED)
+        scan_source(tmp_path, WANTED)
 
 
 def test_hidden_files_are_passed_over_and_unreadable_ones_are_no_archive(tmp_path):
     (tmp_path / ".hidden").mkdir()
     (tmp_path / ".hidden" / "a.jpg").write_bytes(b"")
     (tmp_path / ".b.jpg").write_bytes(b"")
-    assert survey(tmp_path, WANTED) == (Tree(()), [])
+    assert scan_source(tmp_path, WANTED) == (SourceFiles(()), [])
     assert archive_kind(tmp_path / "gone") == ""
 
 
@@ -194,7 +194,7 @@ def test_a_zip_member_whose_name_was_damaged_is_noticed(tmp_path):
 
 
 def test_a_bomb_behind_the_end_of_the_archive_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(tree_module, "MOST_BYTES", 2_000_000)
+    monkeypatch.setattr(tree_module, "MAX_BYTES", 2_000_000)
     (tmp_path / "bomb").write_bytes(gzip.compress(tar_bytes(("a.jpg", b"one")) + bytes(3_000_000)))
     with pytest.raises(AnyshotError, match="more than 2000000 bytes"):
         unpack(tmp_path / "bomb", WANTED, tmp_path / "out")

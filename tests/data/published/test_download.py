@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from anyshot.core.errors import AnyshotError
-from anyshot.data.published import CATALOGUE, Remote, prepare
+from anyshot.data.published import CATALOGUE, RemoteFile, prepare
 from anyshot.data.published.download import fetch
 
 DATA = bytes(range(256)) * 4000
@@ -64,8 +64,8 @@ def server():
         thread.join()
 
 
-def remote(server, **facts) -> Remote:
-    return Remote(f"{server.address}/set.bin", **facts)
+def remote(server, **facts) -> RemoteFile:
+    return RemoteFile(f"{server.address}/set.bin", **facts)
 
 
 def test_a_file_is_fetched_verified_and_not_fetched_again(server, tmp_path):
@@ -100,13 +100,13 @@ def test_a_part_that_is_whole_already_is_taken(server, tmp_path):
 
 
 def test_only_the_first_bytes_are_fetched_where_they_suffice(server, tmp_path):
-    assert fetch(remote(server, first=1000), tmp_path).read_bytes() == DATA[:1000]
+    assert fetch(remote(server, first_bytes=1000), tmp_path).read_bytes() == DATA[:1000]
     assert server.asked == ["bytes=0-999"]
     server.ranges = False
-    assert fetch(remote(server, first=1000), tmp_path / "other").read_bytes() == DATA[:1000]
+    assert fetch(remote(server, first_bytes=1000), tmp_path / "other").read_bytes() == DATA[:1000]
     (tmp_path / "third").mkdir()
     (tmp_path / "third" / "set.bin.part").write_bytes(DATA[:1000])
-    assert fetch(remote(server, first=1000), tmp_path / "third").read_bytes() == DATA[:1000]
+    assert fetch(remote(server, first_bytes=1000), tmp_path / "third").read_bytes() == DATA[:1000]
 
 
 def test_a_wrong_checksum_is_said_and_the_file_deleted(server, tmp_path):
@@ -118,7 +118,7 @@ def test_a_wrong_checksum_is_said_and_the_file_deleted(server, tmp_path):
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9/set.bin", "http://name.invalid/set.bin"])
 def test_without_a_network_one_sentence_says_what_to_fetch_and_where_to_put_it(address, tmp_path):
     with pytest.raises(AnyshotError) as caught:
-        fetch(Remote(address), tmp_path)
+        fetch(RemoteFile(address), tmp_path)
     sentence = str(caught.value)
     assert address in sentence
     assert f"put it into {tmp_path}, or name it with --source" in sentence
@@ -126,7 +126,7 @@ def test_without_a_network_one_sentence_says_what_to_fetch_and_where_to_put_it(a
 
 def test_a_missing_page_is_named(server, tmp_path):
     with pytest.raises(AnyshotError, match="Not Found"):
-        fetch(Remote(f"{server.address}/gone"), tmp_path)
+        fetch(RemoteFile(f"{server.address}/gone"), tmp_path)
 
 
 def test_preparing_without_a_source_downloads_the_official_files(server, official, tmp_path, cache):
@@ -135,7 +135,7 @@ def test_preparing_without_a_source_downloads_the_official_files(server, officia
     official["fashion-mnist"](tmp_path)
     names = ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")
     server.files = {f"/{name}": (tmp_path / name).read_bytes() for name in names}
-    remotes = tuple(Remote(f"{server.address}/{name}") for name in names)
+    remotes = tuple(RemoteFile(f"{server.address}/{name}") for name in names)
     images = prepare(dataclasses.replace(CATALOGUE["fashion-mnist"], remotes=remotes))
     assert len(images) == 30
     assert sorted(path.name for path in (cache / "downloads" / "fashion-mnist").iterdir()) == list(
@@ -145,6 +145,6 @@ def test_preparing_without_a_source_downloads_the_official_files(server, officia
 
 def test_a_file_name_is_the_end_of_its_address():
     assert (
-        Remote("https://example.org/a/The%20Eiffel%20Tower.npy?download=1").file
+        RemoteFile("https://example.org/a/The%20Eiffel%20Tower.npy?download=1").file
         == "The Eiffel Tower.npy"
     )

@@ -20,12 +20,12 @@ from anyshot.core.errors import AnyshotError
 from anyshot.data import open_images
 from anyshot.data.published import (
     CATALOGUE,
-    Remote,
-    check,
+    RemoteFile,
     find_dataset,
-    is_ready,
-    place_of,
+    is_prepared,
     prepare,
+    prepared_folder,
+    verify_prepared,
 )
 
 EXPECTED = {  # classes by split, images of a class
@@ -80,7 +80,7 @@ def test_official_files_become_a_set(name, official, tmp_path):
     for c in range(0, len(images.classes), 7):
         difference = images.images_of(c)[:, 10:20, 10:20].astype(int) - class_colour(name, c)
         assert np.abs(difference).max() <= 4
-    assert open_images(name).classes == check(CATALOGUE[name]).classes == images.classes
+    assert open_images(name).classes == verify_prepared(CATALOGUE[name]).classes == images.classes
 
 
 @pytest.mark.parametrize("name", ["cifar-fs", "cub", "gtsrb", "aircraft", "vgg-flower"])
@@ -178,11 +178,11 @@ def test_what_is_ready_stays_unless_asked_for_again(official, tmp_path):
     entry = CATALOGUE["fashion-mnist"]
     source = official["fashion-mnist"](tmp_path)
     prepare(entry, source)
-    before = (place_of(entry) / "set.json").stat().st_ino
+    before = (prepared_folder(entry) / "set.json").stat().st_ino
     prepare(entry, tmp_path / "nothing here")
-    assert (place_of(entry) / "set.json").stat().st_ino == before
+    assert (prepared_folder(entry) / "set.json").stat().st_ino == before
     prepare(entry, source, again=True)
-    assert (place_of(entry) / "set.json").stat().st_ino != before
+    assert (prepared_folder(entry) / "set.json").stat().st_ino != before
 
 
 def test_an_interrupted_preparation_leaves_nothing(official, tmp_path, cache):
@@ -194,7 +194,7 @@ def test_an_interrupted_preparation_leaves_nothing(official, tmp_path, cache):
 
     with pytest.raises(KeyboardInterrupt):
         prepare(dataclasses.replace(entry, read=interrupted), official["fashion-mnist"](tmp_path))
-    assert not is_ready(entry)
+    assert not is_prepared(entry)
     assert nothing_left(cache)
 
 
@@ -219,13 +219,13 @@ def test_a_killed_preparation_leaves_nothing_that_looks_whole(official, tmp_path
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout.readline() == b"half\n"
         process.kill()
-    assert not is_ready(entry)
+    assert not is_prepared(entry)
     assert not nothing_left(cache)
     with pytest.raises(AnyshotError, match="not prepared"):
         open_images("fashion-mnist")
     assert nothing_left(cache), "the next start clears what the killed one left"
     prepare(entry, source)
-    assert check(entry).counts.tolist() == [3] * 10
+    assert verify_prepared(entry).counts.tolist() == [3] * 10
 
 
 def test_a_set_that_is_not_prepared_says_how(cache):
@@ -234,7 +234,7 @@ def test_a_set_that_is_not_prepared_says_how(cache):
 
 
 def test_a_wrong_name_gets_the_nearest_one():
-    with pytest.raises(AnyshotError, match="did you mean cifar-fs"):
+    with pytest.raises(AnyshotError, match=r"cifarfs.*'cifar-fs'"):
         find_dataset("cifarfs")
     with pytest.raises(AnyshotError, match="there are cifar-fs, svhn"):
         find_dataset("zzz")
@@ -269,17 +269,17 @@ def test_a_source_that_does_not_exist_is_named(tmp_path):
 def test_damage_to_the_prepared_pixels_or_splits_is_found(official, tmp_path):
     entry = CATALOGUE["fashion-mnist"]
     prepare(entry, official["fashion-mnist"](tmp_path))
-    about = place_of(entry) / "set.json"
+    about = prepared_folder(entry) / "set.json"
     good = about.read_text()
     about.write_text(good.replace("Trouser", "Toaster"))
     with pytest.raises(AnyshotError, match="not the recorded ones"):
-        check(entry)
+        verify_prepared(entry)
     about.write_text(good)
-    data = bytearray((place_of(entry) / "images.npy").read_bytes())
+    data = bytearray((prepared_folder(entry) / "images.npy").read_bytes())
     data[5000] ^= 255
-    (place_of(entry) / "images.npy").write_bytes(data)
+    (prepared_folder(entry) / "images.npy").write_bytes(data)
     with pytest.raises(AnyshotError, match="not the ones that were written"):
-        check(entry)
+        verify_prepared(entry)
 
 
 # ------------------------------------------------------------------------------------------- wrong content
@@ -553,7 +553,7 @@ def test_the_official_file_is_known_by_its_sum_whatever_its_name(tmp_path, caplo
     path = noisy_cifar(tmp_path / "mine.tgz")
     found = hashlib.md5(path.read_bytes()).hexdigest()
     entry = dataclasses.replace(
-        CATALOGUE["cifar-fs"], remotes=(Remote("https://x/cifar.tgz", found),)
+        CATALOGUE["cifar-fs"], remotes=(RemoteFile("https://x/cifar.tgz", found),)
     )
     assert prepare(entry, path).notes["files"] == {"mine.tgz": f"MD5 {found}, as published"}
     assert caplog.text == ""

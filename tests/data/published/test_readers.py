@@ -14,12 +14,12 @@ from scipy.io import savemat
 
 from anyshot.core.errors import AnyshotError
 from anyshot.data.published.readers import (
+    check_integers,
     read_idx,
     read_mat,
     read_pickle,
     read_rows,
-    texts,
-    whole_numbers,
+    to_strings,
 )
 
 
@@ -76,7 +76,7 @@ def test_arrays_lists_and_names_come_back(protocol, tmp_path):
     assert list(read) == ["data", "labels", "names"]
     assert np.array_equal(read["data"], content[b"data"])
     assert read["labels"] == [1, 2]
-    assert texts(read["names"]) == ["a", "é"]
+    assert to_strings(read["names"]) == ["a", "é"]
 
 
 def test_pickles_of_python_2_are_read(tmp_path):
@@ -267,7 +267,7 @@ def test_labels_that_hold_themselves_are_no_numbers(tmp_path):
         labels = [labels, labels]
     (tmp_path / "p").write_bytes(pickle.dumps({"fine_labels": labels}))
     with pytest.raises(AnyshotError, match="not all whole numbers"):
-        whole_numbers(
+        check_integers(
             tmp_path / "p", "its labels", read_pickle(tmp_path / "p")["fine_labels"], 0, 9
         )
 

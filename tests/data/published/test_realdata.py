@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from anyshot.data import open_images
-from anyshot.data.published import CATALOGUE, check, prepare
+from anyshot.data.published import CATALOGUE, prepare, verify_prepared
 
 pytestmark = pytest.mark.realdata
 
@@ -55,7 +55,7 @@ def test_real_files_become_a_set_with_the_known_counts(name, unpacked):
     assert (images.counts.min(), images.counts.max()) == sizes
     assert images.size == (32, 32)
     assert images.images[::97].std() > 20
-    assert check(CATALOGUE[name]).classes == images.classes
+    assert verify_prepared(CATALOGUE[name]).classes == images.classes
 
 
 PREPARE = """

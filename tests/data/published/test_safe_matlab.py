@@ -9,7 +9,7 @@ import pytest
 from scipy.io import loadmat, savemat
 
 from anyshot.data.published import safe_matlab
-from anyshot.data.published.safe_matlab import numbers_in
+from anyshot.data.published.safe_matlab import read_arrays
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -24,7 +24,7 @@ def test_numbers_are_those_that_scipy_reads(packed, tmp_path):
     }
     others = {"text": "words", "cell": np.array([1, "x"], object), "complex": np.array([1 + 2j])}
     savemat(tmp_path / "m.mat", content | others, do_compression=packed)
-    found, known = numbers_in(tmp_path / "m.mat"), loadmat(tmp_path / "m.mat")
+    found, known = read_arrays(tmp_path / "m.mat"), loadmat(tmp_path / "m.mat")
     assert set(found) == set(content)
     for name, array in found.items():
         assert array.dtype == known[name].dtype
@@ -49,7 +49,7 @@ def test_either_order_of_bytes_and_smaller_storage_are_understood(tmp_path):
     (tmp_path / "m.mat").write_bytes(
         big_endian((2, 2), struct.pack(">4h", 1, 2, 3, 300), kind=6, stored=3)
     )
-    assert numbers_in(tmp_path / "m.mat")["x"].tolist() == [[1.0, 3.0], [2.0, 300.0]]
+    assert read_arrays(tmp_path / "m.mat")["x"].tolist() == [[1.0, 3.0], [2.0, 300.0]]
 
 
 @pytest.mark.parametrize(
@@ -68,17 +68,17 @@ def test_either_order_of_bytes_and_smaller_storage_are_understood(tmp_path):
 def test_what_lies_or_is_cut_off_is_refused(data, words, tmp_path):
     (tmp_path / "m.mat").write_bytes(data)
     with pytest.raises(ValueError, match=words):
-        numbers_in(tmp_path / "m.mat")
+        read_arrays(tmp_path / "m.mat")
 
 
 def test_there_is_a_limit_to_what_is_unpacked_and_read(tmp_path, monkeypatch):
     savemat(tmp_path / "m.mat", {"x": np.zeros((1000, 1000), np.uint8)}, do_compression=True)
-    monkeypatch.setattr(safe_matlab, "MOST_BYTES", 900_000)
+    monkeypatch.setattr(safe_matlab, "MAX_BYTES", 900_000)
     with pytest.raises(ValueError, match="larger than 900000 bytes"):
-        numbers_in(tmp_path / "m.mat")
-    monkeypatch.setattr(safe_matlab, "MOST_BYTES", 1000)
+        read_arrays(tmp_path / "m.mat")
+    monkeypatch.setattr(safe_matlab, "MAX_BYTES", 1000)
     with pytest.raises(ValueError, match="larger than any"):
-        numbers_in(tmp_path / "m.mat")
+        read_arrays(tmp_path / "m.mat")
 
 
 def test_no_damage_crashes_the_reader_and_compressed_numbers_are_never_others(tmp_path):
@@ -92,5 +92,5 @@ def test_no_damage_crashes_the_reader_and_compressed_numbers_are_never_others(tm
             data[rng.integers(126, len(data))] = rng.integers(256)
             (tmp_path / "m.mat").write_bytes(data)
             with contextlib.suppress(ValueError, zlib.error, struct.error):
-                found = numbers_in(tmp_path / "m.mat").get("x", numbers)
+                found = read_arrays(tmp_path / "m.mat").get("x", numbers)
                 assert not packed or np.array_equal(found, numbers)
