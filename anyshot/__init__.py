@@ -1,37 +1,162 @@
 """anyshot: learn image classifiers from uneven, scarce and unusual data.
 
+Public names are loaded when they are first used, so that ``import anyshot`` and ``anyshot --help``
+do not import torch.
+
+Examples
+--------
+::
+
     import anyshot
 
     images = anyshot.open_images("glyphs")
     run = anyshot.train(anyshot.preset("glyphs", "taml"), "runs/taml")
     method = run.load_method()
-    stream = anyshot.TaskStream(images, "test", anyshot.TaskSettings(way=5, shots="any-shot:1-50"))
+    tasks = anyshot.TaskSettings(way=5, shots="any-shot:1-50")
+    stream = anyshot.TaskStream(images, "test", tasks)
     print(anyshot.evaluate(method, stream, tasks=200))
     print(method.predict(stream.task(0)))
     print(anyshot.inspect_task(method, stream.task(0)))
-
-The names are listed in __init__.pyi, and each is loaded when it is first used, so that importing the package (and
-``anyshot --help``) does not load torch. The package itself loads next to nothing: until it is there, Ctrl-C is not in
-our hands.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-with open(f"{__path__[0]}/__init__.pyi", encoding="utf-8") as _stub:
-    _LINES = [line.split() for line in _stub]
-_HOMES = {
-    words[3]: words[1] for words in _LINES if words[:1] == ["from"]
-}  # "from anyshot.runs.run import Run as Run"
-__all__ = list(_HOMES)
+# The public names by module; type checkers read the same names below.
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "core.errors": [
+            "AnyshotError",
+            "ClassifierError",
+            "CodeError",
+            "DataError",
+            "FileError",
+            "RunError",
+            "SettingsError",
+        ],
+        "core.options": ["option"],
+        "core.registry": [
+            "BODIES",
+            "EXPERIMENTS",
+            "METHODS",
+            "METRICS",
+            "SHOT_RULES",
+            "STATISTICS",
+        ],
+        "core.settings": [
+            "MethodSettings",
+            "PretrainSettings",
+            "Settings",
+            "TaskSettings",
+            "TrainSettings",
+        ],
+        "core.version": ["__version__"],
+        "data": ["ImageSet", "open_images"],
+        "data.tasks": ["Task", "TaskStream"],
+        "models.bodies": ["create_body"],
+        "models.network": ["Body", "HEAD_PARAMETERS", "Layer", "Norm", "zero_head"],
+        "inner_loop": ["InnerProblem", "adapt", "cross_entropy", "gradient", "query_loss"],
+        "inner_loop.update_rule": ["update"],
+        "methods": [
+            "ABML",
+            "GradientMethod",
+            "MAML",
+            "MTNet",
+            "MetaSGD",
+            "Method",
+            "Objective",
+            "ProtoMAML",
+            "ProtoNet",
+            "TAML",
+            "create_method",
+        ],
+        "methods.balancing": ["Posterior"],
+        "runs.run": ["Run", "load"],
+        "evaluation.evaluate_tasks": ["evaluate"],
+        "evaluation.inspection": ["BalanceRecord", "inspect_stream", "inspect_task"],
+        "evaluation.metrics": [
+            "Metrics",
+            "PairedDifference",
+            "Summary",
+            "TaskResult",
+            "TaskScore",
+            "paired_difference",
+            "pool_seeds",
+        ],
+        "training.meta_training": ["train"],
+        "training.presets": ["PRESETS", "preset"],
+        "training.pretraining": ["pretrain"],
+        "classifier": ["AnyShotClassifier"],
+        "experiments": ["Experiment"],
+    },
+)
 
-
-def __getattr__(name: str) -> object:
-    import importlib
-
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'anyshot' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return __all__
+TYPE_CHECKING = False  # type checkers assume True; importing typing would take 15 ms
+if TYPE_CHECKING:
+    from anyshot.classifier import AnyShotClassifier as AnyShotClassifier
+    from anyshot.core.errors import AnyshotError as AnyshotError
+    from anyshot.core.errors import ClassifierError as ClassifierError
+    from anyshot.core.errors import CodeError as CodeError
+    from anyshot.core.errors import DataError as DataError
+    from anyshot.core.errors import FileError as FileError
+    from anyshot.core.errors import RunError as RunError
+    from anyshot.core.errors import SettingsError as SettingsError
+    from anyshot.core.options import option as option
+    from anyshot.core.registry import BODIES as BODIES
+    from anyshot.core.registry import EXPERIMENTS as EXPERIMENTS
+    from anyshot.core.registry import METHODS as METHODS
+    from anyshot.core.registry import METRICS as METRICS
+    from anyshot.core.registry import SHOT_RULES as SHOT_RULES
+    from anyshot.core.registry import STATISTICS as STATISTICS
+    from anyshot.core.settings import MethodSettings as MethodSettings
+    from anyshot.core.settings import PretrainSettings as PretrainSettings
+    from anyshot.core.settings import Settings as Settings
+    from anyshot.core.settings import TaskSettings as TaskSettings
+    from anyshot.core.settings import TrainSettings as TrainSettings
+    from anyshot.core.version import __version__ as __version__
+    from anyshot.data import ImageSet as ImageSet
+    from anyshot.data import open_images as open_images
+    from anyshot.data.tasks import Task as Task
+    from anyshot.data.tasks import TaskStream as TaskStream
+    from anyshot.evaluation.evaluate_tasks import evaluate as evaluate
+    from anyshot.evaluation.inspection import BalanceRecord as BalanceRecord
+    from anyshot.evaluation.inspection import inspect_stream as inspect_stream
+    from anyshot.evaluation.inspection import inspect_task as inspect_task
+    from anyshot.evaluation.metrics import Metrics as Metrics
+    from anyshot.evaluation.metrics import PairedDifference as PairedDifference
+    from anyshot.evaluation.metrics import Summary as Summary
+    from anyshot.evaluation.metrics import TaskResult as TaskResult
+    from anyshot.evaluation.metrics import TaskScore as TaskScore
+    from anyshot.evaluation.metrics import paired_difference as paired_difference
+    from anyshot.evaluation.metrics import pool_seeds as pool_seeds
+    from anyshot.experiments import Experiment as Experiment
+    from anyshot.inner_loop import InnerProblem as InnerProblem
+    from anyshot.inner_loop import adapt as adapt
+    from anyshot.inner_loop import cross_entropy as cross_entropy
+    from anyshot.inner_loop import gradient as gradient
+    from anyshot.inner_loop import query_loss as query_loss
+    from anyshot.inner_loop.update_rule import update as update
+    from anyshot.methods import ABML as ABML
+    from anyshot.methods import MAML as MAML
+    from anyshot.methods import TAML as TAML
+    from anyshot.methods import GradientMethod as GradientMethod
+    from anyshot.methods import MetaSGD as MetaSGD
+    from anyshot.methods import Method as Method
+    from anyshot.methods import MTNet as MTNet
+    from anyshot.methods import Objective as Objective
+    from anyshot.methods import ProtoMAML as ProtoMAML
+    from anyshot.methods import ProtoNet as ProtoNet
+    from anyshot.methods import create_method as create_method
+    from anyshot.methods.balancing import Posterior as Posterior
+    from anyshot.models.bodies import create_body as create_body
+    from anyshot.models.network import HEAD_PARAMETERS as HEAD_PARAMETERS
+    from anyshot.models.network import Body as Body
+    from anyshot.models.network import Layer as Layer
+    from anyshot.models.network import Norm as Norm
+    from anyshot.models.network import zero_head as zero_head
+    from anyshot.runs.run import Run as Run
+    from anyshot.runs.run import load as load
+    from anyshot.training.meta_training import train as train
+    from anyshot.training.presets import PRESETS as PRESETS
+    from anyshot.training.presets import preset as preset
+    from anyshot.training.pretraining import pretrain as pretrain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import subprocess
 import sys
@@ -107,15 +108,39 @@ def test_only_the_serve_command_imports_the_page():
     assert {m for m in users if not within(m, "classifier.web")} == {"cli.serve"}
 
 
-def test_the_command_line_loads_nothing_heavy():
+def heavy_modules_after(statement: str) -> str:
+    """Heavy modules that a fresh Python has loaded after a statement, as a list in text."""
     heavy = ("torch", "numpy", "scipy", "matplotlib", "PIL")
-    code = f"import sys, anyshot.cli.main; print([n for n in {heavy} if n in sys.modules])"
+    code = f"import sys; {statement}; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    return done.stdout.strip()
 
 
-def test_every_public_name_exists_and_is_documented():
-    for name in getattr(anyshot, "__all__", ()):
+def test_the_command_line_loads_nothing_heavy():
+    assert heavy_modules_after("import anyshot.cli.main") == "[]"
+
+
+def test_the_package_has_at_most_fourteen_entries():
+    entries = [path.name for path in ROOT.iterdir() if path.name != "__pycache__"]
+    assert len(entries) <= 14, sorted(entries)
+
+
+def test_type_checkers_and_python_see_the_same_public_names():
+    tree = ast.parse(Path(anyshot.__file__).read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names = {alias.asname: (node.module, alias.name) for node in imports for alias in node.names}
+    assert sorted(names) == anyshot.__all__
+    for name, (module, original) in names.items():
+        assert name == original
+        assert getattr(importlib.import_module(module), name) is getattr(anyshot, name)
+
+
+def test_importing_anyshot_loads_nothing_heavy():
+    assert heavy_modules_after("import anyshot") == "[]"
+
+
+def test_every_public_name_is_documented():
+    for name in anyshot.__all__:
         public = getattr(anyshot, name)
         if inspect.isclass(public) or inspect.isroutine(public) or inspect.ismodule(public):
             text = inspect.getdoc(public)
