@@ -1,4 +1,4 @@
-"""MAML (Finn et al., 2017): learn the start; every element moves with the same fixed step size."""
+"""MAML: learn the initial parameters; the inner learning rate is one fixed number."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from anyshot.models.network import Parameters
 
 
 class MAML(GradientMethod):
-    """θ_k = θ_{k−1} − α ∇ mean CE, α fixed: 0.5 (CIFAR-FS, multi), 0.1 (miniImageNet)."""
+    """Model-agnostic meta-learning (Finn, Abbeel and Levine, ICML 2017).
+
+    https://arxiv.org/abs/1703.03400
+
+        θ_k = θ_{k−1} − α ∇ mean CE(θ_{k−1}),    k = 1..K
+
+    Every task starts at the same learned θ and takes K gradient steps on its support set. Training
+    minimises the query loss at θ_K, with gradients that flow through the steps (``order=2``).
+
+    The inner learning rate α is fixed: 0.5 (CIFAR-FS, multi) or 0.1 (miniImageNet).
+    """
 
     alpha = 0.5
 

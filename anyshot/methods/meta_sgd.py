@@ -1,4 +1,4 @@
-"""Meta-SGD (Li et al., 2017): MAML with a learned step size for each parameter element, of any sign."""
+"""Meta-SGD: MAML with a learned learning rate for each parameter element."""
 
 from __future__ import annotations
 
@@ -13,8 +13,18 @@ from anyshot.models.network import Body, Norm, Parameters
 
 
 class MetaSGD(GradientMethod):
-    """α has the shape of the body's parameters; the head's is one vector shared by all classes and one number for its
-    bias, so that any number of classes will do."""
+    """Meta-SGD (Li, Zhou, Chen and Li, 2017).
+
+    https://arxiv.org/abs/1707.09835
+
+        θ_k = θ_{k−1} − α ∘ ∇ mean CE(θ_{k−1}),    α learned, one number per element, any sign
+
+    The inner learning rates are meta-parameters like θ, so training learns the direction and the
+    length of each step. With ``class_mean`` the loss is averaged within each class first ("1/N").
+
+    α has the shape of the body's parameters. The head has one vector that all classes share and one
+    number for the bias, so that a trained method works with any number of classes.
+    """
 
     alpha = 0.01
 
@@ -27,11 +37,8 @@ class MetaSGD(GradientMethod):
             {name: torch.full(shapes[name], start[name].item()) for name in shapes}
         )
         self.means_head = None if settings.head == "zero" else PrototypeHead(settings)
-        self.tau = (
-            None
-            if settings.omega_prior is None
-            else nn.Parameter(torch.tensor(settings.omega_prior))
-        )
+        tau = settings.omega_prior
+        self.tau = None if tau is None else nn.Parameter(torch.tensor(tau))
 
     def head(
         self, theta: Parameters, norm: Norm, images: Tensor, labels: Tensor, way: int
@@ -41,23 +48,22 @@ class MetaSGD(GradientMethod):
         return self.means_head(self.embed(images, theta, norm), labels, way)
 
     def apply_gains_and_priors(self, phi: Phi, shots: Tensor) -> Phi:
-        """ω ∝ exp(ω̃) N_c^−τ: the prior of ω̃ has its mean at −τ log N_c, of which φ holds the rest."""
-        return (
-            phi
-            if self.tau is None
-            else {**phi, "omega": phi.get("omega", 0.0) - self.tau * shots.log()}
-        )
+        """Class weights ω ∝ exp(ω̃) N_c^−τ: the class-size prior adds −τ log N_c to ω̃."""
+        if self.tau is None:
+            return phi
+        return {**phi, "omega": phi.get("omega", 0.0) - self.tau * shots.log()}
 
     def rates(self) -> Parameters:
         return dict(self.rate)
 
     def learning_rate_multipliers(self) -> dict[str, float]:
-        """Adam moves an element by about its rate whatever the element's size, which suits α = 0.01; other starts
-        learn in proportion, at most ten times as fast. Single numbers that all tasks share learn ten times as fast."""
-        start, shared = (
-            constant_rates(self),
-            ("tau", "means_head.log_scale", "means_head.log_kappa"),
-        )
+        """Learning rates in proportion to the initial α, at most ten times the optimiser's.
+
+        Adam moves an element by about its learning rate whatever the element's size, which suits
+        α = 0.01. Single numbers that all tasks share learn ten times as fast.
+        """
+        start = constant_rates(self)
+        shared = ("tau", "means_head.log_scale", "means_head.log_kappa")
         factors = {
             f"rate.{name}": min(abs(start[name].item()) / 0.01, 10.0) or 1.0 for name in self.rate
         }

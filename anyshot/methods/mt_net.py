@@ -1,4 +1,4 @@
-"""MT-net (Lee and Choi, 2018): adapt a random subset of channels (M), in a learned, mixed space (T)."""
+"""MT-net: adapt a random subset of the channels in a learned, mixed space."""
 
 from __future__ import annotations
 
@@ -17,52 +17,68 @@ from anyshot.models.network import HEAD_PARAMETERS, Body, Parameters
 
 
 class MTNet(MAML):
-    """A block is *conv W → 1×1 channel mixing T → normalisation …*. Inner step: W ← W − α M ∘ ∇W; T and ζ are only
-    meta-learned. M ~ Bernoulli(sigmoid(ζ)), one a channel and one for the head, drawn once per task."""
+    """MT-net (Lee and Choi, "Gradient-Based Meta-Learning with Learned Layerwise Metric and
+    Subspace", ICML 2018).
+
+    https://arxiv.org/abs/1801.05558
+
+        block: conv W → 1×1 channel mixing T → normalisation → …
+        M ~ Bernoulli(sigmoid(ζ)),    W ← W − α M ∘ ∇W
+
+    The mask M chooses which output channels the inner loop may change; it is drawn once per task.
+    The mixing T learns the space in which these steps are taken. T and ζ are only meta-learned.
+
+    There is no T after the head and the head has one shared logit ζ, so that neither the number nor
+    the order of the classes matters.
+    """
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(settings, body, generator)
         start = settings.zeta
-        self.mixing = nn.ParameterDict(
+        self.mixing = nn.ParameterDict(  # T, the identity at the start
             {unit.weight: torch.eye(unit.channels) for unit in body.layers}
-        )  # T
+        )
         self.zeta = nn.ParameterDict(
             {unit.weight: torch.full((unit.channels,), start) for unit in body.layers}
         )
-        self.zeta["head_weight"] = torch.full((1,), start)  # one shared logit: no class is special
+        self.zeta["head_weight"] = torch.full((1,), start)
 
     def soft_mask(self, noise: torch.Generator, way: int) -> Parameters:
-        """Gumbel-softmax at temperature 1 between "moves" (logit ζ) and "stays" (logit 0)."""
+        """Gumbel-softmax at temperature 1 between "adapted" (logit ζ) and "fixed" (logit 0)."""
         masks = {}
         for name, zeta in self.zeta.items():
             size = way if name == "head_weight" else len(zeta)
             u = torch.rand(size, generator=noise, dtype=torch.float32).to(zeta)
-            masks[name] = torch.sigmoid(
-                zeta + u.log() - (-u).log1p()
-            )  # logistic noise: the difference of two Gumbels
+            logistic = u.log() - (-u).log1p()  # the difference of two Gumbel variables
+            masks[name] = torch.sigmoid(zeta + logistic)
         return masks
 
     def mask(self, noise: torch.Generator, way: int) -> Parameters:
-        """M, straight through: 0 or 1 forward, the soft mask's gradient backward."""
+        """M, straight-through: 0 or 1 forward, the soft mask's gradient backward."""
         return {
             name: (soft > 0.5).to(soft) + soft - soft.detach()
             for name, soft in self.soft_mask(noise, way).items()
         }
 
-    def mixed(self, theta: Parameters, back: bool = False) -> Parameters:
-        """Convolving with W and then mixing by T is convolving with T W. ``back``: from the gradient for T W to that
-        for W, which is Tᵀ times it."""
+    def mix_channels(self, theta: Parameters, transpose: bool = False) -> Parameters:
+        """Parameters T W: convolving with W and then mixing by T is convolving with T W.
+
+        With ``transpose`` the result is Tᵀ times the argument, which turns the gradient for T W into
+        the gradient for W.
+        """
         mixed = dict(theta)
         for unit in self.body.layers:
-            mixing = self.mixing[unit.weight].t() if back else self.mixing[unit.weight]
+            mixing = self.mixing[unit.weight]
+            mixing = mixing.t() if transpose else mixing
             mixed[unit.weight] = torch.einsum("oi,i...->o...", mixing, theta[unit.weight])
             if unit.bias:
                 mixed[unit.bias] = mixing @ theta[unit.bias]
         return mixed
 
-    def masked_rates(self, noise: torch.Generator, way: int) -> Parameters:
-        """α M, each shaped to its parameter."""
-        mask, alpha = self.mask(noise, way), self.rates()
+    def mask_rates(self, noise: torch.Generator, way: int) -> Parameters:
+        """α M for a new mask, each entry broadcastable to its parameter."""
+        mask = self.mask(noise, way)
+        alpha = self.rates()
         rates = {
             HEAD_PARAMETERS[0]: alpha[HEAD_PARAMETERS[0]] * mask[HEAD_PARAMETERS[0]][:, None],
             HEAD_PARAMETERS[1]: alpha[HEAD_PARAMETERS[1]] * mask[HEAD_PARAMETERS[0]],
@@ -76,7 +92,7 @@ class MTNet(MAML):
                 rates[unit.bias] = alpha[unit.bias] * m
         return rates
 
-    def adapted(
+    def run_inner_loop(
         self,
         images: Tensor,
         labels: Tensor,
@@ -85,29 +101,29 @@ class MTNet(MAML):
         order: int,
         views: Views = (),
     ) -> tuple[InnerProblem, Parameters]:
-        """The inner problem, and the mixed parameters after its last step."""
+        """The inner problem, and the mixed parameters T W after its last step."""
         way = int(labels.max()) + 1
-        inner, rates = (
-            self.inner_problem(images, labels, way, {}, steps, views),
-            self.masked_rates(noise, way),
-        )
+        inner = self.inner_problem(images, labels, way, {}, steps, views)
+        rates = self.mask_rates(noise, way)
 
         def gradient(theta: Parameters, k: int) -> Parameters:
-            return self.mixed(support_gradient(inner, self.mixed(theta), self.engine, k), back=True)
+            g = support_gradient(inner, self.mix_channels(theta), self.engine, k)
+            return self.mix_channels(g, transpose=True)
 
-        return inner, self.mixed(update(inner.theta, gradient, rates, steps, order))
+        return inner, self.mix_channels(update(inner.theta, gradient, rates, steps, order))
 
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
         support, labels, query, query_labels = self.task_tensors(task)
         s = self.settings
-        inner, theta = self.adapted(support, labels, noise or task.noise(), s.steps, s.order)
+        noise = noise or task.noise()
+        inner, theta = self.run_inner_loop(support, labels, noise, s.steps, s.order)
         loss, scores = query_cross_entropy(inner, theta, query, query_labels, self.engine)
         return Objective(loss, 0.0, accuracy(scores, query_labels))
 
     def adapt_classifier(
         self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str
     ) -> Probabilities:
-        inner, theta = self.adapted(
+        inner, theta = self.run_inner_loop(
             images, labels, noise, self.settings.test_steps, 0, tuple(self.views(images))
         )
         return average_ensemble([inner], [theta], self.engine)

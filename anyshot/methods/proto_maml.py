@@ -1,4 +1,4 @@
-"""Proto-MAML (Triantafillou et al., 2020): MAML whose head starts as a prototypical network's."""
+"""Proto-MAML: MAML whose head starts as a prototypical network's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from anyshot.models.network import Norm, Parameters
 
 
 class ProtoMAML(MAML):
-    """W_c = 2 p_c, b_c = −‖p_c‖², p_c the class mean of the support features at θ; meta-gradients flow through it."""
+    """Proto-MAML (Triantafillou et al., "Meta-Dataset", ICLR 2020).
+
+    https://arxiv.org/abs/1903.03096
+
+        W_c = 2 p_c,    b_c = −‖p_c‖²,    p_c = mean of the support features of class c at θ
+
+    The initial head classifies by the distance to the class means. The inner loop then adapts head
+    and body as MAML does, and the meta-gradient flows through the initial head, too.
+
+    The inner learning rate is 0.0005 (any-shot) or 0.01 (multi).
+    """
 
     alpha = 0.0005
 

@@ -1,4 +1,4 @@
-"""Where a head can start: at the class means, so that a class of one image has a say beside one of fifty."""
+"""Class means (prototypes) and a linear head that starts from them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from anyshot.models.network import Parameters
 
 
 def prototypes(features: Tensor, labels: Tensor, way: int) -> Tensor:
-    """p_c, the mean feature of each class, [way, features]."""
+    """Mean feature p_c of each class, [way, width], from features [N, width] and labels [N]."""
     members = F.one_hot(labels, way).t().to(features)
     return (members / members.sum(1, keepdim=True)) @ features
 
 
 class PrototypeHead(nn.Module):
-    """logits = −½ s ‖f − p_c‖², less what all classes share: with m the mean of the class means,
+    """Initial head of class means, so that a class with one image weighs as much as any other.
+
+    With m the mean of the class means p_c:
 
         d_c = N_c / (N_c + κ) (p_c − m),    W_c = s d_c,    b_c = −s ⟨d_c, m + ½ d_c⟩
 
-    The scale s is learned, and so is κ, how many images the common mean is worth (0 unless the means are shrunk).
+    The logits are −½ s ‖f − p_c‖² without the terms that all classes share. The scale s is learned.
+    So is the shrinkage κ, in images, with ``head="shrunk-prototypes"``; otherwise κ = 0.
     """
 
     def __init__(self, settings: MethodSettings) -> None:
@@ -31,7 +34,7 @@ class PrototypeHead(nn.Module):
         self.log_kappa = nn.Parameter(torch.tensor(settings.head_kappa).log()) if shrunk else None
 
     def forward(self, features: Tensor, labels: Tensor, way: int) -> Parameters:
-        """The head's weight [way, width] and bias [way] from the support's features [N, width] and labels [N]."""
+        """Head weight [way, width] and bias [way] from support features [N, width], labels [N]."""
         p = prototypes(features, labels, way)
         m = p.mean(0)
         d = p - m

@@ -1,4 +1,4 @@
-"""Bayesian TAML (Lee et al., 2020): Meta-SGD whose losses, steps and start are balanced by φ, read off the task."""
+"""Bayesian TAML: Meta-SGD with losses, learning rates and initialisation balanced for each task."""
 
 from __future__ import annotations
 
@@ -13,24 +13,36 @@ from anyshot.models.network import Body
 
 
 class TAML(MetaSGD):
-    """θ_0 = θ ∗ z,  θ_k = θ_{k−1} − γ ∘ α ∘ Σ_c ω_c ∇L_c,  (ω, γ, z) ~ q(φ | D; ψ)."""
+    """Bayesian task-adaptive meta-learning (Lee et al., "Learning to Balance", ICLR 2020).
+
+    https://arxiv.org/abs/1905.12917
+
+        (ω, γ, z) ~ q(φ | D; ψ)
+        θ_0 = θ ∗ z,    θ_k = θ_{k−1} − γ ∘ α ∘ Σ_c ω_c ∇L_c(θ_{k−1})
+        objective = query CE(θ_K) + KL[q(φ | D) ‖ N(0, 1)] / (N + M)
+
+    An encoder reads the support set and infers three balancing variables: class weights ω against
+    class imbalance, learning-rate multipliers γ against task imbalance, and a change z of the
+    initial parameters for tasks unlike those of training. Training samples φ once per task.
+    Prediction averages the softmax over several samples, each with its own adaptation.
+
+    With ``bayesian=False`` φ is its mean and the KL becomes ½ Σ μ² (deterministic TAML).
+    """
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(settings, body, generator)
         self.encoder = TaskEncoder(settings, body, generator) if settings.balance else None
+        gains = dict(zip(BALANCING, settings.gains, strict=False))
         self.log_gain = nn.ParameterDict(
-            {
-                name: torch.tensor(gain).log()
-                for name, gain in zip(BALANCING, settings.gains, strict=False)
-            }
+            {name: torch.tensor(gain).log() for name, gain in gains.items()}
         )
 
     def posterior(self, images: Tensor, labels: Tensor, way: int) -> Posterior | None:
         return None if self.encoder is None else self.encoder(images, labels, way)
 
     def apply_gains_and_priors(self, phi: Phi, shots: Tensor) -> Phi:
-        """Gains scale what the variables do, while the prior N(0, 1) stays on the variables themselves."""
-        gained = {
+        """Multiply by the learned gains; the prior N(0, 1) is on the variables before that."""
+        scaled = {
             k: v * self.log_gain[k].exp() if k in self.log_gain else v for k, v in phi.items()
         }
-        return super().apply_gains_and_priors(gained, shots)
+        return super().apply_gains_and_priors(scaled, shots)

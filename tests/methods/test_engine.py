@@ -50,7 +50,7 @@ def test_predictions_are_the_same_by_the_engine_and_by_autograd(name):
 def test_every_method_predicts_inside_inference_mode(name, engine):
     method, task = make_method(name, alpha=0.1), make_task()
     method.engine = engine
-    expected, images = method.predict(task), method.images(task.query)
+    expected, images = method.predict(task), method.to_input(task.query)
     with torch.inference_mode():
         classify = method.adapt(task.support, task.support_labels, task.noise())
         assert torch.equal(classify(task.query), expected)

@@ -97,8 +97,10 @@ def test_permuting_classes_permutes_probabilities(name, seed, way):
         if name == "abml":  # likewise its weights: let there be no noise
             patch.setattr(
                 abml,
-                "draw",
-                lambda q, noise: {n: torch.zeros_like(q[f"mean {n}"]) for n in abml.names(q)},
+                "draw_noise",
+                lambda q, noise: {
+                    n: torch.zeros_like(q[f"mean {n}"]) for n in abml.parameter_names(q)
+                },
             )
         new = torch.randperm(way, generator=torch_rng(seed))
         p = method.predict(task, torch_rng(0), prediction="naive")
@@ -275,7 +277,7 @@ def test_switches_reach_the_inner_problem():
 def test_abmls_kl_and_hyperprior_equal_torchs():
     method = make_method("abml", deviation=0.2)
     x, y, _, _ = method.tensors(make_task())
-    inner, prior, q = method.adapted(x, y, torch_rng(0), 3, 1)
+    inner, prior, q = method.run_inner_loop(x, y, torch_rng(0), 3, 1)
     softplus = torch.nn.functional.softplus
     exact = sum(
         kl_divergence(
@@ -303,7 +305,7 @@ def test_abmls_kl_and_hyperprior_equal_torchs():
 def test_abmls_objective_adds_its_kl_and_hyperprior_over_all_images():
     method, task = make_method("abml", alpha=0.3, deviation=0.3), make_task()
     x, y, _, _ = method.tensors(task)
-    _, prior, q = method.adapted(x, y, torch_rng(1), method.settings.steps, 1)
+    _, prior, q = method.run_inner_loop(x, y, torch_rng(1), method.settings.steps, 1)
     o = method.objective(task, torch_rng(1))
     expected = (abml.gaussian_kl(q, prior) + method.hyperprior()) / (len(task) + len(task.query))
     torch.testing.assert_close(o.penalty, expected)
@@ -350,7 +352,7 @@ def test_abmls_steps_are_those_of_its_definition():
     """On (μ, ρ) of CE(μ + σ ∘ ε) + KL(q ‖ p) / N, with the same ε."""
     method, task = make_method("abml", alpha=0.3, deviation=0.3), make_task()
     x, y, _, _ = method.tensors(task)
-    inner, prior, found = method.adapted(x, y, torch_rng(5), 3, order=0)
+    inner, prior, found = method.run_inner_loop(x, y, torch_rng(5), 3, order=0)
     noise, n, softplus = torch_rng(5), len(y), F.softplus
 
     def loss(q, support_loss):
@@ -385,7 +387,7 @@ def test_mt_nets_steps_move_masked_weights_before_the_mixing():
     """W ← W − α M ∘ ∇_W CE(T W), T as a 1×1 convolution."""
     method, task = make_method("mt-net", alpha=0.3), make_task()
     x, y, _, _ = method.tensors(task)
-    inner, found = method.adapted(x, y, torch_rng(5), 2, order=0)
+    inner, found = method.run_inner_loop(x, y, torch_rng(5), 2, order=0)
     mask = {
         name: value.detach().round() for name, value in method.mask(torch_rng(5), task.way).items()
     }
