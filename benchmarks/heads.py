@@ -47,7 +47,7 @@ def measure(data, learned, tasks):
         labels = task.query_labels.numpy()
         for name, p in answers.items():
             tally.add(i, name, p, labels, np.bincount(task.labels.numpy()))
-        outlooks.append(how_sure(learned.outlook, adapted, task, answers[OURS]))
+        outlooks.append(how_sure(learned.confidence, adapted, task, answers[OURS]))
     return {
         "set": data.name, "tasks": tasks, "contestants": tally.as_dict(), "outlook": outlooks,
         "cpu_seconds": float(np.median(seconds)),

@@ -1,8 +1,9 @@
-"""`AnyShotClassifier`: a few images of each class in, predictions that say how sure they are out."""
+"""`AnyShotClassifier`: learns from a few images of each class and says how far to trust it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,34 +16,80 @@ from anyshot.classifier.backbones import Backbone, Picture, features_of, open_ba
 from anyshot.classifier.backbones.backbone import Source
 from anyshot.classifier.confidence.explanation import Explanation, explain
 from anyshot.classifier.heads.learner import AdaptedLearner
+from anyshot.classifier.predictions import Predictions
 from anyshot.classifier.serialization import load_classifier, save_classifier
 from anyshot.classifier.sklearn_compat import (
     Estimator,
     InvalidInput,
+    check_features,
     check_labels,
     check_vectors,
     is_fitted,
 )
-from anyshot.classifier.weights import open_weights
-from anyshot.core.errors import AnyshotError
+from anyshot.classifier.weights import ClassifierWeights, open_weights
+from anyshot.core.errors import ClassifierError
 
 CHUNK = 1000  # images scored at once
 
+Images = Sequence[Picture] | NDArray[Any]
+
 
 class AnyShotClassifier(Estimator):
-    """Learns classes from any number of images each, and follows scikit-learn's contract for estimators.
+    """Image classifier for any number of images per class, on the features of a frozen backbone.
 
-    backbone   what turns images into vectors: a name ("efficientnet-lite0", "timm:NAME" …), a folder of a run, a module
-               or a function (see `anyshot.classifier.backbones`); None: the inputs are vectors already, [n, d]
-    weights    what meta-training learned about learning from vectors: a name ("photos-lite0"), or a folder
-    side       images are resized to side x side; None: the backbone's own size
-    device     where the backbone runs
+    Five heads (logistic regression, two Bayesian discriminants, TAML on the head, kernel ridge
+    regression) are fitted to the features. A small meta-trained network weighs them class by class.
+    The estimator follows scikit-learn's contract.
 
-    >>> colours = lambda pixels: pixels.mean((1, 2)) + 1.0  # any function of images [n, side, side, 3]
+    Parameters
+    ----------
+    backbone : str, Path, nn.Module, callable, Backbone or None, default "efficientnet-lite0"
+        Turns images into feature vectors: a name ("efficientnet-lite0", "timm:NAME",
+        "torchvision:NAME", "conv4:RUN"), the folder of a run, a module of float images
+        (n, 3, side, side) in [0, 1], or a function of uint8 images (n, side, side, 3). None: the
+        inputs already are feature vectors (n, n_features).
+    weights : str or Path, default "photos-lite0"
+        The meta-trained learner: a name (see ``anyshot weights list``) or a folder.
+    side : int or None, default None
+        Images are resized to side × side pixels. None: the backbone's default.
+    device : str, default "cpu"
+        Where the backbone runs: "cpu", "cuda", "mps" or "auto".
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The class labels, sorted.
+    features_ : ndarray of shape (n_images, n_features), float32
+        The features of the images that were learned from.
+    labels_ : ndarray of shape (n_images,), int64
+        Their labels, as indices into `classes_`.
+    adapted_ : AdaptedLearner
+        The heads and the mixture, fitted to this task. Absent if there is only one class.
+    weights_ : ClassifierWeights
+        The meta-trained learner and its confidence model.
+    backbone_ : Backbone or None
+        The opened backbone. None until images are given, if the classifier was fitted to features.
+    n_features_in_ : int
+        Number of input features; only with ``backbone=None``.
+
+    See Also
+    --------
+    anyshot.classifier.backbones.open_backbone : All forms that a backbone can have.
+    anyshot.classifier.predictions.Predictions : What `classify` returns.
+
+    References
+    ----------
+    Lee et al., "Learning to Balance: Bayesian Meta-Learning for Imbalanced and
+    Out-of-distribution Tasks", ICLR 2020, https://arxiv.org/abs/1905.12917. Measurements:
+    docs/classifier.md.
+
+    Examples
+    --------
+    >>> colours = lambda pixels: pixels.mean((1, 2)) + 1.0  # a backbone: images to vectors
     >>> reds, blues = np.zeros((2, 3, 8, 8, 3), np.uint8)
     >>> reds[..., 0], blues[..., 2] = 200, 200
-    >>> clf = AnyShotClassifier(backbone=colours, side=8).fit([*reds, *blues], ["red"] * 3 + ["blue"] * 3)
-    >>> clf.predict([reds[0], blues[0]])
+    >>> clf = AnyShotClassifier(backbone=colours, side=8)
+    >>> clf.fit([*reds, *blues], ["red"] * 3 + ["blue"] * 3).predict([reds[0], blues[0]])
     array(['red', 'blue'], dtype='<U4')
     """
 
@@ -59,144 +106,268 @@ class AnyShotClassifier(Estimator):
         self.side = side
         self.device = device
 
-    # ------------------------------------------------------------------------------------------------ learning
-    def fit(self, X: Sequence[Picture] | NDArray[Any], y: ArrayLike) -> AnyShotClassifier:
-        """Learn from images (arrays, PIL images or paths) and their labels; any number per class."""
-        self._open(X)
-        return self._learn(*self._checked(X, y, first=True))
+    # ------------------------------------------------------------------------------------------ learning
+    def fit(self, X: Images, y: ArrayLike) -> AnyShotClassifier:
+        """Learn from labelled images. If this fails, the classifier stays as it was.
+
+        Parameters
+        ----------
+        X : sequence of images
+            uint8 arrays (height, width) or (height, width, 3), PIL images or paths; with
+            ``backbone=None`` an array (n_images, n_features).
+        y : array-like of shape (n_images,)
+            The labels: text or integers, any number of images per class.
+
+        Returns
+        -------
+        AnyShotClassifier
+            This classifier.
+        """
+        with self._unchanged_on_error():
+            self._start_fit()
+            features, labels = self._features_and_labels(X, y, first=True)
+            return self._adapt(features, labels)
+
+    def fit_features(self, features: ArrayLike, y: ArrayLike) -> AnyShotClassifier:
+        """Learn from features that the backbone computed before, for example by `transform`.
+
+        Images can be classified afterwards as usual, unless the backbone's features depend on the
+        images that are learned from (``conv4:RUN``).
+
+        Parameters
+        ----------
+        features : array-like of shape (n_images, n_features)
+            The backbone's features.
+        y : array-like of shape (n_images,)
+            The labels.
+
+        Returns
+        -------
+        AnyShotClassifier
+            This classifier.
+        """
+        with self._unchanged_on_error():
+            self._start_fit()
+            checked = check_features(features)
+            return self._adapt(checked, check_labels(y, len(checked)))
 
     def partial_fit(
-        self, X: Sequence[Picture] | NDArray[Any], y: ArrayLike, classes: ArrayLike | None = None
+        self, X: Images, y: ArrayLike, classes: ArrayLike | None = None
     ) -> AnyShotClassifier:
-        """Learn from more images, of old or new classes; what was learned before stays.
+        """Learn from more images, of old or new classes. Earlier images keep counting.
 
-        `classes` is part of scikit-learn's contract; classes are known from their first image on, announced or not.
+        Parameters
+        ----------
+        X : sequence of images
+            As in `fit`.
+        y : array-like of shape (n_images,)
+            Their labels.
+        classes : array-like, optional
+            Ignored.
+
+        Returns
+        -------
+        AnyShotClassifier
+            This classifier.
         """
         if not is_fitted(self):
             return self.fit(X, y)
-        features, labels = self._checked(X, y)
-        return self._learn(
-            np.concatenate([self.features_, features]),
-            np.concatenate([self.classes_[self.labels_], labels]),
-        )
+        with self._unchanged_on_error():
+            features, labels = self._features_and_labels(X, y)
+            return self._adapt(
+                np.concatenate([self.features_, features]),
+                np.concatenate([self.classes_[self.labels_], labels]),
+            )
 
-    def _open(self, X: Sequence[Picture] | NDArray[Any]) -> None:
-        self.learned_ = open_weights(self.weights)
+    @contextmanager
+    def _unchanged_on_error(self) -> Iterator[None]:
+        """Restore all attributes if the block fails; attributes are replaced, never modified."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    def _start_fit(self) -> None:
+        self.weights_: ClassifierWeights = open_weights(self.weights)
+        self.fit_params_: dict[str, Any] = Estimator.get_params(self, deep=False)
         self.backbone_: Backbone | None = None
-        self.reference_: NDArray[np.uint8] | None = (
-            None  # images whose statistics the backbone borrows, if it does
-        )
-        if self.backbone is not None:
-            self.backbone_ = open_backbone(self.backbone, side=self.side, device=self.device)
-            if self.backbone_.bind:
-                self.reference_ = np.stack([to_pixels(x, self.backbone_.side) for x in X])
-                self.backbone_ = self.backbone_.bind(self.reference_)
+        self.reference_: NDArray[np.uint8] | None = None  # images whose statistics a body uses
 
-    def _checked(
-        self, X: Sequence[Picture] | NDArray[Any], y: ArrayLike, first: bool = False
+    def _features_and_labels(
+        self, X: Images, y: ArrayLike, first: bool = False
     ) -> tuple[NDArray[np.float32], NDArray[Any]]:
-        """Features and labels; the labels of pictures are checked first, since features of pictures take time."""
-        if self.backbone is None:
-            features = self._features(X, first)
+        """Features and labels. Image labels are checked first, because features take time."""
+        if self.fit_params_["backbone"] is None:
+            features = check_vectors(self, X, first)
             return features, check_labels(y, len(features))
         labels = check_labels(y, len(X))
+        if first and self._open_backbone().bind:
+            X = self.reference_ = np.stack([to_pixels(x, self._open_backbone().side) for x in X])
         return self._features(X), labels
 
-    def _learn(self, features: NDArray[np.float32], labels: NDArray[Any]) -> AnyShotClassifier:
+    def _adapt(self, features: NDArray[np.float32], labels: NDArray[Any]) -> AnyShotClassifier:
         self.classes_, codes = np.unique(labels, return_inverse=True)
-        self.features_, self.labels_ = features, codes.astype(np.int64)
+        self.features_ = features
+        self.labels_: NDArray[np.int64] = codes.astype(np.int64)
         if len(self.classes_) > 1:
-            self.adapted_: AdaptedLearner = self.learned_.learner.adapt(
+            self.adapted_: AdaptedLearner = self.weights_.learner.adapt(
                 torch.from_numpy(features),
                 torch.from_numpy(self.labels_),
-                native=self.backbone == self.learned_.config["backbone"],
+                native=self.fit_params_["backbone"] == self.weights_.config["backbone"],
             )
         return self
 
-    # ------------------------------------------------------------------------------------------------ answers
-    def predict_proba(self, X: Sequence[Picture] | NDArray[Any]) -> NDArray[np.float64]:
-        """Probabilities [images, classes], columns as in `classes_`; no image's depend on another's."""
+    # ------------------------------------------------------------------------------------------ answers
+    def classify(self, X: Images) -> Predictions:
+        """Probabilities and novelty of images, with one pass of the backbone.
+
+        Parameters
+        ----------
+        X : sequence of images
+            As in `fit`.
+
+        Returns
+        -------
+        Predictions
+            Labels, probabilities, unknown scores and features.
+        """
+        self._check_two_classes()
+        return self.classify_features(self._features(X))
+
+    def classify_features(self, features: ArrayLike) -> Predictions:
+        """The same as `classify` for features of shape (n_images, n_features)."""
+        self._check_two_classes()
+        checked = check_features(features, self.features_.shape[1])
+        scores = self._unknown(checked)
+        return Predictions(
+            classes=self.classes_,
+            probabilities=self._probabilities(checked),
+            unknown_scores=scores,
+            unknown=scores > float(self.weights_.confidence.threshold),
+            features=checked,
+        )
+
+    def predict_proba(self, X: Images) -> NDArray[np.float64]:
+        """Class probabilities (n_images, n_classes); an image's row depends on no other image."""
         is_fitted(self, strict=True)
         return self._probabilities(self._features(X))
 
-    def predict(self, X: Sequence[Picture] | NDArray[Any]) -> NDArray[Any]:
-        """The most probable class of each image."""
+    def predict(self, X: Images) -> NDArray[Any]:
+        """The most probable class of each image, shape (n_images,)."""
         p = self.predict_proba(X)
         return self.classes_[p.argmax(1)]
 
-    def unknown_score(self, X: Sequence[Picture] | NDArray[Any]) -> NDArray[np.float64]:
-        """How likely it is [images] that an image belongs to none of the classes, were half of all images such."""
-        is_fitted(self, strict=True)
-        self._needs_two_classes()
+    def unknown_score(self, X: Images) -> NDArray[np.float64]:
+        """Probability (n_images,) that an image belongs to no class, if half of all images did."""
+        self._check_two_classes()
         return self._unknown(self._features(X))
 
-    def is_unknown(self, X: Sequence[Picture] | NDArray[Any]) -> NDArray[np.bool_]:
-        """Which images are like none of the classes; a hint: see docs/classifier.md for how often it is right."""
-        return self.unknown_score(X) > float(self.learned_.outlook.threshold)
+    def is_unknown(self, X: Images) -> NDArray[np.bool_]:
+        """Whether each image looks unlike all classes, shape (n_images,).
 
-    def transform(self, X: Sequence[Picture] | NDArray[Any]) -> NDArray[np.float32]:
-        """The backbone's features, float32 [images, width]."""
+        Treat it as a hint: docs/classifier.md says how often it is right.
+        """
+        return self.unknown_score(X) > float(self.weights_.confidence.threshold)
+
+    def transform(self, X: Images) -> NDArray[np.float32]:
+        """The backbone's features, float32 (n_images, n_features)."""
         is_fitted(self, strict=True)
         return self._features(X)
 
     def explain(self) -> Explanation:
-        """Weight and evidence of each class, accuracy to expect, and which class would gain most from more images."""
-        is_fitted(self, strict=True)
-        self._needs_two_classes()
-        return explain(self.adapted_, self.learned_.outlook, [str(c) for c in self.classes_])
+        """Weight and evidence of each class, expected accuracy, and the class to photograph next."""
+        self._check_two_classes()
+        return explain(self.adapted_, self.weights_.confidence, [str(c) for c in self.classes_])
 
-    def label_next(self, X: Sequence[Picture] | NDArray[Any], count: int = 20) -> NDArray[np.int64]:
-        """Which of these unlabelled images to label first: their indices, the most useful first."""
-        is_fitted(self, strict=True)
-        self._needs_two_classes()
-        return np.array(choose(self.adapted_, torch.from_numpy(self._features(X)), count), np.int64)
+    def label_next(self, X: Images, count: int = 20) -> NDArray[np.int64]:
+        """Indices of the unlabelled images to label first, the most useful first."""
+        self._check_two_classes()
+        return self.label_next_features(self._features(X), count)
 
-    # ------------------------------------------------------------------------------------------------ keeping
+    def label_next_features(self, features: ArrayLike, count: int = 20) -> NDArray[np.int64]:
+        """The same as `label_next` for features of shape (n_images, n_features)."""
+        self._check_two_classes()
+        checked = check_features(features, self.features_.shape[1])
+        return np.array(choose(self.adapted_, torch.from_numpy(checked), count), np.int64)
+
+    # ------------------------------------------------------------------------------------------ files
     def save(self, folder: str | Path) -> None:
-        """Write what was learned to a folder, as safetensors and JSON; the backbone is named, not copied."""
+        """Write the classifier to a folder, as safetensors and JSON. The backbone is only named."""
         save_classifier(self, folder)
 
     @classmethod
     def load(
         cls, folder: str | Path, *, backbone: Source | None = None, device: str = "cpu"
     ) -> AnyShotClassifier:
-        """What `save` wrote; a module or function that was the backbone must be given again."""
+        """Read a classifier that `save` wrote.
+
+        Parameters
+        ----------
+        folder : str or Path
+            The folder.
+        backbone : module or callable, optional
+            Required if the saved classifier used a module or a function, which are not saved.
+        device : str, default "cpu"
+            Where the backbone runs.
+
+        Returns
+        -------
+        AnyShotClassifier
+            A fitted classifier with the same answers.
+        """
         return load_classifier(cls(device=device), folder, backbone)
 
     save_pretrained = save
     from_pretrained = load
 
-    def _features(
-        self, X: Sequence[Picture] | NDArray[Any], first: bool = False
-    ) -> NDArray[np.float32]:
+    # ------------------------------------------------------------------------------------------ features
+    def _open_backbone(self) -> Backbone:
+        """The backbone, opened with the parameters of the fit when it is first needed."""
         if self.backbone_ is None:
-            return check_vectors(self, X, first)
+            how = self.fit_params_
+            self.backbone_ = open_backbone(how["backbone"], side=how["side"], device=how["device"])
+        if self.backbone_.bind and self.reference_ is not None:
+            self.backbone_ = self.backbone_.bind(self.reference_)
+        return self.backbone_
+
+    def _features(self, X: Images) -> NDArray[np.float32]:
+        if self.fit_params_["backbone"] is None:
+            return check_vectors(self, X, first=False)
         if isinstance(X, str | Path):
             raise InvalidInput(f"Images were given as one path, {str(X)!r}; give a list of paths.")
-        features = features_of(list(X), self.backbone_)
+        backbone = self._open_backbone()
+        if backbone.bind:
+            raise ClassifierError(
+                f"The features of {backbone.name!r} depend on the images that are learned from, "
+                "but this classifier was fitted to features; call fit with images."
+            )
+        features = features_of(list(X), backbone)
         if not np.isfinite(features).all():
             raise InvalidInput(
-                f"The backbone {self.backbone_.name!r} made features that are not finite numbers."
+                f"The backbone {backbone.name!r} computed features that are not finite numbers."
             )
         return features
 
     def _probabilities(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
         if len(self.classes_) == 1:
             return np.ones((len(features), 1))
-        p = torch.cat(
-            [self.adapted_(chunk).exp() for chunk in torch.from_numpy(features).split(CHUNK)]
-        )
+        chunks = torch.from_numpy(features).split(CHUNK)
+        p = torch.cat([self.adapted_(chunk).exp() for chunk in chunks])
         return (p / p.sum(1, keepdim=True)).numpy()
 
     def _unknown(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
-        outlook = self.learned_.outlook
-        parts = [
-            outlook.unknown_score(self.adapted_, f) for f in torch.from_numpy(features).split(CHUNK)
-        ]
-        return torch.cat(parts).double().numpy()
+        confidence = self.weights_.confidence
+        chunks = torch.from_numpy(features).split(CHUNK)
+        scores = [confidence.unknown_score(self.adapted_, chunk) for chunk in chunks]
+        return torch.cat(scores).double().numpy()
 
-    def _needs_two_classes(self) -> None:
+    def _check_two_classes(self) -> None:
+        is_fitted(self, strict=True)
         if len(self.classes_) < 2:
-            raise AnyshotError(
-                f"Only the class {self.classes_[0]!r} is known; give images of a second class first."
+            raise ClassifierError(
+                f"The classifier knows one class only, {self.classes_[0]!r}; "
+                "give images of a second class first."
             )

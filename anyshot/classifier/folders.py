@@ -79,20 +79,20 @@ def learn(classifier: AnyShotClassifier, support: LabelledFiles) -> AnyShotClass
 
 
 def classify_images(classifier: AnyShotClassifier, paths: Sequence[Path]) -> list[Classification]:
-    """An answer for each picture, in their order."""
-    names = [str(c) for c in classifier.classes_]
-    p, scores = classifier.predict_proba(paths), classifier.unknown_score(paths)
-    unknown = classifier.is_unknown(paths)
+    """Classify pictures, with one pass of the backbone; the results keep their order."""
+    found = classifier.classify(paths)
+    names = [str(c) for c in found.classes]
+    rows = zip(paths, found.probabilities, found.unknown, found.unknown_scores, strict=True)
     return [
         Classification(
-            path,
-            names[int(row.argmax())],
-            float(row.max()),
-            bool(u),
-            float(s),
-            dict(zip(names, map(float, row), strict=True)),
+            path=path,
+            label=names[int(row.argmax())],
+            probability=float(row.max()),
+            unknown=bool(unknown),
+            unknown_score=float(score),
+            probabilities=dict(zip(names, map(float, row), strict=True)),
         )
-        for path, row, u, s in zip(paths, p, unknown, scores, strict=True)
+        for path, row, unknown, score in rows
     ]
 
 

@@ -10,7 +10,6 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from anyshot.classifier.backbones import open_backbone
 from anyshot.classifier.backbones.backbone import Source
 from anyshot.classifier.sklearn_compat import is_fitted
 from anyshot.classifier.weights import describe_training_sets
@@ -25,15 +24,16 @@ if TYPE_CHECKING:
 def save_classifier(classifier: AnyShotClassifier, folder: str | Path) -> None:
     """Write all that prediction needs, but for the backbone, which is named."""
     is_fitted(classifier, strict=True)
-    by_name = classifier.backbone is None or isinstance(classifier.backbone, str | Path)
+    params = classifier.fit_params_
+    by_name = params["backbone"] is None or isinstance(params["backbone"], str | Path)
     config = {
-        "kind": "AnyShotClassifier", "version": VERSION, "backbone": str(classifier.backbone) if by_name else "own",
-        "side": classifier.side, "weights": str(classifier.weights), "learner": classifier.learned_.config,
+        "kind": "AnyShotClassifier", "version": VERSION, "backbone": str(params["backbone"]) if by_name else "own",
+        "side": params["side"], "weights": str(params["weights"]), "learner": classifier.weights_.config,
         "classes": classifier.classes_.tolist(),
     }  # fmt: skip
     tensors = {
         "features": torch.from_numpy(classifier.features_), "labels": torch.from_numpy(classifier.labels_),
-        **classifier.learned_.tensors(),
+        **classifier.weights_.tensors(),
     }  # fmt: skip
     if classifier.reference_ is not None:
         tensors["reference"] = torch.from_numpy(classifier.reference_)
@@ -67,20 +67,17 @@ def load_classifier(
         weights=config["weights"],
     )
     try:
-        classifier.learned_ = describe_training_sets(tensors, config["learner"])
+        classifier.weights_ = describe_training_sets(tensors, config["learner"])
     except (KeyError, RuntimeError) as error:  # other names or shapes
         raise AnyshotError(
             f"The classifier in '{folder}' was saved by anyshot {config.get('version')}, whose learner this version "
             "does not know; fit and save it again."
         ) from error
-    classifier.backbone_, classifier.reference_ = None, None
+    classifier.fit_params_ = classifier.get_params(deep=False)
+    classifier.backbone_ = None
+    classifier.reference_ = None if reference is None else reference.numpy()
     if classifier.backbone is None:
         classifier.n_features_in_ = features.shape[1]
     else:
-        classifier.backbone_ = open_backbone(
-            classifier.backbone, side=classifier.side, device=classifier.device
-        )
-        if reference is not None and classifier.backbone_.bind:
-            classifier.reference_ = reference.numpy()
-            classifier.backbone_ = classifier.backbone_.bind(classifier.reference_)
-    return classifier._learn(features, np.asarray(config["classes"])[labels])
+        classifier._open_backbone()
+    return classifier._adapt(features, np.asarray(config["classes"])[labels])

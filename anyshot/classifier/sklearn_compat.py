@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import ClassifierError
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
@@ -20,8 +20,8 @@ except ImportError:  # scikit-learn is optional
     BaseEstimator = None
 
 
-class InvalidInput(AnyshotError, ValueError):
-    """Data that cannot be learned from; also a ValueError, as scikit-learn's tools expect."""
+class InvalidInput(ClassifierError, ValueError):
+    """The images, features or labels cannot be used; a ValueError too, as scikit-learn expects."""
 
 
 if TYPE_CHECKING or BaseEstimator is None:
@@ -50,8 +50,8 @@ if TYPE_CHECKING or BaseEstimator is None:
             """Share of right answers."""
             return float((self.predict(X) == np.asarray(y)).mean())  # type: ignore[attr-defined]
 
-    class NotFitted(AnyshotError, ValueError, AttributeError):
-        """Asked before it learned."""
+    class NotFitted(ClassifierError, ValueError, AttributeError):
+        """The classifier was used before it was fitted."""
 
 else:
 
@@ -63,22 +63,20 @@ else:
             tags.transformer_tags.preserves_dtype = []  # features are float32, whatever went in
             return tags
 
-    class NotFitted(AnyshotError, NotFittedError):
-        """Asked before it learned."""
+    class NotFitted(ClassifierError, NotFittedError):
+        """The classifier was used before it was fitted."""
 
 
 def is_fitted(estimator: Any, strict: bool = False) -> bool:
-    """Whether it has learned; `strict` makes it an error if not."""
+    """Whether the estimator was fitted; with `strict`, an error if not."""
     fitted = hasattr(estimator, "classes_")
     if strict and not fitted:
-        raise NotFitted(
-            f"This {type(estimator).__name__} has not learned anything yet; call fit first."
-        )
+        raise NotFitted(f"This {type(estimator).__name__} was not fitted yet; call fit first.")
     return fitted
 
 
 def check_labels(y: ArrayLike, images: int) -> NDArray[Any]:
-    """One label for each image: text or whole numbers."""
+    """Labels [images]: text or integers, one for each image."""
     if y is None:
         raise InvalidInput("requires y to be passed, but the target y is None.")
     if BaseEstimator is not None:
@@ -88,7 +86,8 @@ def check_labels(y: ArrayLike, images: int) -> NDArray[Any]:
     labels = np.asarray(y)
     if labels.ndim != 1 or len(labels) != images:
         raise InvalidInput(
-            f"There are {images} images, but the labels have the shape {labels.shape}; give one for each."
+            f"There are {images} images, but the labels have the shape {labels.shape}; "
+            "give one label for each image."
         )
     if not images:
         raise InvalidInput("There are 0 images to learn from; give at least one of each class.")
@@ -96,18 +95,24 @@ def check_labels(y: ArrayLike, images: int) -> NDArray[Any]:
 
 
 def check_vectors(estimator: Any, X: Any, first: bool) -> NDArray[np.float32]:
-    """float32 [n, d], finite, as wide as those learned from."""
+    """Input vectors, float32 [n, d] and finite; their width must be that of the first fit."""
     if BaseEstimator is not None:
         return np.asarray(validate_data(estimator, X, reset=first, dtype=np.float32))
-    x = np.asarray(X, np.float32)
+    x = check_features(X, None if first else estimator.n_features_in_)
+    estimator.n_features_in_ = x.shape[1]
+    return x
+
+
+def check_features(features: ArrayLike, width: int | None = None) -> NDArray[np.float32]:
+    """Features as a float32 array [n, d] of finite numbers, with d = width if it is given."""
+    x = np.asarray(features, np.float32)
     if x.ndim != 2 or not x.size or not np.isfinite(x).all():
         raise InvalidInput(
-            f"Vectors have the shape {x.shape}; expected [n, d] of finite numbers, or name a backbone."
+            f"The features have the shape {x.shape}; expected (n, d) with n, d > 0 and finite "
+            "numbers. For images, name a backbone."
         )
-    if first:
-        estimator.n_features_in_ = x.shape[1]
-    if x.shape[1] != estimator.n_features_in_:
+    if width not in (None, x.shape[1]):
         raise InvalidInput(
-            f"Vectors have {x.shape[1]} numbers, but {estimator.n_features_in_} were learned from."
+            f"Each vector has {x.shape[1]} features, but the classifier was fitted to {width}."
         )
     return x

@@ -26,12 +26,12 @@ class ClassifierWeights:
     """A learner on features, how sure to be of it, and where both come from."""
 
     learner: Learner
-    outlook: ConfidenceModel
+    confidence: ConfidenceModel
     config: dict[str, Any]
 
     def tensors(self) -> dict[str, Tensor]:
         """All numbers, by name."""
-        parts = {"learner": self.learner, "outlook": self.outlook}
+        parts = {"learner": self.learner, "outlook": self.confidence}
         return {
             f"{part}.{name}": t
             for part, module in parts.items()

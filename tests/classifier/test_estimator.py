@@ -13,7 +13,9 @@ from safetensors.torch import load_file, save_file
 from support import colours
 
 from anyshot.classifier import AnyShotClassifier
-from anyshot.core.errors import AnyshotError
+from anyshot.classifier.backbones import Backbone
+from anyshot.classifier.backbones import backbone as backbones
+from anyshot.core.errors import AnyshotError, ClassifierError
 
 RNG = np.random.default_rng(0)
 
@@ -192,3 +194,88 @@ def test_a_task_unlike_those_learned_from_says_so():
     assert said.caution in str(said)
     assert "unlike" in said.caution
     assert dataclasses.replace(said, unlike=0.9).caution == ""
+
+
+class CountingBackbone:
+    """Colour features that count the images they are computed for."""
+
+    def __init__(self):
+        self.images = 0
+
+    def __call__(self, pixels):
+        self.images += len(pixels)
+        return colours(pixels)
+
+
+def test_classify_runs_the_backbone_once_for_each_image():
+    counting = CountingBackbone()
+    x, y = three()
+    clf = AnyShotClassifier(counting, side=8).fit(x, y)
+    assert counting.images == len(x)
+    new, _ = three((2, 2, 2), seed=40)
+    found = clf.classify(new)
+    clf.explain()
+    assert counting.images == len(x) + len(new)
+    np.testing.assert_array_equal(found.probabilities, clf.predict_proba(new))
+    np.testing.assert_array_equal(found.labels, clf.predict(new))
+    np.testing.assert_array_equal(found.unknown_scores, clf.unknown_score(new))
+    np.testing.assert_array_equal(found.unknown, clf.is_unknown(new))
+    np.testing.assert_array_equal(found.features, clf.transform(new))
+
+
+def test_a_body_that_uses_the_support_images_runs_once_for_each_image(monkeypatch):
+    counting = CountingBackbone()
+    bound = []
+
+    def bind(reference):
+        bound.append(reference)
+        return Backbone("bound", 8, "", counting)
+
+    body = Backbone("body", 8, "", colours, bind)
+    monkeypatch.setitem(backbones.FAMILIES, "conv4", lambda run, side, device: body)
+    x, y = three()
+    clf = AnyShotClassifier("conv4:run").fit(x, y)
+    new, _ = three((2, 2, 2), seed=40)
+    clf.classify(new)
+    assert counting.images == len(x) + len(new)
+    assert [reference.shape for reference in bound] == [(len(x), 8, 8, 3)]
+    with pytest.raises(ClassifierError, match="body"):
+        AnyShotClassifier("conv4:run").fit_features(clf.features_, y).predict(new)
+
+
+def test_features_can_take_the_place_of_images():
+    counting = CountingBackbone()
+    x, y = three()
+    new, _ = three((2, 2, 2), seed=40)
+    images = classifier().fit(x, y)
+    clf = AnyShotClassifier(counting, side=8).fit_features(images.features_, y)
+    features = images.transform(new)
+    found = clf.classify_features(features)
+    assert counting.images == 0
+    np.testing.assert_array_equal(found.probabilities, images.predict_proba(new))
+    np.testing.assert_array_equal(clf.label_next_features(features, 3), images.label_next(new, 3))
+    assert clf.explain() == images.explain()
+    np.testing.assert_array_equal(clf.predict_proba(new), found.probabilities)  # from images again
+    assert counting.images == len(new)
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((2, 7)), np.zeros(6), np.full((2, 6), np.nan), []])
+def test_features_of_another_shape_are_refused(fitted, wrong):
+    with pytest.raises(ClassifierError):
+        fitted.classify_features(wrong)
+
+
+def test_a_refused_fit_changes_nothing():
+    x, y = three()
+    clf = classifier().fit(x, y)
+    before = clf.predict_proba(x)
+    clf.set_params(backbone=lambda pixels: -colours(pixels))
+    with pytest.raises(AnyshotError):
+        clf.fit(x, y[:-1])
+    with pytest.raises(AnyshotError):
+        clf.partial_fit(x, y[:-1])
+    np.testing.assert_array_equal(clf.predict_proba(x), before)
+    vectors = AnyShotClassifier(None).fit(RNG.normal(size=(6, 5)), [0, 1] * 3)
+    with pytest.raises(ClassifierError, match="6 images"):
+        vectors.fit(np.zeros((6, 4)), [0] * 5)
+    assert vectors.n_features_in_ == 5

@@ -38,10 +38,11 @@ class Photo:
 class FeatureClassifier(AnyShotClassifier):
     """A classifier that is given features of its backbone, made once a picture, in the place of pictures."""
 
-    def _open(self, X: Any) -> None:
-        self.learned_ = open_weights(self.weights)
+    def fit(self, X: Any, y: Any) -> AnyShotClassifier:
+        """Learn from features."""
+        return self.fit_features(X, y)
 
-    def _features(self, X: Any, first: bool = False) -> NDArray[np.float32]:
+    def _features(self, X: Any) -> NDArray[np.float32]:
         return X
 
 

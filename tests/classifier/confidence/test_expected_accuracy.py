@@ -110,14 +110,14 @@ def test_images_of_which_none_like_them_was_left_out_say_nothing():
 
 @pytest.mark.parametrize("way", [2, 5, 40])
 def test_tasks_of_one_image_a_class_have_a_wide_interval(way):
-    found = open_weights("photos-lite0").outlook.expected(answered([1] * way, [1.0] * way))
+    found = open_weights("photos-lite0").confidence.expected(answered([1] * way, [1.0] * way))
     assert 0 <= found.low < found.overall < found.high <= 1
     assert found.high - found.low > 0.25
     torch.testing.assert_close(found.classes, torch.full((way,), found.overall))
 
 
 def test_classes_have_the_mean_that_is_expected_and_differ_as_their_images_do():
-    found = open_weights("photos-lite0").outlook.expected(
+    found = open_weights("photos-lite0").confidence.expected(
         answered([20, 20, 20, 1], [1.0, 0.9, 0.4, 1.0])
     )
     assert float(found.classes.mean()) == pytest.approx(found.overall, abs=1e-5)
