@@ -23,7 +23,7 @@ from anyshot.classifier.weights import open_weights
 from anyshot.core.files import write_json
 from anyshot.core.random import numpy_rng
 from anyshot.data.shots import any_shot
-from anyshot.evaluation.report.figures import COLOURS, MARKERS, STYLE, save_figure
+from anyshot.evaluation.report.style import COLOURS, MARKERS, STYLE, save_figure
 
 SIDE = 224
 WAYS = {2: 60, 5: 60, 10: 30, 20: 15, 50: 6}  # tasks of each set

@@ -22,7 +22,7 @@ from typing import Any
 from anyshot import preset, train
 from anyshot.core.files import write_json
 from anyshot.core.settings import Settings
-from anyshot.evaluation.report.figures import COLOURS, MARKERS
+from anyshot.evaluation.report.style import COLOURS, MARKERS
 from anyshot.training.presets import FAST, pretraining_settings
 from anyshot.training.pretraining import pretrain
 from anyshot.training.recipe import recipe

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from anyshot.cli.common import Csv, check_files
 from anyshot.cli.settings_options import Device
-from anyshot.cli.test import Csv, check_files
 from anyshot.core.errors import AnyshotError
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def print_answers(answers: list[Classification], root: Path) -> None:
 
 def write_csv(path: Path, answers: list[Classification]) -> None:
     """path, class, probability, unknown, unknown_score, and a column of probabilities for each class."""
-    from anyshot.evaluation.report.tables import write_lines
+    from anyshot.evaluation.report.result_files import write_lines
 
     lines = []
     for a in answers:

@@ -235,6 +235,6 @@ def _check(json: Path | None) -> None:
 
 
 def _write(path: Path, facts: dict[str, Any]) -> None:
-    from anyshot.evaluation.report.tables import write_results
+    from anyshot.evaluation.report.result_files import write_results
 
     write_results(path, facts)

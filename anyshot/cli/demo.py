@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anyshot.cli.classify import LEARNER, learn_from_folder, print_answers, write_page
-from anyshot.cli.inspect import inspect_runs, save_figures
+from anyshot.cli.common import Seed, Tasks, check_files, print_results, print_size_warnings
 from anyshot.cli.settings_options import Json, Workers
-from anyshot.cli.test import Seed, Tasks, check_files, print_size_warnings, show, task_text
 from anyshot.core.settings import Settings
 
 if TYPE_CHECKING:
@@ -46,8 +45,11 @@ def demo(
     In the end, what TAML has learned classifies pictures in folders, as it would yours.
     """
     from anyshot.evaluation.compare_runs import add_differences, evaluate_runs, plan_runs
+    from anyshot.evaluation.inspection import inspect_runs
+    from anyshot.evaluation.report.balancing_figures import save_inspection_figures
     from anyshot.evaluation.report.balancing_tables import balance_tables
-    from anyshot.evaluation.report.tables import payload, print_tables, write_csv, write_results
+    from anyshot.evaluation.report.result_files import results_as_json, write_csv, write_results
+    from anyshot.evaluation.report.tables import describe_tasks, print_tables
     from anyshot.training.meta_training import train
     from anyshot.training.presets import preset
 
@@ -63,14 +65,14 @@ def demo(
     records = inspect_runs(
         [trial for trial in trials if trial.settings == runs[-1].settings], min(tasks, 100)
     )
-    show(rows, f"New classes, {task_text(runs, notes)}")
+    print_results(rows, f"New classes, {describe_tasks(runs, notes)}")
     print_tables(*balance_tables(records))
-    paths = save_figures(runs, records, folder)
+    paths = save_inspection_figures(runs, records, folder)
     write_csv(folder / "results.csv", rows)
     seconds = time.monotonic() - started
     for path in {folder / "results.json", *([json] if json else [])}:
         write_results(
-            path, payload(rows), settings={run.folder.name: run.settings.as_dict() for run in runs},
+            path, results_as_json(rows), settings={run.folder.name: run.settings.as_dict() for run in runs},
             split="test", tasks=tasks, seeds=[seed], notes=notes, seconds=seconds,
         )  # fmt: skip
     names = ", ".join(path.name for path in paths)

@@ -18,8 +18,8 @@ from anyshot.cli.classify import (
     learn_from_folder,
     print_skipped,
 )
+from anyshot.cli.common import check_files
 from anyshot.cli.settings_options import Device, Json
-from anyshot.cli.test import check_files
 from anyshot.core.errors import AnyshotError
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def write_figures(
     explanation: Explanation,
 ) -> None:
     """All numbers as JSON."""
-    from anyshot.evaluation.report.tables import write_results
+    from anyshot.evaluation.report.result_files import write_results
 
     write_results(
         path,

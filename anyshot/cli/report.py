@@ -1,4 +1,4 @@
-"""anyshot report: one page on any set of runs."""
+"""anyshot report: write one HTML page about any number of runs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from anyshot.cli.settings_options import Device, Workers, options
-from anyshot.cli.test import (
+from anyshot.cli.common import (
     Images,
-    OfSplit,
     Seed,
+    Split,
     Tasks,
     check_files,
-    image_names,
     open_runs,
+    parse_images,
     print_size_warnings,
-    print_time,
-    task_text,
+    print_time_estimate,
 )
+from anyshot.cli.settings_options import Device, Workers, options
+
+INSPECTED = 100  # tasks at most that ω, γ and z are computed for
 
 
 @options("task", "method.prediction", "method.samples", "method.transductive", default="the run's")
@@ -27,35 +28,35 @@ def report(
     folders: Annotated[
         list[Path], typer.Argument(metavar="RUN", help="Folders of one or several runs.")
     ],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The page.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The HTML file.")] = Path("report.html"),
     images: Images = None,
-    split: OfSplit = "test",
+    split: Split = "test",
     tasks: Tasks = 100,
     seed: Seed = 0,
     workers: Workers = None,
     device: Device = "auto",
     **chosen: Any,
 ) -> None:
-    """Make one self-contained page on runs: tests them, looks inside, and shows what they answer.
+    """Test runs, inspect them and write everything to one self-contained HTML page.
 
-    Learning curves, the table, accuracy by shots, calibration diagrams, ω, γ and z where a run has them, and a sample
-    task of each image set with the answers. The page needs nothing but a browser.
+    The page shows the table of results, accuracy by shots, calibration diagrams, learning curves,
+    ω, γ and z of TAML runs, and a sample task of each image set with the predictions. It loads
+    nothing from elsewhere.
 
     Example: anyshot report runs/maml runs/taml --images glyphs,digits --out report.html
     """
     from anyshot.core.files import write_bytes
     from anyshot.evaluation.compare_runs import evaluate_runs, plan_runs
     from anyshot.evaluation.report.run_page import report_page
+    from anyshot.evaluation.report.tables import describe_tasks
 
     check_files(out)
     runs = open_runs(folders, chosen)
-    trials = plan_runs(runs, image_names(images), split, seed, device)
+    trials = plan_runs(runs, parse_images(images), split, seed, device)
     notes = print_size_warnings(trials)
-    print_time(trials, tasks, workers)
+    print_time_estimate(trials, tasks, workers)
     rows = evaluate_runs(trials, tasks, workers)
-    title = f"{tasks} tasks of the {split} split, {task_text(runs, notes)}. {' '.join(notes)}"
-    write_bytes(
-        out,
-        report_page(runs, trials, rows, min(tasks, 100), title).encode(errors="backslashreplace"),
-    )
-    print(f"The page is {out}.")
+    title = f"{tasks} tasks of the {split} split, {describe_tasks(runs, notes)}. {' '.join(notes)}"
+    page = report_page(runs, trials, rows, min(tasks, INSPECTED), title)
+    write_bytes(out, page.encode(errors="backslashreplace"))
+    print(f"Wrote {out}.")

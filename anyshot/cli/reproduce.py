@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from anyshot.cli.common import format_duration
 from anyshot.cli.settings_options import Address, Jobs, On, Workers, split_commas
-from anyshot.cli.test import duration
 from anyshot.core.registry import EXPERIMENTS
 
 if TYPE_CHECKING:
@@ -138,6 +138,6 @@ def _list() -> None:
         table.add_column(heading)
     for one in listing():
         needs = ", ".join(f"{'' if ready else '– '}{images}" for images, ready in one.needs.items())
-        times = [duration(seconds) if seconds else "–" for seconds in (one.short, one.paper)]
+        times = [format_duration(seconds) if seconds else "–" for seconds in (one.short, one.paper)]
         table.add_row(one.name, one.title, needs, str(one.runs), *times)
     print_tables(table)

@@ -108,7 +108,7 @@ def train(
 
 def _show_seeds(runs: Sequence[Run], json: Path | None) -> None:
     """What each run's validations chose, and what can be done next."""
-    from anyshot.evaluation.report.tables import write_results
+    from anyshot.evaluation.report.result_files import write_results
 
     chosen = {run.folder.name: run.best().state for run in runs}
     for name, state in chosen.items():

@@ -182,7 +182,7 @@ def accuracy_table(
 
 def print_next_step(run: Run, command: str, results: Mapping[str, Any], json: Path | None) -> None:
     """Where the run is and the command that takes it further; the results go to a file, if one is given."""
-    from anyshot.evaluation.report.tables import write_results
+    from anyshot.evaluation.report.result_files import write_results
 
     place = shlex.quote(str(run.folder))
     print(f"The run is in {place}. Next: anyshot {command} {place}")

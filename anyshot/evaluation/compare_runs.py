@@ -93,14 +93,14 @@ def plan_runs(
     return trials
 
 
-def shortfalls(trials: Sequence[RunOnSet]) -> list[str]:
+def size_warnings(trials: Sequence[RunOnSet]) -> list[str]:
     """What the classes of the image sets do not allow, each said once."""
     return list(
         dict.fromkeys(sentence for trial in trials for sentence in trial.stream.size_warnings())
     )
 
 
-def seconds(trials: Sequence[RunOnSet], tasks: int, workers: int | None = None) -> float:
+def estimate_seconds(trials: Sequence[RunOnSet], tasks: int, workers: int | None = None) -> float:
     """How long the test will take, by each run's first few tasks."""
     each = {trial.name: trial for trial in trials}
     spent = {}

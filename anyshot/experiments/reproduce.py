@@ -11,8 +11,7 @@ from anyshot.core.errors import AnyshotError
 from anyshot.core.files import write_bytes
 from anyshot.core.registry import EXPERIMENTS
 from anyshot.evaluation.report.experiment_figures import number_lines
-from anyshot.evaluation.report.figures import save_figure
-from anyshot.evaluation.report.html import page, picture
+from anyshot.evaluation.report.html import page, plot
 from anyshot.evaluation.report.paper_table import (
     TableRows,
     accuracy_lines,
@@ -22,7 +21,8 @@ from anyshot.evaluation.report.paper_table import (
     markdown,
     paired_lines,
 )
-from anyshot.evaluation.report.tables import write_results
+from anyshot.evaluation.report.result_files import write_results
+from anyshot.evaluation.report.style import save_figure
 from anyshot.experiments.available_data import chosen, with_data, with_ready
 from anyshot.experiments.experiment import Experiment
 from anyshot.experiments.plan import Plan, make_plan
@@ -164,7 +164,7 @@ def _html(outcome: ExperimentResult, drawn: Mapping[str, Path]) -> str:
     body = [f"<h2>{escape(title)}</h2>{html(lines)}" for title, lines in tables(outcome).items()]
     body += [f"<p>{escape(note)}</p>" for note in outcome.notes]
     for shown in outcome.pictures:
-        body.append(picture(shown.title, drawn[shown.name].read_bytes()))
+        body.append(plot(shown.title, drawn[shown.name].read_bytes()))
         if shown.drawn.numbers:
             body.append(
                 f"<details><summary>Numbers</summary>{html(number_lines(shown.drawn.numbers))}</details>"

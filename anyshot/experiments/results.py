@@ -13,8 +13,8 @@ from anyshot.core.errors import AnyshotError
 from anyshot.core.settings import parse_shots
 from anyshot.evaluation.metrics import Summary, paired_difference, pool_seeds, same_tasks
 from anyshot.evaluation.report.experiment_figures import comparison_figure
-from anyshot.evaluation.report.figures import training_figure
 from anyshot.evaluation.report.paper_table import Cell, PaperComparison, excludes_zero
+from anyshot.evaluation.report.training_curves import training_figure
 from anyshot.experiments.available_data import learned
 from anyshot.experiments.experiment import Picture
 from anyshot.experiments.figures import FigureValues, FigureWithNumbers, draw

@@ -42,7 +42,7 @@ def test_the_demo_trains_tests_looks_inside_and_leaves_its_results(
         )
     assert not end.value.code
     out = capsys.readouterr().out
-    assert "2-way any-shot:1-4, 2 query images a class" in out
+    assert "2-way any-shot:1-4, 2 query images per class" in out
     found = json.loads((tmp_path / "results.json").read_text())
     assert found["results"] == json.loads((tmp_path / "copy.json").read_text())["results"]
     assert [result["method"] for result in found["results"]] == ["maml", "taml"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support import run_command as run
 
-from anyshot.cli.test import duration
+from anyshot.cli.common import format_duration
 from anyshot.data import ImageSet
 from anyshot.evaluation import compare_runs
 
@@ -90,12 +90,12 @@ def test_whose_statistics_normalise_the_query_is_an_option_and_is_told(trained, 
     losses = []
     for option, told in (
         ("--transductive", "transductive"),
-        ("--no-transductive", "one image at a time"),
+        ("--no-transductive", "inductive"),
     ):
         assert (
             run("test", trained["maml"], "--tasks", 2, option, "--json", tmp_path / "out.json") == 0
         )
-        assert f"query images a class, {told} " in " ".join(capsys.readouterr().out.split())
+        assert f"query images per class, {told} " in " ".join(capsys.readouterr().out.split())
         found = json.loads((tmp_path / "out.json").read_text())
         (settings,) = found["origin"]["settings"].values()
         assert settings["method"]["transductive"] == (told == "transductive")
@@ -170,7 +170,7 @@ def test_fewer_images_than_asked_for_are_said_before_the_work_and_recorded(
         "support and 15 query images."
     )
     assert err.splitlines()[0] == sentence
-    assert "2-way asked for fixed:10, 15 query images a class" in " ".join(out.split())
+    assert "2-way requested fixed:10, 15 query images per class" in " ".join(out.split())
     assert "5 support, 15 query" in " ".join(out.split())
     found = json.loads((tmp_path / "out.json").read_text())
     assert found["origin"]["notes"] == [sentence]
@@ -193,7 +193,7 @@ def test_how_long_many_tasks_will_take_is_said_before(trained, monkeypatch, caps
         "2 × 1,000 tasks will take about 26 minutes (--tasks N for fewer)."
         in capsys.readouterr().err
     )
-    assert [duration(s) for s in (5, 99, 100, 5900, 6000, 1e6)] == [
+    assert [format_duration(s) for s in (5, 99, 100, 5900, 6000, 1e6)] == [
         "5 seconds", "99 seconds", "2 minutes", "98 minutes", "1.7 hours", "12 days",
     ]  # fmt: skip
 

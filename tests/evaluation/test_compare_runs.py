@@ -19,7 +19,7 @@ from anyshot.evaluation.compare_runs import (
     evaluate_runs,
     plan_runs,
     pool_rows,
-    shortfalls,
+    size_warnings,
     unpaired_reasons,
 )
 from anyshot.evaluation.evaluate_tasks import evaluate
@@ -99,10 +99,12 @@ def test_a_row_is_the_evaluation_of_its_trial(capsys):
 
 def test_what_classes_do_not_allow_is_said_once_for_all_runs(monkeypatch):
     greedy = Settings(images=("tiny",), task=TaskSettings(way=2, shots="fixed:50"))
-    assert len(shortfalls(plan_runs([a_run("one", greedy), a_run("two", greedy)]))) == 1
+    assert len(size_warnings(plan_runs([a_run("one", greedy), a_run("two", greedy)]))) == 1
     monkeypatch.setattr(compare_runs, "seconds_per_task", lambda method, stream, workers: 0.5)
     assert (
-        compare_runs.seconds(plan_runs([a_run("one"), a_run("two")], ["tiny", "other"]), tasks=100)
+        compare_runs.estimate_seconds(
+            plan_runs([a_run("one"), a_run("two")], ["tiny", "other"]), tasks=100
+        )
         == 0.5 * 400
     )
 

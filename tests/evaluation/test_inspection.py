@@ -11,7 +11,7 @@ from anyshot.evaluation.inspection import inspect_stream, inspect_task
 def test_a_record_holds_what_the_posterior_says():
     method, task = make_method("taml", gains=(1.0, 0.1, 0.03)), make_task()
     record = inspect_task(method, task)
-    x, y, _, _ = method.tensors(task)
+    x, y, _, _ = method.task_tensors(task)
     q = method.posterior(x, y, task.way)
     assert record.shots == task.shots
     assert sum(record.omega_mean) == pytest.approx(1)

@@ -13,9 +13,9 @@ def confusion_figure(names: Sequence[str], counts: NDArray[np.int64], path: Path
     """Rows the truth, columns what it was taken for; shades are shares of a row, numbers are pictures."""
     from matplotlib.figure import Figure
 
-    from anyshot.evaluation.report.figures import literal
+    from anyshot.evaluation.report.style import escape_math
 
-    names = [literal(name) for name in names]
+    names = [escape_math(name) for name in names]
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     side = 1.8 + 0.55 * len(names)
     figure = Figure(figsize=(side + 0.8, side), layout="constrained")

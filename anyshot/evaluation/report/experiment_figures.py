@@ -12,18 +12,18 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from anyshot.evaluation.metrics import SHOTS
-from anyshot.evaluation.report.figures import (
-    COLOURS,
-    MARKERS,
-    explain,
-    legend_above,
-    literal,
-    log_sizes,
-    ratios,
-    styled,
-)
 from anyshot.evaluation.report.paper_table import PaperComparison, TableCell
 from anyshot.evaluation.report.paper_table import TableRows as Texts
+from anyshot.evaluation.report.style import (
+    COLOURS,
+    MARKERS,
+    add_legend_above,
+    add_note,
+    escape_math,
+    set_ratio_axis,
+    set_size_axis,
+    use_style,
+)
 from anyshot.evaluation.report.tables import dashed
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Point(NamedTuple):
 Lines = Mapping[str, Sequence[Point]]  #: by what to call each
 
 
-@styled
+@use_style
 def lines_figure(
     panels: Mapping[str, Lines],
     xlabel: str,
@@ -57,20 +57,20 @@ def lines_figure(
             _line(one, points, place, name)
         if level is not None:
             one.axhline(level, color="#555555", linewidth=1, linestyle="--", zorder=1)
-        log_sizes(one)
+        set_size_axis(one)
         one.set_title(title)
     if as_ratios:
-        ratios(
+        set_ratio_axis(
             axes[0],
             [point.y for lines in panels.values() for points in lines.values() for point in points],
         )
     axes[0].set_ylabel(ylabel)
     axes[len(panels) // 2].set_xlabel(xlabel)
-    legend_above(figure, axes[0], 4 if len(panels) > 2 else 2)
+    add_legend_above(figure, axes[0], 4 if len(panels) > 2 else 2)
     if any(
         point.interval for lines in panels.values() for points in lines.values() for point in points
     ):
-        explain(figure, "Bars: 95 % intervals.")
+        add_note(figure, "Bars: 95 % intervals.")
     return figure
 
 
@@ -85,10 +85,10 @@ def _line(axes: Axes, points: Sequence[Point], place: int, name: str) -> None:
         "linewidth": 1.8,
         "capsize": 2,
     }
-    axes.errorbar(x, y, bars, elinewidth=1, label=literal(name), **style)
+    axes.errorbar(x, y, bars, elinewidth=1, label=escape_math(name), **style)
 
 
-@styled
+@use_style
 def comparison_figure(beside: PaperComparison) -> Figure:
     """A panel a column: each model's accuracy with its interval, and the paper's."""
     models = [*reversed(beside.models)]  # the first on top
@@ -106,9 +106,9 @@ def comparison_figure(beside: PaperComparison) -> Figure:
                 x, bar = cell.paper
                 style = {"fmt": "D", "color": COLOURS[1], "mfc": "white", "markersize": 5}
                 axes.errorbar([x], [row - 0.22], xerr=[bar], label="paper", **style)
-        axes.set_title(literal(column))
+        axes.set_title(escape_math(column))
         axes.xaxis.set_major_locator(MaxNLocator(4))
-    panels[0].set_yticks(range(len(models)), [literal(model) for model in models])
+    panels[0].set_yticks(range(len(models)), [escape_math(model) for model in models])
     panels[0].set_ylim(-0.6, len(models) - 0.4)
     panels[len(panels) // 2].set_xlabel("accuracy, %")
     drawn, labels = panels[0].get_legend_handles_labels()
@@ -117,7 +117,7 @@ def comparison_figure(beside: PaperComparison) -> Figure:
     return figure
 
 
-@styled
+@use_style
 def map_figure(
     points: Mapping[str, NDArray[np.float64]], origin: NDArray[np.float64], origin_name: str
 ) -> Figure:
@@ -133,17 +133,17 @@ def map_figure(
             markersize=4.5,
             alpha=0.7,
             markeredgewidth=0,
-            label=literal(name),
+            label=escape_math(name),
         )
     axes.plot(*origin, "*", color="black", markersize=15, label=origin_name)
     axes.set_xticks([])
     axes.set_yticks([])
-    legend_above(figure, axes, 4)
-    explain(figure, "Dots: tasks.")
+    add_legend_above(figure, axes, 4)
+    add_note(figure, "Dots: tasks.")
     return figure
 
 
-@styled
+@use_style
 def bars_figure(groups: Mapping[str, Lines], ylabel: str) -> Figure:
     """Bars side by side within each group; of a line's points the first alone."""
     names = list(next(iter(groups.values())))
@@ -158,15 +158,15 @@ def bars_figure(groups: Mapping[str, Lines], ylabel: str) -> Figure:
             color=COLOURS[place % len(COLOURS)], hatch=("", "///", "...")[place % 3], edgecolor="white",
         )  # fmt: skip
         axes.bar_label(bars, fmt="%.2f", fontsize=9, padding=2)
-    axes.set_xticks(range(len(groups)), [literal(name) for name in groups])
+    axes.set_xticks(range(len(groups)), [escape_math(name) for name in groups])
     axes.set_ylabel(ylabel)
     axes.grid(False, axis="x")
     axes.margins(y=0.15)
-    legend_above(figure, axes, 2)
+    add_legend_above(figure, axes, 2)
     return figure
 
 
-@styled
+@use_style
 def shots_figure(rows: Sequence[ResultRow]) -> Figure:
     """A panel an image set: accuracy by the number of images that a class is learned from, a line a run."""
     sets = list(dict.fromkeys(row.images for row in rows))
@@ -184,17 +184,17 @@ def shots_figure(rows: Sequence[ResultRow]) -> Figure:
                 "color": COLOURS[place % len(COLOURS)],
                 "marker": MARKERS[place % len(MARKERS)],
             }
-            axes.plot(*zip(*known, strict=True), linewidth=1.8, label=literal(row.run), **style)
+            axes.plot(*zip(*known, strict=True), linewidth=1.8, label=escape_math(row.run), **style)
         axes.set_xticks(range(len(ranges)), [dashed(name) for name in ranges])
-        axes.set_title(literal(images))
+        axes.set_title(escape_math(images))
         axes.set_ylim(0, 100)
     panels[0].set_ylabel("accuracy, %")
     panels[len(panels) // 2].set_xlabel("images in the class")
-    legend_above(figure, panels[0], 4)
+    add_legend_above(figure, panels[0], 4)
     return figure
 
 
-@styled
+@use_style
 def calibration_figure(rows: Sequence[ResultRow]) -> Figure:
     """A panel an image set: how often answers are right against how sure they are, a line a run; dots as large as their
     share of the answers."""
@@ -215,16 +215,16 @@ def calibration_figure(rows: Sequence[ResultRow]) -> Figure:
                 linewidth=1.5,
                 marker=marker,
                 markersize=3,
-                label=literal(row.run),
+                label=escape_math(row.run),
             )
             axes.scatter(
                 confidence / n, hits / n, 250 * n / n.sum(), color=colour, alpha=0.35, linewidths=0
             )
-        axes.set_title(literal(images))
+        axes.set_title(escape_math(images))
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="largest probability")
     panels[0].set_ylabel("share of right answers")
-    legend_above(figure, panels[0], 4)
-    explain(figure, "Bins of a fifteenth. Discs: the larger, the more answers.")
+    add_legend_above(figure, panels[0], 4)
+    add_note(figure, "Bins of a fifteenth. Discs: the larger, the more answers.")
     return figure
 
 

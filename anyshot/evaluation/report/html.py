@@ -1,21 +1,19 @@
-"""Pages of pictures that need nothing but a browser: a contact sheet of answers, and a confusion matrix that opens."""
+"""Self-contained HTML pages: photos with predictions, figures, tables, a confusion matrix."""
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from anyshot.core.text import readable
 from anyshot.data.decode import UnreadableImage, decode
+from anyshot.data.encode import data_url, encode_image
 
-SIDE = 120  # of a thumbnail
+SIDE = 120  # pixels of a thumbnail
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; --warn: #c60; }
@@ -34,42 +32,43 @@ section.cell { display: none; } section.cell:target { display: block; }
 
 
 def page(title: str, body: str) -> str:
-    """A whole page with everything in it."""
+    """A complete page with the style sheet in it. ``body`` is HTML."""
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>\n'
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{escape(title)}</title>\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{STYLE}</style></head>\n"
         f"<body><h1>{escape(title)}</h1>\n{body}\n</body></html>\n"
     )
 
 
 def thumbnail(path: Path) -> str:
-    """A picture as a data address, or an empty one where it cannot be read any more."""
+    """A photo as a data URL; empty if the file cannot be read any more."""
     try:
         pixels = decode(path, SIDE)
     except UnreadableImage:
         return ""
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "JPEG", quality=82)
-    return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()
+    return data_url(encode_image(pixels, "jpeg", quality=82), "jpeg")
 
 
 def figure(path: Path, label: str, probability: float, unknown: bool = False) -> str:
-    """One picture with its answer."""
-    said = f"unknown? <small>else {escape(label)}</small>" if unknown else escape(label)
+    """One photo with its predicted label and probability."""
+    text = f"unknown? <small>else {escape(label)}</small>" if unknown else escape(label)
     name = escape(readable(path.name))
+    meter = f'<meter min="0" max="1" value="{probability:.3f}">{probability:.0%}</meter>'
     return (
-        f'<figure class="{"unknown" if unknown else "known"}"><img src="{thumbnail(path)}" alt="{name}">'
-        f'<figcaption><b>{said}</b><meter min="0" max="1" value="{probability:.3f}">{probability:.0%}</meter>'
+        f'<figure class="{"unknown" if unknown else "known"}">'
+        f'<img src="{thumbnail(path)}" alt="{name}">'
+        f"<figcaption><b>{text}</b>{meter}"
         f"{probability:.0%} <small>{name}</small></figcaption></figure>"
     )
 
 
-def picture(title: str, png: bytes) -> str:
-    """A figure of a report, inside the page."""
-    data = base64.b64encode(png).decode()
+def plot(title: str, png: bytes) -> str:
+    """A figure (the content of a PNG file) under a heading."""
     return (
-        f'<h2>{escape(title)}</h2><div class="scroll"><img class="plot" alt="{escape(title)}" '
-        f'src="data:image/png;base64,{data}"></div>'
+        f'<h2>{escape(title)}</h2><div class="scroll">'
+        f'<img class="plot" alt="{escape(title)}" src="{data_url(png)}"></div>'
     )
 
 
@@ -79,7 +78,7 @@ def sheet(figures: Sequence[str]) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Text cells; the first of each row is its heading. Cells must be escaped already."""
+    """A table; the first cell of each row is its heading. Cells are HTML, already escaped."""
     top = "".join(f"<th>{cell}</th>" for cell in head)
     lines = "".join(
         f"<tr><th>{row[0]}</th>" + "".join(f"<td>{cell}</td>" for cell in row[1:]) + "</tr>"
@@ -91,7 +90,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def confusion_page(
     names: Sequence[str], counts: NDArray[np.int64], cells: dict[tuple[int, int], list[str]]
 ) -> str:
-    """The matrix, rows the truth; each number opens the figures of its pictures."""
+    """The confusion matrix ``counts`` [true class, predicted class].
+
+    Each count links to the figures ``cells[i, j]`` of its photos.
+    """
     rows = []
     for i, name in enumerate(names):
         links = [
@@ -99,10 +101,10 @@ def confusion_page(
             for j, n in enumerate(counts[i].tolist())
         ]
         rows.append([escape(name), *links])
-    head = ["truth ↓ taken for →", *map(escape, names)]
-    opened = "\n".join(
-        f'<section class="cell" id="cell-{i}-{j}"><h2>{escape(names[i])} taken for {escape(names[j])}</h2>'
-        f"{sheet(figures)}</section>"
+    head = ["truth ↓ predicted →", *map(escape, names)]
+    sections = "\n".join(
+        f'<section class="cell" id="cell-{i}-{j}">'
+        f"<h2>{escape(names[i])} predicted as {escape(names[j])}</h2>{sheet(figures)}</section>"
         for (i, j), figures in sorted(cells.items())
     )
-    return table(head, rows) + "\n<p>Choose a number to see its pictures.</p>\n" + opened
+    return table(head, rows) + "\n<p>Click a number to see its photos.</p>\n" + sections

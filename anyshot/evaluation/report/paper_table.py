@@ -13,7 +13,7 @@ from rich.table import Table
 
 from anyshot.evaluation.metrics import PairedDifference, Summary
 from anyshot.evaluation.report.html import table as html_table
-from anyshot.evaluation.report.tables import with_interval
+from anyshot.evaluation.report.tables import percent, with_interval
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def detail_lines(beside: PaperComparison) -> TableRows:
                 numbers = [
                     f"{100 * s.ece:.1f}",
                     f"{100 * s.worst_class:.1f}",
-                    *map(_percent, by_shots),
+                    *map(percent, by_shots),
                 ]
                 cells = [model, column, f"{s.nll:.3f}", *numbers, str(s.tasks), str(s.runs)]
                 lines.append([TableCell(cell) for cell in cells])
@@ -204,7 +204,3 @@ def _ahead(paired: PairedDifference | None, what: str, times: float) -> TableCel
 def _signed(value: float, digits: int = 2) -> str:
     """With its sign; nothing is +0.00, from whichever side."""
     return f"{round(value, digits) + 0.0:+.{digits}f}"
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f}"

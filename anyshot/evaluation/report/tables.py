@@ -1,29 +1,39 @@
-"""Tables on the screen, and the same numbers as CSV and JSON with their origin."""
+"""Tables of results for the terminal."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import os
-import platform
-import re
-import shlex
-import sys
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from anyshot.core.files import PathLike, write_bytes, write_json
-from anyshot.evaluation.metrics import SHOTS, PairedDifference, Summary
+from anyshot.evaluation.metrics import SHOTS, Summary
 
 if TYPE_CHECKING:
     from anyshot.evaluation.compare_runs import ResultRow
+    from anyshot.runs.run import Run
+
+
+def describe_tasks(runs: Sequence[Run], notes: Sequence[str] = ()) -> str:
+    """Describe the tasks in words: 5-way any-shot:1-50, 15 query images per class, transductive.
+
+    ``notes`` are the warnings about classes that are too small. If there are any, the text says
+    that the shots were requested; the table's caption then says what was drawn.
+    """
+    way, shots, query = dataclasses.astuple(runs[0].settings.task)
+    names = {True: "transductive", False: "inductive"}
+    runs_by_mode: dict[bool, list[str]] = {}
+    for run in runs:
+        runs_by_mode.setdefault(run.settings.method.transductive, []).append(run.folder.name)
+    modes = [
+        names[mode] + (f" ({', '.join(of_mode)})" if len(runs_by_mode) > 1 else "")
+        for mode, of_mode in runs_by_mode.items()
+    ]
+    requested = "requested " if notes else ""
+    return f"{way}-way {requested}{shots}, {query} query images per class, {', '.join(modes)}"
 
 
 def summary_table(rows: Sequence[ResultRow], title: str | None = None) -> Table:
@@ -39,10 +49,10 @@ def summary_table(rows: Sequence[ResultRow], title: str | None = None) -> Table:
         cells = [
             with_interval(f"{100 * s.accuracy:.1f}", s.interval, 100, 1),
             f"{s.nll:.2f}",
-            _percent(s.ece),
-            _percent(s.worst_class),
+            percent(s.ece),
+            percent(s.worst_class),
             *(with_interval(f"{s.more[name]:.3f}", s.more_intervals[name], 1, 3) for name in more),
-            *(_percent(s.by_shots[name]) for name in ranges),
+            *(percent(s.by_shots[name]) for name in ranges),
             "–" if s.tasks_per_second is None else f"{s.tasks_per_second:.1f}",
         ]
         table.add_row(*_names(rows, row), *cells)
@@ -144,93 +154,14 @@ def print_tables(*tables: Table) -> None:
         console.print(*([""] if place else []), table)
 
 
-def write_csv(path: PathLike, rows: Sequence[ResultRow]) -> None:
-    """One line for each row, fractions at full precision; empty where there was nothing to measure."""
-    flat = []
-    for row in rows:
-        values: dict[str, Any] = {**row.labels, "transductive": row.settings[0].method.transductive}
-        for name, value in row.summary.as_dict().items():
-            if name == "more_intervals":
-                values |= {f"{metric}_interval": one for metric, one in value.items()}
-            elif name == "more":
-                values |= value
-            elif isinstance(
-                value, Mapping
-            ):  # by_shots -> accuracy_shots_2_5, queries_by_shots -> queries_shots_2_5
-                what = "queries" if name.startswith("queries") else "accuracy"
-                values |= {
-                    f"{what}_shots_{_plain_name(shots)}": one for shots, one in value.items()
-                }
-            else:
-                values[name] = value
-        difference = dataclasses.asdict(row.paired) if row.paired else dict.fromkeys(_PAIRED)
-        flat.append(
-            {
-                **values,
-                "paired_to": row.paired_to,
-                **{f"paired_{k}": v for k, v in difference.items()},
-            }
-        )
-    write_lines(path, flat)
-
-
-def write_per_task(path: PathLike, rows: Sequence[ResultRow]) -> None:
-    """One line for each task of each row, in the order of the tasks."""
-    write_lines(
-        path, [{**row.labels, **score.as_dict()} for row in rows for score in row.summary.scores]
-    )
-
-
-def write_lines(path: PathLike, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Mappings of the same keys as CSV, the keys on top; names that are not UTF-8 survive."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(lines[0]))
-    writer.writeheader()
-    writer.writerows(lines)
-    write_bytes(path, text.getvalue().encode(errors="backslashreplace"))
-
-
-def write_results(path: PathLike, results: Any, **facts: Any) -> None:
-    """`results` as JSON beside their origin; `facts` are whatever led to them: settings, seeds, the run's folder."""
-    write_json(path, {"results": results, "origin": origin(**facts)})
-
-
-def payload(rows: Sequence[ResultRow]) -> list[dict[str, Any]]:
-    """The rows of :func:`summary_table` as plain values for JSON."""
-    return [
-        {**row.labels, **row.summary.as_dict(), "paired_to": row.paired_to, "paired": row.paired}
-        for row in rows
-    ]
-
-
-def origin(**facts: Any) -> dict[str, Any]:
-    """Where numbers come from: `facts`, versions, cores, time and command."""
-    return {
-        **facts,
-        "version": version("anyshot"),
-        "torch": version("torch"),
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
-        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "command": shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]]),
-    }
-
-
-_PAIRED = tuple(field.name for field in dataclasses.fields(PairedDifference))
-
-
 def with_interval(text: str, interval: float | None, scale: float, digits: int) -> str:
     """A number and the half-width of its interval, where it has one."""
     return text if interval is None else f"{text} ± {scale * interval:.{digits}f}"
 
 
-def _percent(value: float | None) -> str:
+def percent(value: float | None) -> str:
+    """A fraction in per cent with one digit; a dash for None."""
     return "–" if value is None else f"{100 * value:.1f}"
-
-
-def _plain_name(shots: str) -> str:
-    """A column's name that is also a Python name: 2_5 for 2-5, over_50 for >50."""
-    return re.sub(r"\W", "_", shots.replace(">", "over_"))
 
 
 def dashed(size: str) -> str:

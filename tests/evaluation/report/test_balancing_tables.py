@@ -23,12 +23,16 @@ def record(index=0, shots=(1, 3, 9), images="glyphs", **changes) -> BalanceRecor
         images,
         index,
         shots,
-        [1 / way] * way,
-        [0.1] * way,
-        [1.0, 1.1, 1.2, 1.3, 4.0],
-        [0.1] * 5,
-        2.0,
-        0.5,
+        ("conv 1", "conv 2", "conv 3", "conv 4", "head"),
+        omega_mean=[1 / way] * way,
+        omega_std=[0.1] * way,
+        omega_inferred=[0.0] * way,
+        omega_prior=[0.0] * way,
+        gamma_mean=[1.0, 1.1, 1.2, 1.3, 4.0],
+        gamma_std=[0.1] * 5,
+        gamma_at_mean=[0.9, 1.0, 1.1, 1.2, 3.0],
+        z_norm=2.0,
+        z_std=0.5,
     )
     return replace(values, **changes)
 
