@@ -128,6 +128,10 @@ METHODS = Registry(
         "protonet": "anyshot.methods.protonet:ProtoNet",
         "proto-maml": "anyshot.methods.proto_maml:ProtoMAML",
         "taml": "anyshot.methods.taml:TAML",
+        "anil": "anyshot.methods.anil:ANIL",
+        "r2d2": "anyshot.methods.r2d2:R2D2",
+        "simpleshot": "anyshot.methods.simpleshot:SimpleShot",
+        "rfs": "anyshot.methods.rfs:RFS",
     },
 )  #: subclasses of :class:`anyshot.Method`
 BODIES = Registry(

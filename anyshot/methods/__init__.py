@@ -1,4 +1,7 @@
-"""Meta-learning methods: MAML, Meta-SGD, MT-net, ABML, ProtoNet, Proto-MAML and TAML, a file each.
+"""Meta-learning methods, one file each: the paper's seven, and baselines that the field compares with.
+
+The paper's are MAML, Meta-SGD, MT-net, ABML, ProtoNet, Proto-MAML and TAML; the baselines are ANIL,
+R2D2, SimpleShot and RFS. UNICORN-MAML is MAML here (see ``maml``).
 
 ``base`` holds what they share. ``balancing`` and ``task_encoder`` are TAML's variables (ω, γ, z) and
 their posterior. ``create`` makes a method from its settings. The package imports ``core``, ``data``,
@@ -7,17 +10,23 @@ their posterior. ``create`` makes a method from its settings. The package import
 
 from anyshot.core.registry import METHODS
 from anyshot.methods.abml import ABML
+from anyshot.methods.anil import ANIL
 from anyshot.methods.base import GradientMethod, Method, Objective
 from anyshot.methods.create import create_method, method_class
+from anyshot.methods.embedding_method import EmbeddingMethod
 from anyshot.methods.maml import MAML
 from anyshot.methods.meta_sgd import MetaSGD
 from anyshot.methods.mt_net import MTNet
 from anyshot.methods.predictor import Predictor
 from anyshot.methods.proto_maml import ProtoMAML
 from anyshot.methods.protonet import ProtoNet
+from anyshot.methods.r2d2 import R2D2
+from anyshot.methods.rfs import RFS
+from anyshot.methods.simpleshot import SimpleShot
 from anyshot.methods.taml import TAML
 
 __all__ = [
-    "ABML", "MAML", "METHODS", "TAML", "GradientMethod", "MTNet", "MetaSGD", "Method", "Objective",
-    "Predictor", "ProtoMAML", "ProtoNet", "create_method", "method_class",
+    "ABML", "ANIL", "MAML", "METHODS", "R2D2", "RFS", "TAML", "EmbeddingMethod", "GradientMethod",
+    "MTNet", "MetaSGD", "Method", "Objective", "Predictor", "ProtoMAML", "ProtoNet", "SimpleShot",
+    "create_method", "method_class",
 ]  # fmt: skip

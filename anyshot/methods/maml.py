@@ -16,6 +16,10 @@ class MAML(GradientMethod):
     Every task starts at the same learned θ and takes K gradient steps on its support set. Training
     minimises the query loss at θ_K, with gradients that flow through the steps (``order=2``).
 
+    The head starts at zero and is not learned, so any number of classes will do. This is also
+    UNICORN-MAML (Ye and Chao, ICLR 2022, https://arxiv.org/abs/2106.16245), which learns one vector
+    w as the initial head of every class: w adds ⟨w, f⟩ to all logits alike, and softmax cancels it.
+
     The inner learning rate α is fixed: 0.5 (CIFAR-FS, multi) or 0.1 (miniImageNet).
     """
 

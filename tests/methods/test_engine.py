@@ -7,10 +7,10 @@ import torch
 from support import make_method, make_task
 
 import anyshot.inner_loop
-from anyshot.methods import METHODS
+from anyshot.methods import METHODS, GradientMethod
 from anyshot.training.meta_training import task_gradients
 
-GRADIENT_METHODS = [name for name in METHODS if name != "protonet"]
+GRADIENT_METHODS = [name for name in METHODS if issubclass(METHODS[name], GradientMethod)]
 
 
 def both_ways(method, compute):

@@ -32,7 +32,8 @@ def test_with_transduction_an_image_depends_on_the_others_and_so_does_training(n
         classify = method.adapt(task.support, task.support_labels)
         change = (classify(task.query)[:6] - classify(task.query[:6])).abs().max()
         assert (change > 1e-4) == transductive
-    assert abs(losses[0] - losses[1]) > 1e-6
+    if name != "simpleshot":  # its training does not look at the query images
+        assert abs(losses[0] - losses[1]) > 1e-6
 
 
 @pytest.mark.parametrize("name", ["taml", "protonet"])

@@ -1,0 +1,57 @@
+"""Base class of methods that fit a classifier to features and leave the body as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from anyshot.data.tasks import Task
+from anyshot.methods.base import Method, Objective, Probabilities, accuracy
+
+
+class EmbeddingMethod(Method):
+    """A classifier on features: ``fit`` is all that a subclass has to write.
+
+    Meta-training minimises the query cross-entropy through ``fit``, if that is differentiable. With
+    test-time augmentation the classifier is fitted to all views of the support images.
+    """
+
+    def fit(self, features: Tensor, labels: Tensor, way: int) -> Callable[[Tensor], Tensor]:
+        """Fit a classifier to support features.
+
+        Parameters
+        ----------
+        features : Tensor, shape [N, width]
+        labels : Tensor, shape [N]
+            Integers 0..way−1.
+        way : int
+            Number of classes.
+
+        Returns
+        -------
+        callable
+            Query features [M, width] → logits [M, way].
+        """
+        raise NotImplementedError
+
+    def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
+        support, labels, query, query_labels = self.task_tensors(task)
+        score = self.fit(self.embed(support), labels, task.way)
+        scores = score(self._embed_query(query, support))
+        return Objective(F.cross_entropy(scores, query_labels), 0.0, accuracy(scores, query_labels))
+
+    def adapt_classifier(
+        self, images: Tensor, labels: Tensor, noise: torch.Generator, prediction: str
+    ) -> Probabilities:
+        views = tuple(self.views(images))
+        features = torch.cat([self.embed(view) for view in views])
+        score = self.fit(features, labels.repeat(len(views)), int(labels.max()) + 1)
+        return lambda queries, view: score(self._embed_query(queries, views[view])).softmax(1)
+
+    def _embed_query(self, query: Tensor, support: Tensor) -> Tensor:
+        """Query features; the support set gives the batch statistics if not transductive."""
+        reference = None if self.settings.transductive else support
+        return self.embed(query, reference=reference)
