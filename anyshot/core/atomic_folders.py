@@ -1,27 +1,36 @@
-"""Folders that are either whole or absent, and locks that end with their holder: what a killed process leaves behind is
-known to be nobody's, and goes when the next one starts."""
+"""Folders that are complete or absent, and locks that the system releases when a process ends.
+
+A folder is written under a hidden temporary name and renamed when it is complete. A lock file next to
+it tells other processes that it is in use, so what a killed process leaves behind can be recognised
+and removed.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from anyshot.core.errors import AnyshotError
+from filelock import BaseFileLock, FileLock, Timeout
+
+from anyshot.core.errors import AnyshotError, FileError
 from anyshot.core.files import PathLike, fsync, os_errors_as_messages, temporary_name
 
-SCRATCH = re.compile(r"\..*\.[0-9a-f]{12}\.tmp", re.DOTALL)  # what `sibling` makes
+TEMPORARY = re.compile(r"\..*\.[0-9a-f]{12}\.tmp", re.DOTALL)  # names made by `temporary_name`
+ONE_DAY = 86_400  # seconds
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP)  # errors of file systems without locks
 
 
 @contextmanager
 def atomic_folder(path: PathLike) -> Iterator[Path]:
-    """A temporary sibling folder that takes the place of `path` when the block ends well and vanishes when it does not.
+    """Yield a temporary folder that replaces `path` if the block succeeds and is removed if it fails.
 
-    with fresh_folder("cache/glyphs") as folder:
+    with atomic_folder("cache/glyphs") as folder:
         (folder / "images.npy").write_bytes(...)
     """
     path = Path(path)
@@ -31,141 +40,120 @@ def atomic_folder(path: PathLike) -> Iterator[Path]:
             for below, _, names in os.walk(temporary):
                 for name in [*names, "."]:
                     fsync(os.path.join(below, name))
-            _take_place(temporary, path)
+            _replace_folder(temporary, path)
 
 
 @contextmanager
-def lock_folder(path: PathLike, sentence: str) -> Iterator[None]:
-    """Hold the lock file `path`, released by our death too; if somebody else has it, `sentence` is the error."""
+def lock_folder(path: PathLike, message: str) -> Iterator[None]:
+    """Hold the lock file `path` during the block; raise FileError(message) if it is taken.
+
+    The lock file is removed at the end. The system releases the lock if the process is killed.
+    """
     path = Path(path)
     with os_errors_as_messages("write", path):
-        while True:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-            try:
-                _lock(descriptor, wait=False)
-            except BlockingIOError as error:
-                os.close(descriptor)
-                raise AnyshotError(sentence) from error
-            if path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor)):
-                break
-            os.close(descriptor)  # its holder removed it while we waited for it
+        try:
+            lock = _acquire(path, timeout=0.2)  # its last holder may be removing it just now
+        except Timeout as error:
+            raise FileError(message) from error
     try:
         yield
     finally:
-        if os.name != "nt":  # where open files cannot be removed
+        with suppress(PermissionError):  # Windows does not remove open files
             path.unlink(missing_ok=True)
-        os.close(descriptor)
+        _release(lock)
 
 
 @contextmanager
 def temporary_folder(path: PathLike) -> Iterator[Path]:
-    """A new hidden folder beside `path`, gone when the block ends; those that killed processes left there go too."""
+    """Yield a new hidden folder next to `path` and remove it at the end.
+
+    Temporary folders that killed processes left there are removed first.
+    """
     path = Path(path)
     with os_errors_as_messages("create", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_temporaries(path.parent)
-        temporary, lock = _claimed(path)
+        temporary = temporary_name(path)
+        lock = _acquire(_lock_file(temporary))  # first: a folder without a lock counts as stale
+        temporary.mkdir()
     try:
         yield temporary
-    except AnyshotError as error:  # nobody should look for a folder that is gone
-        raise AnyshotError(str(error).replace(str(temporary), str(path))) from error
+    except AnyshotError as error:  # name the requested folder, not the temporary one
+        raise type(error)(str(error).replace(str(temporary), str(path))) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
+        _release(lock)
+        _lock_file(temporary).unlink(missing_ok=True)
 
 
 def remove_stale_temporaries(folder: Path, files: bool = False) -> None:
-    """Remove the scratch folders in `folder` whose makers are dead; those in use are locked, by any process. `files`
-    goes too: half-written files, where nobody else writes."""
-    for path in folder.glob(".*.tmp"):
-        if not SCRATCH.fullmatch(path.name) or path.is_symlink():
+    """Remove temporary folders of processes that have ended.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to look; sub-folders are not searched.
+    files : bool
+        Remove temporary files, too. They have no locks, so no other process may write here.
+    """
+    names = {path.name.removesuffix(".lock") for path in folder.glob(".*.tmp*")}
+    for path in [folder / name for name in sorted(names) if TEMPORARY.fullmatch(name)]:
+        if path.is_symlink():
             continue
-        if not path.is_dir():
+        if path.is_file():
             if files:
                 path.unlink(missing_ok=True)
             continue
-        try:
-            lock = _locked(path, wait=False)
-            old = time.time() - path.stat().st_mtime > 86_400
-        except OSError:  # in use, or gone meanwhile
-            continue
-        if lock is not None or old:  # where nothing can be locked, age must do
-            shutil.rmtree(path, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
+        with suppress(OSError):  # Timeout: in use; others: removed in the meantime, or not ours
+            _remove_if_stale(path)
 
 
-def _take_place(new: Path, path: Path) -> None:
-    """Rename folder `new` to `path`; what stood there is moved aside first, since a full folder cannot be replaced."""
+def _remove_if_stale(path: Path) -> None:
+    lock = _acquire(_lock_file(path), timeout=0)
+    if lock is not None or time.time() - path.stat().st_mtime > ONE_DAY:
+        shutil.rmtree(path, ignore_errors=True)
+        _lock_file(path).unlink(missing_ok=True)
+    _release(lock)
+
+
+def _lock_file(temporary: Path) -> Path:
+    return temporary.with_name(temporary.name + ".lock")
+
+
+def _acquire(path: Path, timeout: float = -1) -> BaseFileLock | None:
+    """Lock a file, or return None on a file system without locks.
+
+    Raises ``filelock.Timeout`` if another process holds the lock after `timeout` seconds.
+    """
+    lock = FileLock(path, thread_local=False)
+    try:
+        lock.acquire(timeout=timeout)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        return None
+    return lock
+
+
+def _release(lock: BaseFileLock | None) -> None:
+    if lock is not None:
+        lock.release()
+
+
+def _replace_folder(new: Path, path: Path) -> None:
+    """Rename the folder `new` to `path`; what is there is moved away first and then removed."""
     if path.exists() or path.is_symlink():
-        aside = temporary_name(path)
-        os.replace(path, aside)
+        old = temporary_name(path)
+        os.replace(path, old)
         try:
             os.replace(new, path)
-        except BaseException:  # Ctrl-C too: better the old one than none
-            os.replace(aside, path)
+        except BaseException:  # also Ctrl-C: the old folder must be back in any case
+            os.replace(old, path)
             raise
-        if aside.is_dir() and not aside.is_symlink():
-            shutil.rmtree(aside, ignore_errors=True)
+        if old.is_dir() and not old.is_symlink():
+            shutil.rmtree(old, ignore_errors=True)
         else:
-            aside.unlink()
+            old.unlink()
     else:
         os.replace(new, path)
     fsync(path.parent)
-
-
-def _claimed(path: Path) -> tuple[Path, int | None]:
-    """A new folder beside `path`, and the lock that tells others that it is in use, until it is closed or we die."""
-    while True:
-        temporary = temporary_name(path)
-        temporary.mkdir()
-        try:
-            lock = _locked(temporary, wait=True)
-        except FileNotFoundError:  # cleared by another process before it was locked
-            continue
-        if lock is None or temporary.exists():
-            return temporary, lock
-        os.close(lock)
-
-
-def _locked(folder: Path, wait: bool) -> int | None:
-    """An exclusive lock on a folder, as a descriptor; BlockingIOError if another has it, None where there is none."""
-    if os.name == "nt":  # which cannot open folders
-        return None
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        if _lock(descriptor, wait):
-            return descriptor
-    except BlockingIOError:
-        os.close(descriptor)
-        raise
-    os.close(descriptor)
-    return None
-
-
-def _lock(descriptor: int, wait: bool) -> bool:
-    """Lock an open file until it is closed; BlockingIOError if another has it, false on file systems without locks."""
-    try:
-        import fcntl
-    except ImportError:
-        return _lock_windows(descriptor)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        raise
-    except OSError:
-        return False
-    return True
-
-
-def _lock_windows(descriptor: int) -> bool:
-    try:
-        import msvcrt
-    except ImportError:
-        return False
-    try:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-    except OSError as error:
-        raise BlockingIOError(error.errno, error.strerror) from error
-    return True

@@ -13,7 +13,7 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import FileError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,7 +26,7 @@ def cache_folder() -> Path:
     if chosen := os.environ.get("ANYSHOT_CACHE"):
         place = os.path.expanduser(chosen)
         if place.startswith("~"):
-            raise AnyshotError(
+            raise FileError(
                 f"ANYSHOT_CACHE is '{chosen}', the home of a user whom this machine does not know."
             )
         return Path(place)
@@ -66,7 +66,7 @@ def check_writable(path: PathLike) -> None:
     """
     path = Path(path)
     if not path.name:
-        raise AnyshotError(f"'{path}' is no name of a file; give one such as results.json.")
+        raise FileError(f"'{path}' is no name of a file; give one such as results.json.")
     with os_errors_as_messages("write", path):
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -101,7 +101,7 @@ def read_json(path: PathLike) -> Any:
     try:
         return json.loads(data)
     except ValueError as error:  # also UnicodeDecodeError
-        raise AnyshotError(
+        raise FileError(
             f"The file '{path}' is not valid JSON ({error}). Restore or delete it."
         ) from error
 
@@ -164,7 +164,7 @@ def os_errors_as_messages(verb: str, path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise AnyshotError(
+        raise FileError(
             f"Cannot {verb} '{path}': there is no such file. Check the path."
         ) from error
     except OSError as error:
@@ -173,7 +173,7 @@ def os_errors_as_messages(verb: str, path: Path) -> Iterator[None]:
             if verb != "read" and _in_cache(path)
             else ""
         )
-        raise AnyshotError(f"Cannot {verb} '{path}': {error.strerror or error}.{hint}") from error
+        raise FileError(f"Cannot {verb} '{path}': {error.strerror or error}.{hint}") from error
 
 
 def _in_cache(path: Path) -> bool:
