@@ -1,8 +1,8 @@
 """Folders that are complete or absent, and locks that the system releases when a process ends.
 
-A folder is written under a hidden temporary name and renamed when it is complete. A lock file next to
-it tells other processes that it is in use, so what a killed process leaves behind can be recognised
-and removed.
+A folder is written under a hidden temporary name and renamed when it is complete. A lock file next
+to it tells other processes that it is in use, so what a killed process leaves behind can be
+recognised and removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP)  # errors of file systems without lo
 
 @contextmanager
 def atomic_folder(path: PathLike) -> Iterator[Path]:
-    """Yield a temporary folder that replaces `path` if the block succeeds and is removed if it fails.
+    """Yield a temporary folder that replaces `path` if the block succeeds, else is removed.
 
     with atomic_folder("cache/glyphs") as folder:
         (folder / "images.npy").write_bytes(...)

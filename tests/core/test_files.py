@@ -1,7 +1,13 @@
+"""Files are written completely, deterministically and safely, and errors name them."""
+
 from __future__ import annotations
 
+import csv
+import hashlib
 import json
 import os
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +20,14 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 
 from anyshot.core import files
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import FileError
 
 
 def names(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))
 
 
-def test_a_written_file_stands_alone_in_its_folder_and_respects_the_umask(tmp_path):
+def test_written_file_is_alone_in_its_folder_and_respects_the_umask(tmp_path):
     files.write_bytes(tmp_path / "deep" / "a.bin", b"one")
     files.write_bytes(tmp_path / "deep" / "a.bin", b"two")
     assert (tmp_path / "deep" / "a.bin").read_bytes() == b"two"
@@ -30,20 +36,20 @@ def test_a_written_file_stands_alone_in_its_folder_and_respects_the_umask(tmp_pa
     assert (tmp_path / "deep" / "a.bin").stat().st_mode == (tmp_path / "ordinary").stat().st_mode
 
 
-def test_a_failed_write_keeps_the_old_file_and_leaves_no_temporary_one(tmp_path, monkeypatch):
+def test_failed_write_keeps_the_old_file_and_leaves_no_temporary_one(tmp_path, monkeypatch):
     files.write_bytes(tmp_path / "a.bin", b"old")
 
     def full_disk(_descriptor):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full_disk)
-    with pytest.raises(AnyshotError, match=r"Cannot write .*a\.bin': No space left on device"):
+    with pytest.raises(FileError, match=r"Cannot write .*a\.bin': No space left on device"):
         files.write_bytes(tmp_path / "a.bin", b"new")
     assert (tmp_path / "a.bin").read_bytes() == b"old"
     assert names(tmp_path) == ["a.bin"]
 
 
-def test_a_reader_beside_a_writer_only_ever_sees_whole_files(tmp_path):
+def test_reader_during_writes_sees_complete_files_only(tmp_path):
     path = tmp_path / "a.json"
     files.write_json(path, [0] * 5000)
     stop = threading.Event()
@@ -66,7 +72,7 @@ def test_a_reader_beside_a_writer_only_ever_sees_whole_files(tmp_path):
         writer.join()
 
 
-def test_json_holds_null_for_numbers_that_are_not_finite(tmp_path):
+def test_json_has_null_for_numbers_that_are_not_finite(tmp_path):
     @dataclass(frozen=True)
     class Point:
         x: float
@@ -108,30 +114,30 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_what_is_plain_already_comes_through_unchanged(value):
+def test_plain_values_stay_unchanged(value):
     assert files.to_plain(value) == value
     assert json.loads(json.dumps(files.to_plain(value))) == value
 
 
-def test_an_object_without_a_json_form_is_refused():
+def test_object_without_a_json_form_is_refused():
     with pytest.raises(TypeError, match="Lock"):
         files.to_plain({"lock": type("Lock", (), {})()})
 
 
-def test_a_missing_and_a_broken_json_file_are_named(tmp_path):
-    with pytest.raises(AnyshotError, match=r"gone\.json': there is no such file"):
+def test_missing_or_damaged_json_file_is_named(tmp_path):
+    with pytest.raises(FileError, match=r"gone\.json': there is no such file"):
         files.read_json(tmp_path / "gone.json")
     (tmp_path / "half.json").write_text('{"a": ')
-    with pytest.raises(AnyshotError, match=r"half\.json' is not valid JSON"):
+    with pytest.raises(FileError, match=r"half\.json' is not valid JSON"):
         files.read_json(tmp_path / "half.json")
     (tmp_path / "raw.json").write_bytes(b"\xff\xfe\x00\x81")
-    with pytest.raises(AnyshotError, match=r"raw\.json' is not valid JSON"):
+    with pytest.raises(FileError, match=r"raw\.json' is not valid JSON"):
         files.read_json(tmp_path / "raw.json")
-    with pytest.raises(AnyshotError, match="Is a directory"):
+    with pytest.raises(FileError, match="Is a directory"):
         files.read_json(tmp_path)
 
 
-def test_tensors_that_are_views_of_one_another_come_back_equal_with_their_metadata(tmp_path):
+def test_tensors_that_share_memory_are_read_back_with_their_metadata(tmp_path):
     base = torch.arange(12.0).reshape(3, 4).requires_grad_()
     tensors = {"all": base, "turned": base.T, "row": base[1], "half": base.detach().half()}
     files.write_tensors(tmp_path / "a.safetensors", tensors, {"iteration": "7"})
@@ -143,11 +149,56 @@ def test_tensors_that_are_views_of_one_another_come_back_equal_with_their_metada
             assert torch.equal(read, tensor)
 
 
-def test_the_same_tensors_give_the_same_bytes(tmp_path):
-    tensors = {"b": torch.ones(3), "a": torch.zeros(2)}
-    files.write_tensors(tmp_path / "1", tensors)
-    files.write_tensors(tmp_path / "2", tensors)
-    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+def test_same_tensors_and_metadata_give_the_same_bytes_in_every_process(tmp_path):
+    """safetensors stores metadata in the order of a hash map that is seeded in each process."""
+    code = """
+import sys, torch
+from anyshot.core.files import write_tensors
+metadata = {name: name * 3 for name in sys.argv[2]}
+write_tensors(sys.argv[1], {"b": torch.ones(3), "a": torch.zeros(2)}, metadata)
+"""
+    for number, order in enumerate(["abcdefgh", "hgfedcba"]):
+        command = [sys.executable, "-c", code, str(tmp_path / str(number)), order]
+        subprocess.run(command, check=True)
+    assert (tmp_path / "0").read_bytes() == (tmp_path / "1").read_bytes()
+    with safe_open(tmp_path / "1", "pt") as file:
+        assert file.metadata() == {name: name * 3 for name in "abcdefgh"}
+        assert torch.equal(file.get_tensor("b"), torch.ones(3))
+
+
+@given(st.dictionaries(st.text(), st.text()))
+def test_metadata_of_any_text_can_be_read_back(tmp_path_factory, metadata):
+    path = tmp_path_factory.mktemp("tensors") / "a.safetensors"
+    files.write_tensors(path, {"weights": torch.arange(5)}, metadata)
+    with safe_open(path, "pt") as file:
+        assert (file.metadata() or {}) == metadata
+        assert torch.equal(file.get_tensor("weights"), torch.arange(5))
+
+
+def test_sha256_of_parts_and_of_a_file(tmp_path):
+    (tmp_path / "a").write_bytes(b"anyshot" * 500_000)
+    expected = hashlib.sha256(b"anyshot" * 500_000).hexdigest()
+    assert files.sha256_of_file(tmp_path / "a") == expected
+    assert files.sha256(b"anyshot" * 499_999, "any", memoryview(b"shot")) == expected
+    with pytest.raises(FileError, match="missing"):
+        files.sha256_of_file(tmp_path / "missing")
+
+
+def test_csv_cells_cannot_be_formulas(tmp_path):
+    row = {"name": '=HYPERLINK("http://x")', "@class": "+oak", "loss": -0.5, "text": "-1.25"}
+    files.write_csv_rows(tmp_path / "a.csv", [row, {**row, "name": Path("-rf/photo.png")}])
+    with open(tmp_path / "a.csv", newline="") as file:
+        header, first, second = csv.reader(file)
+    assert header == ["name", "'@class", "loss", "text"]
+    assert first == ['\'=HYPERLINK("http://x")', "'+oak", "-0.5", "-1.25"]
+    assert second[0] == "'-rf/photo.png"
+
+
+def test_errors_show_file_names_without_control_characters(tmp_path):
+    with pytest.raises(FileError) as caught:
+        files.read_json(tmp_path / "evil\x1b[31m\n.json")
+    assert "evil\\x1b[31m\\n.json" in str(caught.value)
+    assert "\x1b" not in str(caught.value)
 
 
 def test_names_that_are_not_utf8_survive_in_json(tmp_path):
@@ -155,7 +206,7 @@ def test_names_that_are_not_utf8_survive_in_json(tmp_path):
     assert files.read_json(tmp_path / "a.json") == {"source": "caf\udce9", "é": 1}
 
 
-def test_the_cache_folder_is_the_users_unless_the_environment_says_otherwise(tmp_path, monkeypatch):
+def test_cache_folder_is_the_users_unless_the_environment_names_one(tmp_path, monkeypatch):
     monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path))
     assert files.cache_folder() == tmp_path
     monkeypatch.setenv("ANYSHOT_CACHE", "")
@@ -163,7 +214,7 @@ def test_the_cache_folder_is_the_users_unless_the_environment_says_otherwise(tmp
     assert not files.cache_folder().is_relative_to(tmp_path)
 
 
-def test_whether_a_file_can_be_written_is_known_beforehand_and_leaves_nothing(tmp_path):
+def test_check_writable_leaves_nothing_and_names_the_reason(tmp_path):
     (tmp_path / "file").touch()
     files.check_writable(tmp_path / "new" / "deep" / "a.json")
     files.check_writable(tmp_path / "file")
@@ -171,14 +222,14 @@ def test_whether_a_file_can_be_written_is_known_beforehand_and_leaves_nothing(tm
     for path, sentence in [
         (tmp_path / "file" / "a.json", "Not a directory"),
         (tmp_path, "Is a directory"),
-        ("", "no name of a file"),
+        ("", "not a file name"),
         (tmp_path / ("x" * 300), "File name too long"),
     ]:
-        with pytest.raises(AnyshotError, match=sentence):
+        with pytest.raises(FileError, match=sentence):
             files.check_writable(path)
 
 
-def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path):
+def test_links_and_pipes_are_written_through(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "target")
     files.write_bytes(tmp_path / "link", b"data")
     assert (tmp_path / "target").read_bytes() == b"data"
@@ -192,9 +243,9 @@ def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path):
     assert (tmp_path / "pipe").is_fifo()
 
 
-def test_a_cache_in_the_home_of_nobody_is_refused(monkeypatch):
+def test_cache_in_the_home_of_an_unknown_user_is_refused(monkeypatch):
     monkeypatch.setenv("ANYSHOT_CACHE", "~nobody-of-that-name")
-    with pytest.raises(AnyshotError, match="home of a user whom this machine does not know"):
+    with pytest.raises(FileError, match="~nobody-of-that-name"):
         files.cache_folder()
     monkeypatch.setenv("ANYSHOT_CACHE", "~/x")
     assert files.cache_folder() == Path.home() / "x"
