@@ -147,7 +147,7 @@ def print_answers(answers: list[Classification], root: Path) -> None:
 
 def write_csv(path: Path, answers: list[Classification]) -> None:
     """path, class, probability, unknown, unknown_score, and a column of probabilities for each class."""
-    from anyshot.evaluation.report.result_files import write_lines
+    from anyshot.core.files import write_csv_rows
 
     lines = []
     for a in answers:
@@ -159,7 +159,7 @@ def write_csv(path: Path, answers: list[Classification]) -> None:
         }
         each = {f"p({name})": f"{p:.6f}" for name, p in a.probabilities.items()}
         lines.append({**told, "unknown_score": f"{a.unknown_score:.4f}", **each})
-    write_lines(path, lines)
+    write_csv_rows(path, lines)
 
 
 def write_page(

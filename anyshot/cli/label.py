@@ -34,10 +34,11 @@ def label(
     Example: anyshot label --support trees --pool unsorted --count 10
     """
     from anyshot.classifier.folders import find_images
+    from anyshot.core.text import readable
 
     classifier, explanation = learn_from_folder(support, backbone, weights, side, device)
     asked = find_images(pool)
     print_skipped(pool, asked)
     for index in classifier.label_next(asked.paths, count):
-        print(asked.paths[index])
+        print(readable(asked.paths[index]))
     typer.echo(f"More pictures of {explanation.next} would help most.", err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -183,6 +184,26 @@ def test_a_run_keeps_its_backbone_and_its_size(folders, trained):
         run(*asked, "--backbone", "efficientnet-lite1")
     with pytest.raises(AnyshotError, match="sees images of 32 x 32, not of 64 x 64"):
         run(*asked, "--side", 64)
+
+
+def test_label_prints_file_names_without_control_characters(folders, tmp_path):
+    pool = tmp_path / "pool"
+    pool.mkdir()
+    shutil.copy(folders / "test" / "red" / "0.png", pool / "evil\x1b[31m\n.png")
+    done = run("label", "--support", folders / "train", "--pool", pool, "--count", 1)
+    assert done.stdout == f"{pool}/evil\\x1b[31m\\n.png\n"
+
+
+def test_csv_cells_of_classify_cannot_be_formulas(folders, tmp_path):
+    shutil.copytree(folders / "train" / "red", tmp_path / "train" / "=1+1")
+    shutil.copytree(folders / "train" / "green & blue", tmp_path / "train" / "oak")
+    done = run("classify", "--support", tmp_path / "train", "--query", tmp_path / "train",
+               "--csv", tmp_path / "out.csv")  # fmt: skip
+    assert done.exit_code == 0
+    classes = {
+        row["class"] for row in csv.DictReader((tmp_path / "out.csv").read_text().splitlines())
+    }
+    assert classes == {"'=1+1", "oak"}
 
 
 def test_label_names_pictures_of_the_pool(folders):

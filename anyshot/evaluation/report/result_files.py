@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import os
 import platform
 import re
@@ -15,7 +13,7 @@ from datetime import datetime, timezone
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from anyshot.core.files import PathLike, write_bytes, write_json
+from anyshot.core.files import PathLike, write_csv_rows, write_json
 from anyshot.evaluation.metrics import PairedDifference
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ _PAIRED_FIELDS = tuple(field.name for field in dataclasses.fields(PairedDifferen
 
 def write_csv(path: PathLike, rows: Sequence[ResultRow]) -> None:
     """Write one line for each row: fractions at full precision, empty cells for missing values."""
-    write_lines(path, [flat_result(row) for row in rows])
+    write_csv_rows(path, [flat_result(row) for row in rows])
 
 
 def flat_result(row: ResultRow) -> dict[str, Any]:
@@ -50,21 +48,9 @@ def flat_result(row: ResultRow) -> dict[str, Any]:
 
 def write_per_task(path: PathLike, rows: Sequence[ResultRow]) -> None:
     """Write one line for each task of each row, in the order of the tasks."""
-    write_lines(
+    write_csv_rows(
         path, [{**row.labels, **score.as_dict()} for row in rows for score in row.summary.scores]
     )
-
-
-def write_lines(path: PathLike, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Write mappings with the same keys as CSV, the keys in the first line.
-
-    Characters that are not valid UTF-8 (in file names) are written as escape sequences.
-    """
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(lines[0]))
-    writer.writeheader()
-    writer.writerows(lines)
-    write_bytes(path, text.getvalue().encode(errors="backslashreplace"))
 
 
 def write_results(path: PathLike, results: Any, **facts: Any) -> None:
