@@ -155,6 +155,10 @@ SHOT_RULES = Registry(
         "class-imbalance": "anyshot.data.shots:class_imbalance",
         "task-imbalance": "anyshot.data.shots:task_imbalance",
         "fixed": "anyshot.data.shots:fixed",
+        "linear": "anyshot.data.shots:linear",
+        "step": "anyshot.data.shots:step",
+        "long-tailed": "anyshot.data.shots:long_tailed",
+        "random": "anyshot.data.shots:random_sizes",
     },
 )  #: functions (rng, way, least, most) → support images of each class
 METRICS = Registry(

@@ -1,6 +1,6 @@
-"""`ImageSet`: uint8 images grouped by class, split into train, validation and test **by class**.
+"""`ImageSet`: uint8 images grouped by class, with train, validation and test splits **by class**.
 
-A set that lies on disk (see `storage`) is mapped into memory: 60,000 images open in milliseconds and take no memory.
+A saved set (see `storage`) is memory-mapped: 60,000 images open in milliseconds and take no memory.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import DataError
+from anyshot.core.options import suggestion
 from anyshot.data.class_splits import default_shares, split_by_seed
 from anyshot.data.from_dataset import LabelledDataset, group_by_class
 from anyshot.data.storage import (
     KINDS,
+    SPLIT_NAMES,
+    canonical_split,
     check_kind,
     check_splits,
     class_starts,
@@ -33,22 +36,44 @@ from anyshot.data.storage import (
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Images grouped by class.
+    """Images grouped by class, with class splits.
 
-    name     short name, such as "glyphs"
-    images   uint8 [total, height, width, 3], read-only, class after class
-    classes  class names
-    starts   int64 [classes + 1]; class c is images[starts[c]:starts[c + 1]]
-    splits   "train", "validation", "test" -> class indices, no class in two of them
-    notes    what is worth recording: source, seed of the split, skipped files ...
-    kind     "photographs", "drawings", "characters" or "signs": what may be done to an image without changing its class
-    folder   where a saved set lies
-    sha256   of the pixels, as recorded when the set was saved
+    Make one with :func:`anyshot.open_images`, `ImageSet.from_arrays`, `ImageSet.from_dataset` or
+    `ImageSet.open`.
 
+    Parameters
+    ----------
+    name : str
+        Short name, for example "glyphs".
+    images : ndarray, uint8 [total, height, width, 3]
+        All images, grouped by class; read-only.
+    classes : tuple of str
+        Class names.
+    starts : ndarray, int64 [classes + 1]
+        Class c is `images[starts[c]:starts[c + 1]]`.
+    splits : dict
+        "train", "validation" and "test" -> class indices; no class is in two splits.
+    notes : dict
+        Additional facts: source, seed of the split, skipped files, parts of official files.
+    kind : {"photographs", "drawings", "characters", "signs"}
+        Kind of images; it decides whether they may be mirrored.
+    folder : Path, optional
+        Folder of a saved set.
+    sha256 : str, optional
+        Checksum of the pixels, recorded when the set was saved.
+
+    Raises
+    ------
+    DataError
+        Arrays, classes, splits or kind do not fit together.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> pixels = np.zeros((4, 32, 32, 3), np.uint8)
-    >>> pets = ImageSet.from_arrays("pets", {"cat": pixels, "dog": pixels[:3]}, {"train": ["cat", "dog"]})
-    >>> pets.of("dog").shape
+    >>> arrays = {"cat": pixels, "dog": pixels[:3]}
+    >>> pets = ImageSet.from_arrays("pets", arrays, {"train": ["cat", "dog"]})
+    >>> pets.images_of("dog").shape
     (3, 32, 32, 3)
     """
 
@@ -63,28 +88,32 @@ class ImageSet:
     sha256: str | None = None
 
     def __post_init__(self) -> None:
-        shape, dtype = self.images.shape, self.images.dtype
+        shape = self.images.shape
+        dtype = self.images.dtype
         if dtype != np.uint8 or len(shape) != 4 or shape[3] != 3:
-            raise AnyshotError(
-                f"Images of {self.name!r} are {dtype} {list(shape)}; they must be uint8 [number, height, width, 3], "
-                f"or [number, height, width] for grey ones."
+            raise DataError(
+                f"Images of {self.name!r} are {dtype} {list(shape)}; they must be uint8 "
+                "[n, height, width, 3], or [n, height, width] for grey images."
             )
         if not all(isinstance(text, str) for text in (self.name, *self.classes)):
-            raise AnyshotError(
-                f"The name {self.name!r} or a class of it is no string; name every class."
+            raise DataError(
+                f"The name {self.name!r} or one of its class names is not a string; name every "
+                "class."
             )
         if len(set(self.classes)) < len(self.classes):
-            raise AnyshotError(f"Two classes of {self.name!r} have one name; give each its own.")
-        rising = (
+            raise DataError(f"Two classes of {self.name!r} have the same name; rename one.")
+        increasing = (
             len(self.starts) == len(self.classes) + 1
             and self.starts[0] == 0
             and (np.diff(self.starts) > 0).all()
         )
-        if not rising or self.starts[-1] != len(self.images):
-            raise AnyshotError(
-                f"The classes of {self.name!r} do not cover its {len(self.images)} images, or one is empty; "
-                f"starts must rise from 0 to the number of images."
+        if not increasing or self.starts[-1] != len(self.images):
+            raise DataError(
+                f"The classes of {self.name!r} do not cover its {len(self.images)} images, or "
+                "one is empty; starts must increase from 0 to the number of images."
             )
+        splits = {SPLIT_NAMES.get(split, split): tuple(c) for split, c in self.splits.items()}
+        object.__setattr__(self, "splits", splits)
         check_splits(self.name, self.splits, len(self.classes))
         check_kind(self.name, self.kind)
         images = self.images.view()
@@ -92,29 +121,23 @@ class ImageSet:
         object.__setattr__(self, "images", images)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A set that lies on disk travels to worker processes as its address, not as its pixels.
+        # Worker processes get the folder of a saved set instead of its pixels.
         if self.folder is not None:
             return _reopen, (self.folder, self.splits)
-        return ImageSet, (
-            self.name,
-            self.images,
-            self.classes,
-            self.starts,
-            self.splits,
-            self.notes,
-            self.kind,
-        )
+        values = (self.name, self.images, self.classes, self.starts, self.splits, self.notes)
+        return ImageSet, (*values, self.kind)
 
     def __len__(self) -> int:
         return len(self.images)
 
     def __repr__(self) -> str:
-        parts = ", ".join(f"{split} {len(members)}" for split, members in self.splits.items())
-        return f"ImageSet({self.name!r}, {len(self)} images {self.size[0]}x{self.size[1]}, classes: {parts})"
+        splits = ", ".join(f"{split} {len(members)}" for split, members in self.splits.items())
+        height, width = self.size
+        return f"ImageSet({self.name!r}, {len(self)} images {height}x{width}, classes: {splits})"
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width."""
+        """Height and width in pixels."""
         return self.images.shape[1], self.images.shape[2]
 
     @property
@@ -127,16 +150,29 @@ class ImageSet:
         """Files that could not be used, each with the reason."""
         return [(path, reason) for path, reason in self.notes.get("skipped", [])]
 
+    def part_of_official(self, split: str) -> str:
+        """Describe which part of a published split was prepared; empty for all of it.
+
+        For example "7,300 of 26,032 official test images", for captions.
+        """
+        parts = self.notes.get("part", {})
+        split = canonical_split(split)
+        for key, what in ((split, f"official {split} images"), ("all", "official images")):
+            if key in parts:
+                prepared, official = parts[key]
+                return f"{prepared:,} of {official:,} {what}"
+        return ""
+
     @property
     def flip_invariant(self) -> bool:
-        """Whether the mirror image of an image is still one of its class: so for a bird, not for a letter."""
+        """Whether a mirrored image still belongs to its class (birds do, letters do not)."""
         return KINDS[self.kind]
 
     @cached_property
     def checksum(self) -> str:
-        """SHA-256 of names, sizes and pixels of the classes: equal for equal images, however they are split.
+        """SHA-256 of class names, class sizes and pixels; it does not depend on the splits.
 
-        A saved set has the sum of its pixels recorded, so this reads none of them; one in memory is summed once.
+        A saved set has its pixel checksum recorded, so that no image is read.
         """
         classes = [
             [label, int(count)] for label, count in zip(self.classes, self.counts, strict=True)
@@ -145,8 +181,15 @@ class ImageSet:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def images_of(self, c: int | str) -> NDArray[np.uint8]:
-        """The images of one class (index or name) as a view, uint8 [n, height, width, 3]."""
+        """Return a view of the images of one class, given by index or name.
+
+        Returns
+        -------
+        ndarray, uint8 [n, height, width, 3]
+        """
         if isinstance(c, str):
+            if c not in self.classes:
+                raise DataError(f"{self.name!r} has no class {c!r}{suggestion(c, self.classes)}")
             c = self.classes.index(c)
         return self.images[self.starts[c] : self.starts[c + 1]]
 
@@ -159,21 +202,40 @@ class ImageSet:
         notes: Mapping[str, Any] | None = None,
         kind: str = "photographs",
     ) -> ImageSet:
-        """Make a set in memory.
+        """Make an image set in memory.
 
-        arrays   {class name: uint8 [n, height, width, 3]}, or [n, height, width] for grey images
-        splits   {"train", "val" or "test": class names}; None deals the classes 60/20/20, every time in the same way
+        Parameters
+        ----------
+        name : str
+            Name of the set.
+        arrays : mapping
+            Class name -> images, uint8 [n, height, width, 3], or [n, height, width] for grey
+            images.
+        splits : mapping, optional
+            "train", "val" or "validation", "test" -> class names. Default: 60/20/20 % of the
+            classes, always the same.
+        notes : mapping, optional
+            Additional facts to record.
+        kind : {"photographs", "drawings", "characters", "signs"}
+            Kind of images.
 
+        Returns
+        -------
+        ImageSet
+
+        Examples
+        --------
         >>> digits = {str(digit): np.zeros((20, 28, 28), np.uint8) for digit in range(10)}
         >>> ImageSet.from_arrays("grey", digits, kind="characters")
         ImageSet('grey', 200 images 28x28, classes: train 6, validation 2, test 2)
         """
         if not arrays:
-            raise AnyshotError(f"{name!r} has no classes; an image set needs at least one.")
+            raise DataError(f"{name!r} has no classes; an image set needs at least one.")
         colour = {label: _to_rgb(np.asarray(array)) for label, array in arrays.items()}
         if len({array.shape[1:] for array in colour.values()}) > 1:
-            raise AnyshotError(
-                f"The classes of {name!r} differ in image size; resize all images to one size first."
+            raise DataError(
+                f"The classes of {name!r} differ in image size; resize all images to one size "
+                "first."
             )
         if splits is None:
             splits = split_by_seed(list(arrays), default_shares(name, len(arrays)), seed=0)
@@ -197,21 +259,45 @@ class ImageSet:
         size: int | None = None,
         kind: str = "photographs",
     ) -> ImageSet:
-        """Make a set in memory from a data set such as torchvision's: `dataset[i]` is (image, label), and it has a len.
+        """Make an image set in memory from a labelled data set, for example one of torchvision.
 
-        dataset  images are PIL images or uint8 arrays [height, width] or [height, width, 3]; labels are numbers that
-                 index `dataset.classes`, where there is such a list, or names
-        splits   {"train", "val" or "test": class names}; None deals the classes 60/20/20, every time in the same way
-        size     side to which all images are resized; None takes images that are all of one size as they are
+        Parameters
+        ----------
+        name : str
+            Name of the set.
+        dataset : sequence of (image, label)
+            Any object with a length and indices. Images are PIL images or uint8 arrays [height,
+            width] or [height, width, 3]. Labels are class names, or integers that index
+            `dataset.classes` if that list exists.
+        splits : mapping, optional
+            "train", "val" or "validation", "test" -> class names. Default: 60/20/20 % of the
+            classes, always the same.
+        size : int, optional
+            Side to which images are resized and cropped. Default: images are used as they are and
+            must have equal sizes.
+        kind : {"photographs", "drawings", "characters", "signs"}
+            Kind of images.
 
-        >>> pairs = [(np.full((8, 8), 10 * n, np.uint8), "even" if n % 2 == 0 else "odd") for n in range(6)]
+        Returns
+        -------
+        ImageSet
+
+        Raises
+        ------
+        DataError
+            An item is not a pair, a label is neither integer nor name, or image sizes differ.
+
+        Examples
+        --------
+        >>> images = [np.full((8, 8), 10 * n, np.uint8) for n in range(6)]
+        >>> pairs = [(image, ("even", "odd")[n % 2]) for n, image in enumerate(images)]
         >>> ImageSet.from_dataset("parity", pairs, {"test": ["odd", "even"]})
         ImageSet('parity', 6 images 8x8, classes: test 2)
         """
         return cls.from_arrays(name, group_by_class(name, dataset, size), splits, kind=kind)
 
     def save(self, folder: str | Path) -> ImageSet:
-        """Write the set to a folder that does not exist yet, whole or not at all, and open it there."""
+        """Save the set to a folder, completely or not at all, and return the saved set."""
         splits = {
             split: [self.classes[c] for c in members] for split, members in self.splits.items()
         }
@@ -222,40 +308,43 @@ class ImageSet:
 
     @classmethod
     def open(cls, folder: str | Path) -> ImageSet:
-        """Open a saved set; the images stay on disk until they are looked at."""
+        """Open a saved set; images are read from disk when they are used."""
         folder = Path(folder)
-        about = read_metadata(folder)
+        metadata = read_metadata(folder)
         try:
             images = np.load(folder / "images.npy", mmap_mode="r")
             opened = cls(
-                about["name"],
+                metadata["name"],
                 images,
-                tuple(about["classes"]),
-                np.array(about["starts"], np.int64),
-                {split: tuple(members) for split, members in about["splits"].items()},
-                about["notes"],
-                about["kind"],
+                tuple(metadata["classes"]),
+                np.array(metadata["starts"], np.int64),
+                {split: tuple(members) for split, members in metadata["splits"].items()},
+                metadata["notes"],
+                metadata["kind"],
                 folder,
-                str(about["sha256"]),
+                str(metadata["sha256"]),
             )
-            assert isinstance(opened.skipped, list)  # the notes are notes
+            if not isinstance(opened.skipped, list) or not isinstance(opened.notes, dict):
+                raise ValueError("its notes are malformed")
             return opened
         except Exception as error:  # a malformed file raises almost anything
-            raise AnyshotError(
-                f"The image set in {folder} is damaged ({error}); delete the folder and make it again."
+            raise DataError(
+                f"The image set in {folder} is damaged ({error}); delete the folder and make it "
+                "again."
             ) from error
 
     def check(self) -> None:
-        """Read every pixel of a saved set and compare with the checksum recorded when it was made."""
+        """Compare all pixels of a saved set with the checksum recorded when it was saved."""
         if self.folder is not None and pixel_checksum(self.images) != self.sha256:
-            raise AnyshotError(
-                f"The pixels in {self.folder} are not the ones that were written; delete the folder and make it again."
+            raise DataError(
+                f"The pixels in {self.folder} do not match their checksum; delete the folder "
+                "and make it again."
             )
 
 
 def _to_rgb(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """[n, height, width] or [n, height, width, 1] as [n, height, width, 3], the same grey three times."""
-    if images.ndim == 3 and images.shape[2] != 3:  # which would be one image in colour
+    """Repeat the grey values of [n, height, width] or [n, height, width, 1] in three channels."""
+    if images.ndim == 3 and images.shape[2] != 3:  # [n, height, 3] is more likely one colour image
         images = images[..., None]
     return np.repeat(images, 3, axis=3) if images.ndim == 4 and images.shape[3] == 1 else images
 

@@ -35,7 +35,8 @@ def open_images(
         of a saved image set, or folder of images (`FOLDER/CLASS/*` or
         `FOLDER/{train,val,test}/CLASS/*`).
     size : int, optional
-        Side of the square images in pixels. Default: the size of the set; 32 for a folder of images.
+        Side of the square images in pixels. Default: the size of the set; 32 for a folder of
+        images.
     seed : int
         Seed of the class split of a folder of images without split folders. Named sets have a fixed
         split.

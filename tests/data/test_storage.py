@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support import limited_files
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import AnyshotError, DataError
 from anyshot.data import ImageSet
 from anyshot.data.storage import write_image_set
 
@@ -41,14 +41,14 @@ def test_an_interrupted_creation_leaves_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
-        ([("a", pixels(1, side=9))], "not uint8"),
-        ([("a", pixels(1).astype(np.int16))], "not uint8"),
+        ([("a", pixels(1, side=9))], "expected uint8"),
+        ([("a", pixels(1).astype(np.int16))], "expected uint8"),
         ([("a", pixels(1)), ("b", pixels(1)), ("a", pixels(1))], "one after another"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_leaves_nothing(tmp_path, parts, words):
     with (
-        pytest.raises(AnyshotError, match=words),
+        pytest.raises(DataError, match=words),
         write_image_set(tmp_path / "odd", "odd", (8, 8)) as writer,
     ):
         for label, images in parts:
@@ -58,7 +58,7 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(tmp_path, parts, words)
 
 def test_wrong_splits_leave_nothing(tmp_path):
     with (
-        pytest.raises(AnyshotError, match="name 'b'"),
+        pytest.raises(DataError, match="name 'b'"),
         write_image_set(tmp_path / "odd", "odd", (8, 8), {"test": "b"}) as writer,
     ):
         writer.add("a", pixels(1))
@@ -67,12 +67,12 @@ def test_wrong_splits_leave_nothing(tmp_path):
 
 def test_nothing_is_no_set(tmp_path):
     with (
-        pytest.raises(AnyshotError, match="no images of class 'a'"),
+        pytest.raises(DataError, match="'a' has no images"),
         write_image_set(tmp_path / "n", "n", (8, 8)) as writer,
     ):
         writer.add("a", pixels(0))
     with (
-        pytest.raises(AnyshotError, match="at least one"),
+        pytest.raises(DataError, match="at least one"),
         write_image_set(tmp_path / "n", "n", (8, 8)),
     ):
         pass

@@ -1,4 +1,5 @@
 import itertools
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -7,76 +8,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from support import make_imageset, make_task
+from torch.utils.data import DataLoader, Dataset
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import DataError, SettingsError
 from anyshot.core.random import numpy_rng, torch_rng
-from anyshot.core.registry import SHOT_RULES
-from anyshot.core.settings import TaskSettings, parse_shots
+from anyshot.core.settings import TaskSettings
 from anyshot.data import ImageSet
 from anyshot.data.augment import augment
-from anyshot.data.tasks import TaskStream
-
-
-def shots(text: str, way: int = 5, draws: int = 4000) -> np.ndarray:
-    rule, least, most = parse_shots(text)
-    return np.array([SHOT_RULES[rule](numpy_rng(i), way, least, most) for i in range(draws)])
-
-
-def test_any_shot_is_half_class_and_half_task_imbalance():
-    drawn = shots("any-shot:1-50")
-    equal = (drawn == drawn[:, :1]).all(1)
-    assert abs(equal.mean() - 0.5) < 0.04
-    assert drawn.min() == 1
-    assert drawn.max() == 50
-    assert abs(drawn.mean() - 25.5) < 0.8
-
-
-def test_class_imbalance_is_uniform_and_independent():
-    drawn = shots("class-imbalance:5-25")
-    counts = np.bincount(drawn.ravel(), minlength=26)[5:]
-    expected = drawn.size / 21
-    assert (
-        (counts - expected) ** 2 / expected
-    ).sum() < 45  # chi-square, 20 degrees of freedom, p = 0.001
-    assert abs(np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1]) < 0.05
-
-
-def test_task_imbalance_and_fixed_are_equal_within_a_task():
-    even = shots("task-imbalance:1-50")
-    assert (np.ptp(even, axis=1) == 0).all()
-    assert (even.min(), even.max()) == (1, 50)
-    assert (shots("fixed:7", draws=3) == 7).all()
-    assert (shots("7", draws=3) == 7).all()
-    assert shots("any-shot", draws=500).max() <= 50
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "fixed",
-        "any-shot:0-5",
-        "any-shot:9-5",
-        "some-shot:1-5",
-        "fixed:x",
-        "1-2-3",
-        "1-50",
-        "fixed:1-5",
-        "any-shot5",
-        "fixed:99999999999999999999",
-        "any-shot:1-99999999999999999999",
-        "fixed:" + "9" * 5000,
-    ],
-)
-def test_shots_that_make_no_sense_are_refused(text):
-    with pytest.raises(AnyshotError):
-        parse_shots(text)
-    with pytest.raises(AnyshotError):
-        TaskSettings(shots=text)
+from anyshot.data.tasks import Task, TaskStream
 
 
 @given(seed=st.integers(0, 2**31), index=st.integers(0, 10**6), way=st.integers(2, 4))
-def test_a_task_is_a_function_of_its_seed_alone(seed, index, way):
+def test_a_task_depends_on_seed_split_and_index_alone(seed, index, way):
     imageset = make_imageset(classes=12, images=6)
     settings = TaskSettings(way=way, shots="any-shot:1-3", query=2)
     first = TaskStream(imageset, "train", settings, seed)
@@ -88,7 +31,7 @@ def test_a_task_is_a_function_of_its_seed_alone(seed, index, way):
     assert torch.equal(torch.rand(3, generator=a.noise()), torch.rand(3, generator=b.noise()))
 
 
-def test_every_task_of_every_stream_has_noise_of_its_own():
+def test_every_task_has_different_noise():
     settings = TaskSettings(way=2, shots="fixed:1", query=1)
     streams = [
         TaskStream(make_imageset(), split, settings, seed)
@@ -103,7 +46,7 @@ def test_every_task_of_every_stream_has_noise_of_its_own():
     }  # nor that of its images
 
 
-def test_the_stream_can_be_iterated():
+def test_a_stream_can_be_iterated():
     stream = TaskStream(make_imageset(), "train", TaskSettings(way=2, query=3))
     first = list(itertools.islice(stream, 3))
     assert [task.seed for task in first] == [(0, "train", index) for index in range(3)]
@@ -122,7 +65,7 @@ def test_another_index_split_or_seed_is_another_task():
     assert len({task.support.numpy().tobytes() for task in tasks}) == 12
 
 
-def test_the_numbers_behind_tasks_and_noise_never_change():
+def test_random_numbers_of_tasks_and_noise_never_change():
     """Published results name their tasks by seed, split and number, and must find them again."""
     noise = replace(make_task(), seed=(7, "test", 3)).noise()
     assert torch.randint(0, 1000, (4,), generator=noise).tolist() == [633, 264, 958, 588]
@@ -139,7 +82,7 @@ def numbered(counts: dict[str, int]) -> ImageSet:
     return ImageSet.from_arrays("numbered", arrays, {"train": list(counts)})
 
 
-def test_support_and_query_never_share_an_image_and_a_small_class_keeps_its_query():
+def test_support_and_query_share_no_image_and_small_classes_keep_their_query():
     stream = TaskStream(
         numbered({"a": 60, "b": 20, "c": 5, "d": 2}), "train", TaskSettings(way=4, shots="fixed:50")
     )
@@ -158,13 +101,14 @@ def test_support_and_query_never_share_an_image_and_a_small_class_keeps_its_quer
     }
 
 
-def test_what_the_classes_do_not_allow_is_said_with_what_is_drawn_instead():
+def test_warning_names_small_classes_and_what_they_give():
     small = numbered({"a": 8, "b": 8, "c": 17, "d": 40})
     stream = TaskStream(small, "train", TaskSettings(way=4, shots="fixed:5"))
-    assert stream.size_warnings() == [
-        "numbered: 3 of 4 train classes are too small for fixed:5 beside 15 query images: one of 8 images gives at "
-        "most 1 support and 7 query images, one of 17 images gives at most 2 support and 15 query images."
-    ]
+    (sentence,) = stream.size_warnings()
+    assert "3 of 4 train classes" in sentence
+    assert "fixed:5" in sentence
+    assert "8 images gives at most 1 support and 7 query images" in sentence
+    assert "17 images gives at most 2 support and 15 query images" in sentence
     task = stream.task(0)
     drawn = dict(
         zip(
@@ -178,10 +122,10 @@ def test_what_the_classes_do_not_allow_is_said_with_what_is_drawn_instead():
         small, "train", TaskSettings(way=4, shots="any-shot:1-50")
     ).size_warnings()
     assert "4 of 4 train classes" in sentence
-    assert "one of 40 images gives at most 25 support and 15 query images" in sentence
+    assert "40 images gives at most 25 support and 15 query images" in sentence
 
 
-def test_classes_that_are_large_enough_need_no_words():
+def test_large_classes_give_no_warning():
     enough = numbered({"a": 20, "b": 20})
     assert (
         TaskStream(enough, "train", TaskSettings(way=2, shots="any-shot:1-5")).size_warnings() == []
@@ -198,18 +142,18 @@ def test_classes_that_are_large_enough_need_no_words():
 
 
 def test_too_few_classes_or_images_are_refused():
-    with pytest.raises(AnyshotError, match="has 2 classes in its train split, but a task needs 5"):
+    with pytest.raises(DataError, match="has 2 classes in its train split, but a task needs 5"):
         TaskStream(numbered({"a": 5, "b": 5}), "train")
-    with pytest.raises(AnyshotError, match="fewer than two images"):
+    with pytest.raises(DataError, match="fewer than two images"):
         TaskStream(numbered({"a": 5, "b": 1}), "train", TaskSettings(way=2))
-    with pytest.raises(AnyshotError, match="0 classes in its test split"):
+    with pytest.raises(DataError, match="0 classes in its test split"):
         TaskStream(numbered({"a": 5, "b": 5}), "test", TaskSettings(way=2))
 
 
-def test_several_image_sets_come_at_random_or_in_turn():
+def test_several_image_sets_are_drawn_at_random_or_in_turn():
     sets = [make_imageset(name=n, images=6) for n in ("one", "two", "three")]
     settings = TaskSettings(way=2, shots="fixed:1", query=1)
-    in_turn = TaskStream(sets, "train", settings, mixing="turn", run=2)
+    in_turn = TaskStream(sets, "train", settings, mixing="turn", tasks_per_set=2)
     assert [in_turn.task(i).imageset for i in range(7)] == [
         "one",
         "one",
@@ -227,12 +171,12 @@ def test_several_image_sets_come_at_random_or_in_turn():
 
 
 @pytest.mark.parametrize(("kind", "mirrors"), [("photographs", True), ("characters", False)])
-def test_a_task_knows_whether_its_images_may_be_mirrored(kind, mirrors):
+def test_task_records_whether_images_may_be_mirrored(kind, mirrors):
     imageset = replace(make_imageset(), kind=kind)
     assert TaskStream(imageset, "train", TaskSettings(way=2)).task(0).flip_invariant is mirrors
 
 
-def test_augmented_tasks_are_the_same_tasks_with_other_images():
+def test_augmentation_changes_pixels_only():
     settings = TaskSettings(way=2, shots="fixed:3", query=4)
     plain = TaskStream(make_imageset(), "train", settings).task(5)
     stream = TaskStream(make_imageset(), "train", settings, augment=("auto", "colour"))
@@ -245,3 +189,70 @@ def test_augmented_tasks_are_the_same_tasks_with_other_images():
         assert (getattr(other, part).numpy() == expected).all()
         assert torch.equal(getattr(other, part), getattr(again, part))
         assert not torch.equal(getattr(other, part), getattr(plain, part))
+
+
+# ------------------------------------------------------------------------------ torch's Dataset
+def finite_stream(tasks: int | None = 5, **changes) -> TaskStream:
+    settings = TaskSettings(way=2, shots="any-shot:1-3", query=2)
+    return TaskStream(make_imageset(images=6), "train", settings, 3, tasks=tasks, **changes)
+
+
+def same(a: Task, b: Task) -> bool:
+    return a.seed == b.seed and torch.equal(a.support, b.support) and torch.equal(a.query, b.query)
+
+
+def test_a_stream_of_n_tasks_has_a_length_and_ends():
+    stream = finite_stream()
+    assert isinstance(stream, Dataset)
+    assert len(stream) == 5
+    assert all(same(a, b) for a, b in zip(stream, finite_stream(None), strict=False))
+    assert len(list(stream)) == 5
+    assert same(stream[4], stream.task(4))
+    for index in (5, -1):
+        with pytest.raises(IndexError, match=str(index)):
+            stream[index]
+
+
+def test_an_endless_stream_has_no_length_and_any_index():
+    stream = finite_stream(None)
+    with pytest.raises(TypeError, match="tasks=N"):
+        len(stream)
+    assert stream
+    assert stream[10**6].seed == (3, "train", 10**6)
+    with pytest.raises(IndexError):
+        stream[-1]
+
+
+@pytest.mark.parametrize("tasks", [0, -3])
+def test_a_stream_without_tasks_is_refused(tasks):
+    with pytest.raises(SettingsError, match=str(tasks)):
+        finite_stream(tasks)
+
+
+def test_a_data_loader_gives_the_same_tasks():
+    stream = finite_stream()
+    single = list(DataLoader(stream, batch_size=None))
+    assert all(same(a, stream.task(index)) for index, a in enumerate(single))
+    batches = list(DataLoader(stream, batch_size=2, collate_fn=list))
+    assert [len(batch) for batch in batches] == [2, 2, 1]
+    order = torch.Generator().manual_seed(0)
+    shuffled = list(DataLoader(stream, batch_size=None, shuffle=True, generator=order))
+    assert sorted(task.seed[2] for task in shuffled) == [0, 1, 2, 3, 4]
+    assert all(same(task, stream.task(task.seed[2])) for task in shuffled)
+
+
+def test_a_pickled_stream_draws_the_same_tasks():
+    stream = finite_stream(augment=("shift",))
+    assert same(pickle.loads(pickle.dumps(stream))[2], stream[2])
+
+
+def test_val_means_validation():
+    images = make_imageset(classes=12, images=6)
+    settings = TaskSettings(way=2, shots="fixed:1", query=1)
+    images = replace(images, splits={"val": tuple(range(6))})
+    assert images.splits == {"validation": tuple(range(6))}
+    short, full = (TaskStream(images, split, settings) for split in ("val", "validation"))
+    assert short.split == "validation"
+    assert same(short.task(3), full.task(3))
+    with pytest.raises(DataError, match="holdout"):
+        TaskStream(images, "holdout", settings)
