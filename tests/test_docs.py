@@ -51,7 +51,7 @@ def test_the_statistic_the_shot_rule_and_the_metric_plug_in_by_their_places(file
     summary = evaluate(
         create_method(settings, (16, 16)), stream, 2, metrics=(f"{file}:confidence",)
     )
-    assert 1 / 3 <= summary.more["confidence"] <= 1
+    assert 1 / 3 <= summary.extra["confidence"] <= 1
 
 
 def test_the_tenth_experiment_runs(tmp_path):

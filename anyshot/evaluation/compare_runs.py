@@ -1,8 +1,10 @@
-"""Several runs on the same tasks: what each is tested on, the rows of a table, and how they compare.
+"""Test several runs on the same tasks and compare them.
 
-trials = plan([Run("runs/maml"), Run("runs/taml")], ["glyphs", "digits"])
-rows = compared(measure(trials, tasks=100))
-[(row.images, row.paired.accuracy, row.paired.accuracy_interval) for row in rows if row.paired]  # taml − maml
+    trials = plan_runs([Run("runs/maml"), Run("runs/taml")], ["glyphs", "digits"])
+    rows = add_differences(evaluate_runs(trials, tasks=100))
+    [(row.images, row.paired.accuracy, row.paired.accuracy_interval) for row in rows if row.paired]
+
+The last line lists accuracy(taml) − accuracy(maml) with its interval for each image set.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import RunError, SettingsError
 from anyshot.core.progress import progress
 from anyshot.core.registry import display_name
 from anyshot.core.settings import Settings
@@ -19,7 +21,7 @@ from anyshot.evaluation.evaluate_tasks import evaluate, seconds_per_task
 from anyshot.evaluation.metrics import (
     PairedDifference,
     Summary,
-    average,
+    average_sets,
     paired_difference,
     pool_seeds,
     same_tasks,
@@ -27,12 +29,12 @@ from anyshot.evaluation.metrics import (
 from anyshot.methods import Method
 from anyshot.runs.run import Run
 
-MEAN = "mean"  #: stands for the image sets in the row of their mean
+MEAN = "mean"  #: name of the image set in the row with the mean over image sets
 
 
 @dataclass(frozen=True)
 class RunOnSet:
-    """One run on one image set."""
+    """One run and the tasks of one image set that it is tested on."""
 
     name: str  #: of the run
     settings: Settings
@@ -41,29 +43,28 @@ class RunOnSet:
 
     @property
     def images(self) -> str:
-        """The image set's name."""
+        """Name of the image set."""
         return self.stream.imagesets[0].name
 
 
 @dataclass(frozen=True)
 class ResultRow:
-    """One line of a table: which runs (several where seeds were pooled) on which images, and what came out."""
+    """One row of a table of results: a run, or the pooled seeds of a method, on one image set."""
 
     run: str
     images: str
     settings: tuple[Settings, ...]  #: of the runs
     summary: Summary
-    paired: PairedDifference | None = None  #: minus the first row of the same images
-    paired_to: str = ""  #: that row's run
+    paired: PairedDifference | None = None  #: to the first run on the same images
+    paired_to: str = ""  #: name of that run
 
     @property
     def labels(self) -> dict[str, str]:
-        """What tells this row from others."""
-        seeds = " ".join(str(s.train.seed) for s in self.settings)
+        """Run, method, seeds and image set."""
         return {
             "run": self.run,
             "method": display_name(self.settings[0].method.name),
-            "seed": seeds,
+            "seed": " ".join(str(settings.train.seed) for settings in self.settings),
             "images": self.images,
         }
 
@@ -75,46 +76,56 @@ def plan_runs(
     seed: int = 0,
     device: str = "cpu",
 ) -> list[RunOnSet]:
-    """Every run on every image set (by default the run's own), opened and checked, so that nothing fails halfway."""
-    if len({run.settings.task for run in runs}) > 1:
-        raise AnyshotError(
-            "These runs have different tasks; say by --way, --shots and --query which to test them on."
+    """Load every run and open every image set, so that errors occur before the work begins.
+
+    ``images`` are names or folders of image sets; by default those that each run was trained and
+    validated on.
+    """
+    tasks = list(dict.fromkeys(run.settings.task for run in runs))
+    if len(tasks) > 1:
+        found = "; ".join(f"{t.way}-way {t.shots}, {t.query} query images" for t in tasks)
+        raise SettingsError(
+            f"These runs were trained on different tasks ({found}); choose the tasks of the test "
+            "with --way, --shots and --query."
         )
-    if len({run.folder.resolve() for run in runs}) < len(runs):
-        raise AnyshotError("A run is named twice; name every run once.")
-    short = [run.folder.name for run in runs]
+    folders = [run.folder.resolve() for run in runs]
+    repeated = [
+        str(run.folder) for run, f in zip(runs, folders, strict=True) if folders.count(f) > 1
+    ]
+    if repeated:
+        raise SettingsError(f"The run {repeated[0]} is given twice; give every run once.")
+    names = [run.folder.name for run in runs]
     trials = []
     for run in runs:
-        name = run.folder.name if short.count(run.folder.name) == 1 else str(run.folder)
-        method, task = run.load_method(device), run.settings.task
+        name = run.folder.name if names.count(run.folder.name) == 1 else str(run.folder)
+        method = run.load_method(device)
         for source in [*run.settings.images, *run.settings.ood] if images is None else images:
-            stream = TaskStream(run.imageset(source), split, task, seed)
+            stream = TaskStream(run.imageset(source), split, run.settings.task, seed)
             trials.append(RunOnSet(name, run.settings, method, stream))
     return trials
 
 
 def size_warnings(trials: Sequence[RunOnSet]) -> list[str]:
-    """What the classes of the image sets do not allow, each said once."""
-    return list(
-        dict.fromkeys(sentence for trial in trials for sentence in trial.stream.size_warnings())
-    )
+    """Warnings about classes that are too small for the tasks, each once."""
+    warnings = [warning for trial in trials for warning in trial.stream.size_warnings()]
+    return list(dict.fromkeys(warnings))
 
 
 def estimate_seconds(trials: Sequence[RunOnSet], tasks: int, workers: int | None = None) -> float:
-    """How long the test will take, by each run's first few tasks."""
-    each = {trial.name: trial for trial in trials}
-    spent = {}
-    with progress("Measuring how long a task takes", len(each)) as advance:
-        for name, trial in each.items():
-            spent[name] = seconds_per_task(trial.method, trial.stream, workers)
+    """Estimate the time of the test from a few tasks of each run."""
+    one_per_run = {trial.name: trial for trial in trials}
+    per_task = {}
+    with progress("Measuring the time of a task", len(one_per_run)) as advance:
+        for name, trial in one_per_run.items():
+            per_task[name] = seconds_per_task(trial.method, trial.stream, workers)
             advance()
-    return sum(spent[trial.name] * tasks for trial in trials)
+    return sum(per_task[trial.name] * tasks for trial in trials)
 
 
 def evaluate_runs(
     trials: Sequence[RunOnSet], tasks: int, workers: int | None = None, metrics: Sequence[str] = ()
 ) -> list[ResultRow]:
-    """The stream's first `tasks` tasks, for every trial; progress is shown."""
+    """Test every trial on the first ``tasks`` tasks of its stream and show progress."""
     rows = []
     for trial in trials:
         with progress(f"Testing {trial.name} on {trial.images}", tasks) as advance:
@@ -126,73 +137,80 @@ def evaluate_runs(
 
 
 def check_poolable(trials: Sequence[RunOnSet]) -> None:
-    """Whether :func:`pooled` has something to pool; to be asked before the work."""
+    """Check before the work that :func:`pool_rows` will be able to pool the runs."""
     groups: dict[tuple[Settings, str], list[RunOnSet]] = {}
     for trial in trials:
-        groups.setdefault((_unseeded(trial.settings), trial.images), []).append(trial)
+        groups.setdefault((_without_seed(trial.settings), trial.images), []).append(trial)
     if len(groups) == len(trials):
-        raise AnyshotError(
-            "No two of these runs differ in their seed alone, so there is nothing to pool."
+        names = ", ".join(dict.fromkeys(trial.name for trial in trials))
+        raise RunError(
+            f"There is nothing to pool: no two of the runs {names} differ only in their seed."
         )
-    for group in groups.values():
+    for (_, images), group in groups.items():
         names = ", ".join(trial.name for trial in group)
-        if len({trial.settings.train.seed for trial in group}) < len(group):
-            raise AnyshotError(
-                f"{names} have the same settings, and some the same seed; pool runs of different seeds."
+        seeds = [trial.settings.train.seed for trial in group]
+        if len(set(seeds)) < len(seeds):
+            raise RunError(
+                f"The runs {names} have equal settings and the seeds {', '.join(map(str, seeds))}; "
+                "pool runs of different seeds."
             )
         if len({trial.stream.class_names() for trial in group}) > 1:
-            raise AnyshotError(
-                f"{names} have other classes in their splits of {group[0].images}; they cannot be pooled."
+            raise RunError(
+                f"The runs {names} have different classes in their splits of {images}; "
+                "pool runs that share their splits."
             )
 
 
 def pool_rows(rows: Sequence[ResultRow]) -> list[ResultRow]:
-    """Rows of runs that differ in nothing but their seed become one, named after the first: taml-0 +2 is three runs."""
+    """Combine rows of runs that differ only in their seed.
+
+    The row is named after its first run: taml-0 +2 stands for three runs.
+    """
     groups: dict[tuple[Settings, str], list[ResultRow]] = {}
     for row in rows:
-        groups.setdefault((_unseeded(row.settings[0]), row.images), []).append(row)
-    out = []
-    for first, *others in groups.values():
-        name = f"{first.run} +{len(others)}" if others else first.run
-        settings = tuple(row.settings[0] for row in (first, *others))
-        out.append(
-            ResultRow(
-                name, first.images, settings, pool_seeds([row.summary for row in (first, *others)])
-            )
-        )
-    return out
+        groups.setdefault((_without_seed(row.settings[0]), row.images), []).append(row)
+    pooled = []
+    for group in groups.values():
+        first = group[0]
+        name = f"{first.run} +{len(group) - 1}" if len(group) > 1 else first.run
+        settings = tuple(row.settings[0] for row in group)
+        summary = pool_seeds([row.summary for row in group])
+        pooled.append(ResultRow(name, first.images, settings, summary))
+    return pooled
 
 
-def _unseeded(settings: Settings) -> Settings:
+def _without_seed(settings: Settings) -> Settings:
     return replace(settings, train=replace(settings.train, seed=0))
 
 
 def add_differences(rows: Sequence[ResultRow]) -> list[ResultRow]:
-    """The rows, run by run, each with its difference to the first run and, over several image sets, with their mean."""
+    """Add to each row its paired difference to the first run on the same tasks.
+
+    The rows are grouped by run. A run on several image sets gets another row with their mean.
+    """
     first = {row.images: row for row in rows if row.run == rows[0].run}
     out = []
     for name in dict.fromkeys(row.run for row in rows):
-        own = [row for row in rows if row.run == name]
-        for row in own:
+        of_run = [row for row in rows if row.run == name]
+        for row in of_run:
             base = first.get(row.images)
             if base and base.run != name and same_tasks([base.summary, row.summary]):
-                row = replace(
-                    row, paired=paired_difference(base.summary, row.summary), paired_to=base.run
-                )
+                difference = paired_difference(base.summary, row.summary)
+                row = replace(row, paired=difference, paired_to=base.run)
             out.append(row)
-        if len(own) > 1:
-            out.append(
-                ResultRow(name, MEAN, own[0].settings, average([row.summary for row in own]))
-            )
+        if len(of_run) > 1:
+            mean = average_sets([row.summary for row in of_run])
+            out.append(ResultRow(name, MEAN, of_run[0].settings, mean))
     return out
 
 
 def unpaired_reasons(rows: Sequence[ResultRow]) -> list[str]:
-    """Why rows of :func:`compared` have no difference to the first run although they have its images."""
-    first = {row.images for row in rows if row.run == rows[0].run and row.images != MEAN}
+    """Why rows of :func:`add_differences` on the first run's images have no difference to it."""
+    base = rows[0].run
+    sets = {row.images for row in rows if row.run == base and row.images != MEAN}
     return [
-        f"{row.run} and {rows[0].run} were not tested on the same tasks of {row.images}, since their runs do not share "
-        "its split; their difference is not shown."
+        f"{row.run} and {base} were tested on different tasks of {row.images}, because their "
+        "splits differ; their difference is not shown."
         for row in rows
-        if row.run != rows[0].run and row.images in first and not row.paired
+        if row.run != base and row.images in sets and not row.paired
     ]

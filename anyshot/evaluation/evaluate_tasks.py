@@ -1,4 +1,4 @@
-"""Meta-test: a method's answers to many tasks, in numbers that do not depend on how the tasks were spread."""
+"""Meta-testing: predict many tasks, on any number of workers, with the same numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from anyshot.methods import Method
 
 log = logging.getLogger(__name__)
 
-CHUNK = 64  #: tasks whose answers are held in memory at once
+CHUNK = 64  #: tasks whose predictions are in memory at once
 
 
 def evaluate(
@@ -30,36 +30,66 @@ def evaluate(
     advance: Callable[[int], object] | None = None,
     metrics: Sequence[str] = (),
 ) -> Summary:
-    """Accuracy, calibration and the rest over the stream's first ``tasks`` tasks.
+    """Test a method on the first tasks of a stream.
 
-    ``metrics`` names others to be had besides (``Summary.more``); ``prediction`` "naive" or "mc" overrides the method's
-    own. ``advance(n)`` is told of tasks, from any thread; without it, progress is shown, and what the stream's
-    classes do not allow is said first.
+    Parameters
+    ----------
+    method : Method
+        A trained method.
+    stream : TaskStream
+        Where the tasks come from.
+    tasks : int
+        Number of tasks.
+    prediction : {"naive", "mc"}, optional
+        How to predict; default: as the method's settings say.
+    workers : int, optional
+        Tasks at the same time; default: one for each core. Does not change the result.
+    advance : callable, optional
+        Called with the number of finished tasks, from any thread. Without it, progress is shown,
+        and warnings about classes that are too small for the tasks are logged first.
+    metrics : sequence of str, optional
+        Names of additional metrics (:data:`anyshot.METRICS`), which become ``Summary.extra``.
+
+    Returns
+    -------
+    Summary
+        Accuracy, NLL, calibration error and more, with 95 % intervals and the score of each task.
+
+    Examples
+    --------
+    >>> import anyshot
+    >>> method = anyshot.create_method(anyshot.MethodSettings(name="protonet"))
+    >>> settings = anyshot.TaskSettings(way=2, shots="fixed:1", query=2)
+    >>> stream = anyshot.TaskStream(anyshot.open_images("digits"), "test", settings)
+    >>> summary = anyshot.evaluate(method, stream, tasks=3, metrics=["brier"])
+    >>> summary.tasks, summary.queries, list(summary.extra)
+    (3, 12, ['brier'])
     """
     if advance is None:
-        for sentence in stream.size_warnings():
-            log.warning("%s", sentence)
+        for warning in stream.size_warnings():
+            log.warning("%s", warning)
         names = ", ".join(imageset.name for imageset in stream.imagesets)
-        with progress(f"Testing {method.name} on {names}", tasks) as shown:
+        with progress(f"Testing {method.name} on {names}", tasks) as advance_bar:
             return evaluate(
                 method,
                 stream,
                 tasks,
                 prediction=prediction,
                 workers=workers,
-                advance=shown,
+                advance=advance_bar,
                 metrics=metrics,
             )
-    total, start = Metrics(METRICS.resolve(metrics)), time.perf_counter()
+    total = Metrics(METRICS.resolve(metrics))
+    start = time.perf_counter()
 
-    def one(index: int) -> TaskResult:
+    def predict(index: int) -> TaskResult:
         result = predict_task(method, stream, index, prediction)
         advance(collectives.progress_increment(index, tasks))
         return result
 
-    own = collectives.my_indices(tasks)
-    for first in range(0, len(own), CHUNK):
-        for result in map_tasks(one, own[first : first + CHUNK], workers):
+    indices = collectives.my_indices(tasks)
+    for first in range(0, len(indices), CHUNK):
+        for result in map_tasks(predict, indices[first : first + CHUNK], workers):
             total.update(result)
     for other in collectives.gather_from_others(total):
         total.merge(other)
@@ -69,16 +99,19 @@ def evaluate(
 def predict_task(
     method: Method, stream: TaskStream, index: int, prediction: str | None = None
 ) -> TaskResult:
-    """The method's answer to one task of the stream."""
+    """The method's predictions for one task of the stream."""
     task = stream.task(index)
     probabilities = method.predict(task, prediction=prediction).cpu().numpy()
     return TaskResult(index, probabilities, task.query_labels.numpy(), task.shots, task.classes)
 
 
 def seconds_per_task(method: Method, stream: TaskStream, workers: int | None = None) -> float:
-    """How long a task takes when many are tested: the stream's first few, after one that loads and compiles."""
-    few = range(4 * (workers or cores()))
+    """Measure the time of a task on the first tasks of the stream.
+
+    One task is predicted before, because the first one loads images and compiles kernels.
+    """
+    indices = range(4 * (workers or cores()))
     predict_task(method, stream, 0)
     start = time.perf_counter()
-    map_tasks(lambda index: predict_task(method, stream, index), few, workers)
-    return (time.perf_counter() - start) / len(few) / world_size()
+    map_tasks(lambda index: predict_task(method, stream, index), indices, workers)
+    return (time.perf_counter() - start) / len(indices) / world_size()

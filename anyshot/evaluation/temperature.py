@@ -1,4 +1,4 @@
-"""A temperature that makes probabilities mean what they say, fitted to tasks of classes not learned from."""
+"""Temperature scaling, fitted to tasks of validation classes."""
 
 from __future__ import annotations
 
@@ -13,39 +13,40 @@ from anyshot.data.tasks import TaskStream
 from anyshot.evaluation.evaluate_tasks import predict_task
 from anyshot.methods import Method
 
-LIMITS = (0.02, 50.0)  #: beyond, probabilities are all alike, or 0 and 1
+LIMITS = (0.02, 50.0)  #: beyond these temperatures, probabilities are 0 and 1, or all equal
 
 
 def fit_temperature(
     probabilities: Sequence[NDArray[np.floating]], labels: Sequence[NDArray[np.int64]]
 ) -> float:
-    """The T that minimises the mean −log p(label) of p^(1/T) / Σ p^(1/T), for arrays [M, way] of one or more tasks.
+    """The temperature T that minimises the mean −log p(label) of p^(1/T) / Σ p^(1/T).
 
-    That is a convex function of 1/T, so there is one minimum.
+    ``probabilities`` are arrays [M, way] and ``labels`` arrays [M] of one or more tasks. The mean
+    is a convex function of 1/T, so there is one minimum.
 
-    >>> p = np.array([[0.9, 0.1]] * 10)  # says nine of ten, and is right in six of ten
-    >>> sure = fit_temperature([p], [np.array([0] * 6 + [1] * 4)])
-    >>> round(0.9 ** (1 / sure) / (0.9 ** (1 / sure) + 0.1 ** (1 / sure)), 3)
+    >>> p = np.array([[0.9, 0.1]] * 10)  # predicts 90 %, but 6 of 10 are correct
+    >>> t = fit_temperature([p], [np.array([0] * 6 + [1] * 4)])
+    >>> round(0.9 ** (1 / t) / (0.9 ** (1 / t) + 0.1 ** (1 / t)), 3)
     0.6
     """
     logs = [np.log(np.maximum(p, np.finfo(p.dtype).tiny)).astype(np.float64) for p in probabilities]
-    own = [log[np.arange(len(y)), y] for log, y in zip(logs, labels, strict=True)]
+    log_of_label = [log[np.arange(len(y)), y] for log, y in zip(logs, labels, strict=True)]
 
     def nll(inverse: float) -> float:
-        sums = [
-            np.logaddexp.reduce(inverse * log, axis=1) - inverse * at
-            for log, at in zip(logs, own, strict=True)
+        losses = [
+            np.logaddexp.reduce(inverse * log, axis=1) - inverse * true
+            for log, true in zip(logs, log_of_label, strict=True)
         ]
-        return float(np.concatenate(sums).mean())
+        return float(np.concatenate(losses).mean())
 
     low, high = LIMITS
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         nll, bounds=(1 / high, 1 / low), method="bounded", options={"xatol": 1e-6}
     )
-    return 1 / float(found.x)
+    return 1 / float(minimum.x)
 
 
-def calibrated(
+def calibrate_temperature(
     method: Method,
     streams: Sequence[TaskStream],
     tasks: int,
@@ -53,10 +54,10 @@ def calibrated(
     workers: int | None = None,
     advance: Callable[[int], object] = lambda n: None,
 ) -> float:
-    """The temperature of a method (at 1 now) on the first ``tasks`` tasks of each stream."""
-    asked = [(stream, index) for stream in streams for index in range(tasks)]
+    """Fit the temperature of a method, which must be 1 now, to ``tasks`` tasks of each stream."""
+    pairs = [(stream, index) for stream in streams for index in range(tasks)]
     results = map_and_gather(
-        lambda pair: predict_task(method, *pair, prediction), asked, workers, advance
+        lambda pair: predict_task(method, *pair, prediction), pairs, workers, advance
     )
     return fit_temperature(
         [np.asarray(r.probabilities) for r in results], [np.asarray(r.labels) for r in results]

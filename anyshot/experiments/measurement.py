@@ -48,7 +48,7 @@ def test(method: Method, stream: TaskStream, probe: Measurement, workers: int | 
     """Every task's score, and the bins of the calibration error."""
     started = time.perf_counter()
     summary = evaluate(method, stream, probe.tasks, workers=workers)
-    scores = [dataclasses.asdict(score) for score in summary.scores]
+    scores = [score.to_json() for score in summary.scores]
     return {"scores": scores, "bins": summary.bins, "seconds": time.perf_counter() - started}
 
 
@@ -110,14 +110,9 @@ def cache_path(folder: str | Path, probe: Measurement) -> Path:
 
 def summary_of(value: Value) -> Summary:
     """The summary of what a test has found."""
-
-    def score(one: dict[str, Any]) -> TaskScore:
-        values: dict[str, Any] = {
-            key: tuple(v) if isinstance(v, list) else v for key, v in one.items()
-        }
-        return TaskScore(**values)
-
-    return summarise([score(one) for one in value["scores"]], value["bins"], value["seconds"])
+    return summarise(
+        [TaskScore.from_json(one) for one in value["scores"]], value["bins"], value["seconds"]
+    )
 
 
 def _seen(run: Run, probe: Measurement) -> tuple[ImageSet, dict[str, str]]:

@@ -25,7 +25,7 @@ from anyshot.data import ImageSet
 from anyshot.data.tasks import Task, TaskIndices, TaskStream
 from anyshot.evaluation.evaluate_tasks import evaluate
 from anyshot.evaluation.metrics import Summary
-from anyshot.evaluation.temperature import calibrated
+from anyshot.evaluation.temperature import calibrate_temperature
 from anyshot.methods import Method
 from anyshot.runs.checkpoint import Checkpoint
 from anyshot.runs.log import Callback, TrainingLog
@@ -254,7 +254,7 @@ class MetaTraining:
         method.temperature = 1.0
         with progress("Calibrating", t.validation_tasks * len(self.validation)) as advance:
             streams = list(self.validation.values())
-            temperature = calibrated(
+            temperature = calibrate_temperature(
                 method, streams, t.validation_tasks, t.validate_by, self.workers, advance
             )
         record = {

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from support import make_imageset, make_method
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import AnyshotError, RunError, SettingsError
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
 from anyshot.data.tasks import TaskStream
 from anyshot.evaluation import compare_runs
@@ -77,11 +77,11 @@ def test_every_run_meets_every_image_set_and_its_own_by_default():
 
 def test_what_cannot_be_compared_is_refused_before_any_work():
     other = Settings(images=("tiny",), task=TaskSettings(way=3))
-    with pytest.raises(AnyshotError, match="different tasks; say by --way"):
+    with pytest.raises(SettingsError, match=r"2-way fixed:2.*3-way any-shot:1-50"):
         plan_runs([a_run("one"), a_run("two", other)])
-    with pytest.raises(AnyshotError, match="named twice"):
+    with pytest.raises(SettingsError, match="one"):
         plan_runs([a_run("one"), a_run("./one")])
-    with pytest.raises(AnyshotError, match="has 4 classes in its test split, but a task needs 5"):
+    with pytest.raises(AnyshotError, match=r"4.*5"):
         plan_runs([a_run("one", Settings(images=("tiny",)))])
 
 
@@ -132,7 +132,7 @@ def test_runs_on_other_tasks_have_no_difference_and_it_is_said_why():
     )
     assert [row.paired for row in found] == [None] * 4
     (sentence,) = unpaired_reasons(found)
-    assert "y and x were not tested on the same tasks of tiny" in sentence
+    assert "y and x were tested on different tasks of tiny" in sentence
 
 
 def test_seeds_become_one_row_for_each_image_set_and_other_runs_stay():
@@ -159,11 +159,11 @@ def test_whether_seeds_can_be_pooled_is_known_before_the_work():
     check_poolable(
         [trial("a", settings(seed=0)), trial("b", settings(seed=1)), trial("c", settings("taml"))]
     )
-    with pytest.raises(AnyshotError, match="nothing to pool"):
+    with pytest.raises(RunError, match="a, b"):
         check_poolable([trial("a", settings()), trial("b", settings("taml", seed=1))])
-    with pytest.raises(AnyshotError, match="a, b have the same settings, and some the same seed"):
+    with pytest.raises(RunError, match=r"a, b .* 0, 0"):
         check_poolable([trial("a", settings()), trial("b", settings())])
-    with pytest.raises(AnyshotError, match="a, b have other classes in their splits of tiny"):
+    with pytest.raises(RunError, match=r"a, b .* tiny"):
         check_poolable(
             [trial("a", settings()), trial("b", settings(seed=1), make_imageset(classes=15))]
         )

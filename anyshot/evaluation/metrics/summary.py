@@ -1,4 +1,4 @@
-"""Many tasks in numbers, gathered task by task, on any number of workers."""
+"""Many tasks: collect their scores on any number of workers and summarise them."""
 
 from __future__ import annotations
 
@@ -7,121 +7,232 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import DataError, SettingsError
 from anyshot.evaluation.metrics.extra import Metric
 from anyshot.evaluation.metrics.task_score import BINS, TaskResult, TaskScore, score_task
 
-SHOTS = ("1", "2-5", "6-15", "16-50", ">50")  # ranges of support images a class
-_SHOT_ENDS = np.array([1, 5, 15, 50])
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHOTS = ("1", "2-5", "6-15", "16-50", ">50")  #: ranges of support images of a class
+_LAST_OF_RANGE = np.array([1, 5, 15, 50])
+# Attributes of Summary -> keys in results files, where they differ.
+_KEYS = {"extra": "more", "extra_intervals": "more_intervals"}
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A test in numbers; fractions, not per cent. None where there was nothing to measure."""
+    """The numbers of a test. Shares are fractions, not per cent; ``None`` stands for no data.
+
+    Intervals are half-widths of 95 % intervals: 1.96 · std / √tasks, with ddof = 1.
+
+    Attributes
+    ----------
+    tasks, queries : int
+        Number of tasks and of query images.
+    accuracy, interval : float
+        Mean accuracy over tasks and its interval.
+    nll, nll_interval : float
+        Mean over tasks of the mean −log p(true class), and its interval.
+    ece : float
+        Expected calibration error: 15 bins of the largest probability, over all query images.
+    worst_class : float
+        Mean over tasks of the lowest recall of a class.
+    by_shots : dict of str to float
+        Accuracy over all query images of classes with that many support images.
+    queries_by_shots : dict of str to int
+        Number of these query images.
+    support_least, support_most : int
+        Smallest and largest number of support images of a class that was drawn.
+    support_mean : float
+        Mean number of support images of a class.
+    query_least, query_most : int
+        Smallest and largest number of query images of a class that was drawn.
+    failed : int
+        Tasks with predictions that are not finite. Such predictions count as wrong in the
+        accuracy and as uniform probabilities in NLL and ECE.
+    tasks_per_second : float
+        Speed of the test.
+    extra, extra_intervals : dict of str to float
+        Additional metrics by name: mean over tasks and interval.
+    bins : tuple of (float, float, float)
+        For each confidence bin: query images, correct query images, sum of confidences.
+    runs : int
+        Number of runs that were pooled.
+    run_deviation : float
+        Standard deviation of the accuracies of the pooled runs, ddof = 1.
+    scores : tuple of TaskScore
+        Scores of the tasks, run after run.
+
+    Examples
+    --------
+    >>> import anyshot
+    >>> metrics = anyshot.Metrics()
+    >>> metrics.update(anyshot.TaskResult(0, [[0.9, 0.1], [0.2, 0.8]], labels=[0, 1], shots=[1, 5]))
+    >>> metrics.update(anyshot.TaskResult(1, [[0.4, 0.6], [0.1, 0.9]], labels=[0, 1], shots=[9, 5]))
+    >>> summary = metrics.compute()
+    >>> summary.accuracy, summary.worst_class
+    (0.75, 0.5)
+    >>> summary.by_shots["2-5"], summary.queries_by_shots["2-5"]
+    (1.0, 2)
+    >>> summary.accuracies
+    array([[1. , 0.5]])
+    """
 
     tasks: int
-    queries: int  # query images
-    accuracy: float  # mean over tasks
-    interval: (
-        float | None
-    )  # half-width of the 95 % interval: 1.96 · std / √tasks, std with ddof = 1
-    nll: float  # mean over tasks of the mean −log p(true class)
+    queries: int
+    accuracy: float
+    interval: float | None
+    nll: float
     nll_interval: float | None
-    ece: float  # expected calibration error, 15 bins of the largest probability, over all query images
-    worst_class: float  # mean over tasks of the lowest recall of a class
-    by_shots: dict[
-        str, float | None
-    ]  # accuracy over all query images whose class has so many support images
-    queries_by_shots: dict[str, int]  # how many these are
-    support_least: int  # support images of a class, as they were drawn
+    ece: float
+    worst_class: float
+    by_shots: dict[str, float | None]
+    queries_by_shots: dict[str, int]
+    support_least: int
     support_mean: float
     support_most: int
-    query_least: int  # query images of a class, as they were drawn
+    query_least: int
     query_most: int
-    failed: int  # tasks with predictions that are not finite: counted as wrong, and as even odds in nll and ece
+    failed: int
     tasks_per_second: float | None
-    more: dict[str, float]  # other metrics by name: mean over tasks
-    more_intervals: dict[str, float | None]
+    extra: dict[str, float]
+    extra_intervals: dict[str, float | None]
     bins: tuple[tuple[float, float, float], ...] = dataclasses.field(default=(), repr=False)
-    # of the calibration error: query images, hits and summed confidence in each bin of confidence
-    runs: int = 1  # how many runs were pooled
-    run_deviation: float | None = (
-        None  # standard deviation of the pooled runs' accuracies, ddof = 1
-    )
-    scores: tuple[TaskScore, ...] = dataclasses.field(
-        default=(), repr=False
-    )  # task by task, run after run
+    runs: int = 1
+    run_deviation: float | None = None
+    scores: tuple[TaskScore, ...] = dataclasses.field(default=(), repr=False)
 
     @property
     def accuracies(self) -> NDArray[np.float64]:
-        """Each task's accuracy, [runs, tasks]."""
-        return np.array([score.accuracy for score in self.scores]).reshape(self.runs, -1)
+        """Accuracy of each task, shape (runs, tasks)."""
+        return self._by_run([score.accuracy for score in self.scores])
 
     @property
     def nlls(self) -> NDArray[np.float64]:
-        """Each task's mean −log p(true class), [runs, tasks]."""
-        return np.array([score.nll for score in self.scores]).reshape(self.runs, -1)
+        """Mean −log p(true class) of each task, shape (runs, tasks)."""
+        return self._by_run([score.nll for score in self.scores])
 
-    def others(self, name: str) -> NDArray[np.float64]:
-        """Each task's value of another metric, [runs, tasks]."""
-        return np.array([score.more[name] for score in self.scores]).reshape(self.runs, -1)
+    def extra_values(self, name: str) -> NDArray[np.float64]:
+        """Value of an additional metric for each task, shape (runs, tasks)."""
+        return self._by_run([score.extra[name] for score in self.scores])
+
+    def _by_run(self, values: Sequence[float]) -> NDArray[np.float64]:
+        return np.array(values).reshape(self.runs, -1)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, without the tasks and the bins."""
+        """Values for JSON, without the tasks and the bins."""
         values = dataclasses.asdict(dataclasses.replace(self, scores=(), bins=()))
         del values["scores"], values["bins"]
-        return values
+        return {_KEYS.get(name, name): value for name, value in values.items()}
+
+    def to_frame(self) -> pd.DataFrame:
+        """The tasks as a pandas DataFrame: one row for each task of each run.
+
+        The columns are ``run`` (0 to runs − 1), ``task``, ``way``, ``support``, ``queries``,
+        ``accuracy``, ``nll``, ``worst_class``, additional metrics, ``failed``, and tuples over the
+        classes: ``shots``, ``correct``, ``queries_by_class`` and ``classes``.
+
+        Raises
+        ------
+        SettingsError
+            If pandas is not installed.
+
+        Examples
+        --------
+        >>> import anyshot
+        >>> metrics = anyshot.Metrics()
+        >>> metrics.update(anyshot.TaskResult(0, [[0.9, 0.1]], labels=[0], shots=[1, 5]))
+        >>> metrics.update(anyshot.TaskResult(1, [[0.4, 0.6]], labels=[0], shots=[9, 5]))
+        >>> frame = metrics.compute().to_frame()
+        >>> frame[["task", "support", "accuracy"]].values.tolist()
+        [[0.0, 6.0, 1.0], [1.0, 14.0, 0.0]]
+        """
+        tuples = ("shots", "correct", "classes")
+        lines = []
+        for position, score in enumerate(self.scores):
+            values = score.as_dict()
+            del values["hits"], values["asked"]
+            values |= {name: getattr(score, name) for name in tuples}
+            run = position // self.tasks
+            lines.append({"run": run, **values, "queries_by_class": score.queries})
+        return import_pandas().DataFrame(lines)
+
+
+def import_pandas() -> Any:
+    """The pandas module; an error that says how to install it if it is missing."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise SettingsError(
+            "pandas is not installed, and data frames need it; run: pip install 'anyshot[pandas]'"
+        ) from error
+    return pandas
 
 
 class Metrics:
-    """Accumulates task results, and ``more`` metrics of them by name. The order of tasks, and how they were spread over
-    workers, changes no bit."""
+    """Collects the results of tasks.
 
-    def __init__(self, more: Mapping[str, Metric] | None = None) -> None:
-        self._more = more or {}
+    Neither the order of the tasks nor their distribution over workers changes a bit of the summary.
+
+    Parameters
+    ----------
+    extra : mapping of str to callable, optional
+        Additional metrics by name: functions of probabilities (M, C), labels (M,) and shots (C,)
+        that return a number.
+
+    Examples
+    --------
+    >>> import anyshot
+    >>> metrics = anyshot.Metrics({"certain": lambda p, labels, shots: (p.max(axis=1) > 0.8).mean()})
+    >>> metrics.update(anyshot.TaskResult(0, [[0.9, 0.1], [0.3, 0.7]], labels=[0, 1], shots=[1, 5]))
+    >>> len(metrics), metrics.compute().extra
+    (1, {'certain': 0.5})
+    """
+
+    def __init__(self, extra: Mapping[str, Metric] | None = None) -> None:
+        self._extra = extra or {}
         self._rows: dict[int, tuple[TaskScore, NDArray[np.float64]]] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            "_rows": self._rows,
-            "_more": {},
-        }  # for another process to merge; functions stay where they are
-
-    def reset(self) -> None:
-        """Forget every task."""
-        self._rows.clear()
+        # Another process merges the scores; it does not need the functions, which may not pickle.
+        return {"_rows": self._rows, "_extra": {}}
 
     def update(self, result: TaskResult) -> None:
-        """Take in one task."""
-        self._add(result.index, *score_task(result, self._more))
+        """Add the result of one task."""
+        self._add(result.index, *score_task(result, self._extra))
 
     def merge(self, other: Metrics) -> None:
-        """Take in all tasks of another worker."""
+        """Add all tasks of another worker."""
         for index, row in other._rows.items():
             self._add(index, *row)
 
     def compute(self, seconds: float | None = None) -> Summary:
-        """The summary of all tasks so far; `seconds` is how long they took."""
+        """The summary of all tasks so far; ``seconds`` is the time that they took.
+
+        Raises
+        ------
+        DataError
+            If there is no task.
+        """
         if not self._rows:
-            raise AnyshotError(
-                "No task has been measured, so there is nothing to summarise. Test at least one task."
-            )
+            raise DataError("There are 0 tasks to summarise; test at least one task.")
         scores = [self._rows[index][0] for index in sorted(self._rows)]
         cells = zip(*(self._rows[score.index][1].ravel().tolist() for score in scores), strict=True)
         bins = np.array([math.fsum(cell) for cell in cells]).reshape(BINS, 3)
-        return summarise(scores, bins.tolist(), seconds, tuple(self._more))
+        return summarise(scores, bins.tolist(), seconds, tuple(self._extra))
 
     def _add(self, index: int, score: TaskScore, bins: NDArray[np.float64]) -> None:
         if index in self._rows:
-            raise AnyshotError(f"Task {index} was measured twice; every task needs its own index.")
+            raise DataError(f"Task {index} was added twice; every task needs its own index.")
         self._rows[index] = score, bins
 
 
@@ -129,72 +240,74 @@ def summarise(
     scores: Sequence[TaskScore],
     bins: Sequence[Sequence[float]],
     seconds: float | None = None,
-    more: Sequence[str] = (),
+    extra: Sequence[str] = (),
 ) -> Summary:
-    """The summary of the scores of one or more tasks, in their order, and of their summed bins [BINS, 3]; `more` names
-    other metrics that the scores hold."""
-    shots, asked, hits = (
-        np.concatenate([getattr(s, name) for s in scores]) for name in ("shots", "asked", "hits")
-    )
-    ranges = np.searchsorted(_SHOT_ENDS, shots)
-    images, right = (np.bincount(ranges, w, len(SHOTS)).astype(int).tolist() for w in (asked, hits))
+    """The summary of at least one score, in the order of ``scores``.
+
+    ``bins`` [BINS, 3] are summed over the tasks, ``extra`` names the additional metrics.
+    """
+    shots = np.concatenate([score.shots for score in scores])
+    queries = np.concatenate([score.queries for score in scores])
+    correct = np.concatenate([score.correct for score in scores])
+    ranges = np.searchsorted(_LAST_OF_RANGE, shots)
+    queries_in_range = np.bincount(ranges, queries, len(SHOTS)).astype(int).tolist()
+    correct_in_range = np.bincount(ranges, correct, len(SHOTS)).astype(int).tolist()
+    counts = zip(SHOTS, correct_in_range, queries_in_range, strict=True)
     return Summary(
         tasks=len(scores),
-        queries=sum(images),
-        accuracy=mean(s.accuracy for s in scores),
+        queries=sum(queries_in_range),
+        accuracy=exact_mean(s.accuracy for s in scores),
         interval=confidence_half_width([s.accuracy for s in scores]),
-        nll=mean(s.nll for s in scores),
+        nll=exact_mean(s.nll for s in scores),
         nll_interval=confidence_half_width([s.nll for s in scores]),
         ece=calibration_error(bins),
-        worst_class=mean(s.worst_class for s in scores),
-        by_shots={
-            name: r / n if n else None for name, r, n in zip(SHOTS, right, images, strict=True)
-        },
-        queries_by_shots=dict(zip(SHOTS, images, strict=True)),
+        worst_class=exact_mean(s.worst_class for s in scores),
+        by_shots={name: right / n if n else None for name, right, n in counts},
+        queries_by_shots=dict(zip(SHOTS, queries_in_range, strict=True)),
         support_least=int(shots.min()),
         support_mean=float(shots.mean()),
         support_most=int(shots.max()),
-        query_least=int(asked.min()),
-        query_most=int(asked.max()),
+        query_least=int(queries.min()),
+        query_most=int(queries.max()),
         failed=sum(s.failed for s in scores),
         tasks_per_second=len(scores) / seconds if seconds else None,
-        more={name: mean(s.more[name] for s in scores) for name in more},
-        more_intervals={
-            name: confidence_half_width([s.more[name] for s in scores]) for name in more
+        extra={name: exact_mean(s.extra[name] for s in scores) for name in extra},
+        extra_intervals={
+            name: confidence_half_width([s.extra[name] for s in scores]) for name in extra
         },
-        bins=tuple((images, hits, confidence) for images, hits, confidence in bins),
+        bins=tuple((images, right, confidence) for images, right, confidence in bins),
         scores=tuple(scores),
     )
 
 
-def mean(values: Iterable[float]) -> float:
-    """Rounded once (fsum), whatever the order."""
+def exact_mean(values: Iterable[float]) -> float:
+    """The mean, rounded once (``math.fsum``), so that the order of the values does not matter."""
     values = list(values)
     return math.fsum(values) / len(values)
 
 
 def confidence_half_width(*samples: Sequence[float]) -> float | None:
-    """Half the 95 % interval of a sum of independent means: q · √Σ std² / n, std with ddof = 1; None where a sample has
-    but one value.
+    """Half the width of the 95 % interval of a sum of independent sample means.
 
-    q is 1.96 for one sample, of tasks, as papers report it. Samples of a few runs beside it are too small for that: q
-    is then Student's, with Welch's and Satterthwaite's degrees of freedom, (Σ std²/n)² / Σ (std²/n)² / (n − 1).
+    The half-width is q · √Σ std² / n with ddof = 1. For one sample (of tasks), q = 1.96 as papers
+    report it. Samples of a few runs are too small for that: with several samples q is the quantile
+    of Student's t with the degrees of freedom of Welch and Satterthwaite,
+    (Σ std²/n)² / Σ (std²/n)² / (n − 1). ``None`` if a sample has only one value.
     """
     if min(map(len, samples)) < 2:
         return None
-    squares = [statistics.variance(sample) / len(sample) for sample in samples]
-    total, q = math.fsum(squares), 1.96
+    variances = [statistics.variance(sample) / len(sample) for sample in samples]
+    total = math.fsum(variances)
+    q = 1.96
     if len(samples) > 1 and total:
-        from scipy.special import stdtrit  # takes a while to load
+        from scipy.special import stdtrit  # slow to import
 
-        parts = [
-            square**2 / (len(sample) - 1) for square, sample in zip(squares, samples, strict=True)
-        ]
-        q = float(stdtrit(total**2 / math.fsum(parts), 0.975))
+        terms = [v**2 / (len(sample) - 1) for v, sample in zip(variances, samples, strict=True)]
+        q = float(stdtrit(total**2 / math.fsum(terms), 0.975))
     return q * math.sqrt(total)
 
 
 def calibration_error(bins: Sequence[Sequence[float]]) -> float:
-    """Σ_b |hits_b − confidence_b| / images."""
-    images, hits, confidence = np.array(bins).T
-    return math.fsum(np.abs(hits - confidence)) / math.fsum(images)
+    """Σ_b |correct_b − confidence_b| / images, from bins [BINS, 3]."""
+    images, correct, confidence = np.array(bins).T
+    return math.fsum(np.abs(correct - confidence)) / math.fsum(images)

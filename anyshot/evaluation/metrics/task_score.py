@@ -1,7 +1,8 @@
-"""One task: from a method's probabilities to a few numbers that everything else is computed from."""
+"""One task: from probabilities to the few numbers that all other metrics are computed from."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,22 +10,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import DataError
 from anyshot.evaluation.metrics.extra import Metric, compute_extra_metrics
 
-BINS = 15  # equal-width bins of the expected calibration error
-_SMALLEST = float(
-    np.finfo(np.float32).tiny
-)  # a softmax that underflowed to 0 costs 87 nats, not infinitely many
+BINS = 15  #: equal-width confidence bins of the expected calibration error
+# A softmax that underflowed to 0 costs 87 nats instead of infinitely many.
+_SMALLEST = float(np.finfo(np.float32).tiny)
+# Attributes of TaskScore -> keys in results files, where they differ.
+_KEYS = {"queries": "asked", "correct": "hits", "extra": "more"}
 
 
 @dataclass(frozen=True)
 class TaskResult:
-    """A method's answer to one task of C classes and M query images.
+    """A method's predictions for one task of C classes and M query images.
 
-    index: the task's number, different for every task that enters the same metrics
-    probabilities: [M, C]; labels: the true classes, int [M]; shots: support images of each class, int [C]
-    classes: their names, where known; they tell whether two methods were given the same task
+    Parameters
+    ----------
+    index : int
+        Number of the task; tasks that enter the same metrics have different numbers.
+    probabilities : array_like of float, shape (M, C)
+        Predicted class probabilities of the query images.
+    labels : array_like of int, shape (M,)
+        True classes of the query images, 0 to C − 1.
+    shots : array_like of int, shape (C,)
+        Number of support images of each class.
+    classes : sequence of str, length C, optional
+        Names of the classes. They show whether two methods had the same task.
+
+    Examples
+    --------
+    >>> import anyshot
+    >>> metrics = anyshot.Metrics()
+    >>> metrics.update(anyshot.TaskResult(0, [[0.9, 0.1], [0.2, 0.8]], labels=[0, 1], shots=[1, 5]))
+    >>> metrics.compute().accuracy
+    1.0
     """
 
     index: int
@@ -36,31 +55,61 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class TaskScore:
-    """One task in numbers; tuples run over its classes."""
+    """The numbers of one task of C classes.
+
+    Attributes
+    ----------
+    index : int
+        Number of the task.
+    classes : tuple of str, length C
+        Names of the classes; empty if they are unknown.
+    shots : tuple of int, length C
+        Support images of each class.
+    queries : tuple of int, length C
+        Query images of each class.
+    correct : tuple of int, length C
+        Correctly classified query images of each class.
+    nll : float
+        Mean −log p(true class) over the query images.
+    failed : bool
+        Whether some prediction was not finite.
+    extra : dict of str to float
+        Additional metrics by name.
+
+    Examples
+    --------
+    >>> import anyshot
+    >>> metrics = anyshot.Metrics()
+    >>> metrics.update(anyshot.TaskResult(0, [[0.9, 0.1], [0.7, 0.3]], labels=[0, 1], shots=[1, 5]))
+    >>> (score,) = metrics.compute().scores
+    >>> score.correct, score.queries, score.accuracy, score.worst_class
+    ((1, 0), (1, 1), 0.5, 0.0)
+    """
 
     index: int
     classes: tuple[str, ...]
-    shots: tuple[int, ...]  # support images
-    asked: tuple[int, ...]  # query images
-    hits: tuple[int, ...]  # query images that were recognised
-    nll: float  # mean −log p(true class)
-    failed: bool  # some prediction was not finite
-    more: dict[str, float] = field(default_factory=dict)  # metrics that were asked for besides
+    shots: tuple[int, ...]
+    queries: tuple[int, ...]
+    correct: tuple[int, ...]
+    nll: float
+    failed: bool
+    extra: dict[str, float] = field(default_factory=dict)
 
     @property
     def accuracy(self) -> float:
-        """Share of the query images that were recognised."""
-        return sum(self.hits) / sum(self.asked)
+        """Share of the query images that are classified correctly."""
+        return sum(self.correct) / sum(self.queries)
 
     @property
     def worst_class(self) -> float:
-        """The lowest recall of a class that was asked about."""
-        return min(hits / asked for hits, asked in zip(self.hits, self.asked, strict=True) if asked)
+        """Lowest recall of a class that has query images."""
+        pairs = zip(self.correct, self.queries, strict=True)
+        return min(correct / queries for correct, queries in pairs if queries)
 
     def same_task(self, other: TaskScore) -> bool:
-        """Whether both are about the same task."""
-        one, two = ((s.index, s.classes, s.shots, s.asked) for s in (self, other))
-        return one == two
+        """Whether both scores belong to the same task."""
+        mine = (self.index, self.classes, self.shots, self.queries)
+        return mine == (other.index, other.classes, other.shots, other.queries)
 
     def as_dict(self) -> dict[str, Any]:
         """One flat line for a table of tasks."""
@@ -68,69 +117,86 @@ class TaskScore:
             "task": self.index,
             "way": len(self.shots),
             "support": sum(self.shots),
-            "queries": sum(self.asked),
+            "queries": sum(self.queries),
             "accuracy": self.accuracy,
             "nll": self.nll,
             "worst_class": self.worst_class,
-            **self.more,
+            **self.extra,
             "failed": int(self.failed),
             "shots": " ".join(map(str, self.shots)),
-            "hits": " ".join(map(str, self.hits)),
-            "asked": " ".join(map(str, self.asked)),
+            "hits": " ".join(map(str, self.correct)),
+            "asked": " ".join(map(str, self.queries)),
             "classes": " | ".join(self.classes),
         }
 
+    def to_json(self) -> dict[str, Any]:
+        """All fields under the keys of results files."""
+        return {_KEYS.get(name, name): value for name, value in dataclasses.asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> TaskScore:
+        """The score that :meth:`to_json` wrote."""
+        names = {key: name for name, key in _KEYS.items()}
+        fields = {
+            names.get(key, key): tuple(value) if isinstance(value, list) else value
+            for key, value in values.items()
+        }
+        return cls(**fields)
+
 
 def score_task(
-    result: TaskResult, more: Mapping[str, Metric]
+    result: TaskResult, extra: Mapping[str, Metric]
 ) -> tuple[TaskScore, NDArray[np.float64]]:
-    """The task's score, with ``more`` metrics, and images, hits and summed confidence in each bin of confidence,
-    [BINS, 3]."""
-    p, labels, shots = _checked(result)
+    """Score one task, with ``extra`` metrics by name.
+
+    Also returns, for each confidence bin, the number of images, the number of correct images and
+    the sum of the confidences: an array [BINS, 3].
+    """
+    p, labels, shots = _validate(result)
     finite = np.isfinite(p.sum(axis=1))
     p = np.where(finite[:, None], p, 1 / p.shape[1])
     confidence = p.max(axis=1)
-    hit = (p.argmax(axis=1) == labels) & finite
+    correct = (p.argmax(axis=1) == labels) & finite
     # bin b holds the confidences in (b/15, (b+1)/15]
     bins = np.minimum(np.ceil(confidence * BINS).astype(int) - 1, BINS - 1)
+    way = len(shots)
     score = TaskScore(
         index=result.index,
         classes=tuple(result.classes),
         shots=tuple(shots.tolist()),
-        asked=tuple(np.bincount(labels, minlength=len(shots)).tolist()),
-        hits=tuple(np.bincount(labels[hit], minlength=len(shots)).tolist()),
+        queries=tuple(np.bincount(labels, minlength=way).tolist()),
+        correct=tuple(np.bincount(labels[correct], minlength=way).tolist()),
         nll=float(-np.log(np.maximum(p[np.arange(len(p)), labels], _SMALLEST)).mean()),
         failed=not finite.all(),
-        more=compute_extra_metrics(more, p, labels, shots),
+        extra=compute_extra_metrics(extra, p, labels, shots),
     )
-    return score, np.stack([np.bincount(bins, w, BINS) for w in (None, hit, confidence)], axis=1)
+    sums = [np.bincount(bins, weights, BINS) for weights in (None, correct, confidence)]
+    return score, np.stack(sums, axis=1)
 
 
-def _checked(
+def _validate(
     result: TaskResult,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-    p, labels, shots = (
-        np.asarray(result.probabilities, float),
-        np.asarray(result.labels),
-        np.asarray(result.shots),
-    )
-    where = f"Task {result.index}"
+    """Probabilities, labels and shots as arrays whose shapes and values fit together."""
+    p = np.asarray(result.probabilities, float)
+    labels = np.asarray(result.labels)
+    shots = np.asarray(result.shots)
+    task = f"Task {result.index}"
     if p.ndim != 2 or not p.size or labels.shape != p.shape[:1] or shots.shape != p.shape[1:]:
-        raise AnyshotError(
-            f"{where}: probabilities {p.shape}, labels {labels.shape} and shots {shots.shape} do not fit together; "
-            "expected [images, classes], [images] and [classes]."
+        raise DataError(
+            f"{task}: probabilities {p.shape}, labels {labels.shape} and shots {shots.shape} do "
+            "not fit together; expected shapes (images, classes), (images,) and (classes,)."
         )
     if labels.min() < 0 or labels.max() >= p.shape[1]:
-        raise AnyshotError(
-            f"{where}: labels {labels.min()} to {labels.max()}; expected 0 to {p.shape[1] - 1}."
+        raise DataError(
+            f"{task}: labels from {labels.min()} to {labels.max()}; expected 0 to {p.shape[1] - 1}."
         )
     if shots.min() < 1:
-        raise AnyshotError(
-            f"{where}: a class has {shots.min()} support images; expected at least 1."
-        )
+        raise DataError(f"{task}: a class has {shots.min()} support images; expected at least 1.")
     rows = p[np.isfinite(p.sum(axis=1))]
     if rows.size and (rows.min() < 0 or np.abs(rows.sum(axis=1) - 1).max() > 1e-3):
-        raise AnyshotError(
-            f"{where}: probabilities must be at least 0 and sum to 1. Give the softmax, not the logits."
+        raise DataError(
+            f"{task}: probabilities must be at least 0 and sum to 1; "
+            "pass the softmax instead of the logits."
         )
     return p, labels.astype(np.int64), shots.astype(np.int64)

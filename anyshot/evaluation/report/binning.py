@@ -11,7 +11,7 @@ def ratio_bins(sizes: ArrayLike, bins: int) -> list[NDArray[np.bool_]]:
 
     Returns a mask [n] for each bin that is not empty, from small to large sizes.
 
-    >>> [mask.tolist() for mask in ratio_bins([1, 2, 10, 100], 2)]
+    >>> [mask.tolist() for mask in ratio_bins([1, 2, 20, 100], 2)]
     [[True, True, False, False], [False, False, True, True]]
     """
     x = np.asarray(sizes, float)

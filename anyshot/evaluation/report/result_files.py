@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from anyshot.core.files import PathLike, write_csv_rows, write_json
 from anyshot.evaluation.metrics import PairedDifference
+from anyshot.evaluation.metrics.summary import import_pandas
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from anyshot.evaluation.compare_runs import ResultRow
 
 _PAIRED_FIELDS = tuple(field.name for field in dataclasses.fields(PairedDifference))
@@ -44,6 +47,11 @@ def flat_result(row: ResultRow) -> dict[str, Any]:
     paired = dataclasses.asdict(row.paired) if row.paired else dict.fromkeys(_PAIRED_FIELDS)
     values["paired_to"] = row.paired_to
     return values | {f"paired_{name}": value for name, value in paired.items()}
+
+
+def results_frame(rows: Sequence[ResultRow]) -> pd.DataFrame:
+    """The rows as a pandas DataFrame with the columns of the CSV file."""
+    return import_pandas().DataFrame([flat_result(row) for row in rows])
 
 
 def write_per_task(path: PathLike, rows: Sequence[ResultRow]) -> None:

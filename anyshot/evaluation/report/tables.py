@@ -41,7 +41,7 @@ def summary_table(rows: Sequence[ResultRow], title: str | None = None) -> Table:
     ranges = [name for name in SHOTS if any(row.summary.by_shots[name] is not None for row in rows)]
     table = _table(rows, title, _caption(rows))
     shots = [f"{dashed(name)}\nshot{'s' if name != '1' else ''}" for name in ranges]
-    more = list(rows[0].summary.more) if rows else []
+    more = list(rows[0].summary.extra) if rows else []
     for header in ("accuracy", "NLL", "ECE", "worst\nclass", *more, *shots, "tasks\n/s"):
         table.add_column(header, justify="right", no_wrap=True)
     for row in rows:
@@ -51,7 +51,10 @@ def summary_table(rows: Sequence[ResultRow], title: str | None = None) -> Table:
             f"{s.nll:.2f}",
             percent(s.ece),
             percent(s.worst_class),
-            *(with_interval(f"{s.more[name]:.3f}", s.more_intervals[name], 1, 3) for name in more),
+            *(
+                with_interval(f"{s.extra[name]:.3f}", s.extra_intervals[name], 1, 3)
+                for name in more
+            ),
             *(percent(s.by_shots[name]) for name in ranges),
             "–" if s.tasks_per_second is None else f"{s.tasks_per_second:.1f}",
         ]
@@ -69,7 +72,7 @@ def _behind(rows: Sequence[ResultRow], row: ResultRow, ranges: Sequence[str]) ->
         for label, name in zip(_columns(rows), _names(rows, row), strict=True)
     ]
     counts = (row.summary.queries_by_shots[name] for name in ranges)
-    empty = [""] * (3 + len(row.summary.more))
+    empty = [""] * (3 + len(row.summary.extra))
     return (*names, *empty, "n =", *(str(n) if n < 100_000 else f"{n / 1000:.0f}k" for n in counts))
 
 

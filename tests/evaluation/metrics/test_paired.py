@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import DataError
 from anyshot.evaluation.metrics import (
     Metrics,
     Summary,
     TaskResult,
     TaskScore,
-    average,
+    average_sets,
     paired_difference,
     pool_seeds,
     same_tasks,
@@ -73,13 +73,13 @@ def test_other_tasks_are_not_compared(other):
     assert same_tasks([run(0), run(1)])
     assert not same_tasks([run(0), run(0, **other)])
     for compare in (lambda a, b: paired_difference(a, b), lambda a, b: pool_seeds([a, b])):
-        with pytest.raises(AnyshotError, match="not of the same tasks"):
+        with pytest.raises(DataError, match="tasks"):
             compare(run(0), run(0, **other))
 
 
 def test_a_mean_over_image_sets_has_no_tasks_to_compare():
-    mean = average([run(0), run(1)])
-    with pytest.raises(AnyshotError, match="not of the same tasks"):
+    mean = average_sets([run(0), run(1)])
+    with pytest.raises(DataError, match="tasks"):
         paired_difference(mean, mean)
 
 
@@ -146,7 +146,7 @@ def test_pooled_methods_are_compared_by_their_means_with_both_sides_seeds_in_the
 def test_the_average_over_image_sets_counts_each_the_same():
     some = [replace(run(0, tasks=5, shots=(2, 4, 60)), failed=2, query_least=3, query_most=5, run_deviation=0.1),
             replace(run(1, tasks=50, shots=(1, 4, 70)), failed=1, query_least=4, query_most=6)]  # fmt: skip
-    mean = average(some)
+    mean = average_sets(some)
     assert mean.failed == 3
     assert (mean.query_least, mean.query_most) == (3, 6)
     assert mean.support_mean == pytest.approx((22 + 25) / 2)
@@ -166,4 +166,4 @@ def test_the_average_over_image_sets_counts_each_the_same():
     assert mean.queries_by_shots[">50"] == 55 * 4
     assert (mean.support_least, mean.support_most) == (1, 70)
     assert mean.tasks_per_second == pytest.approx((5 / 3 + 50 / 3) / 2)
-    assert average([run(0, tasks=1), run(1)]).interval is None
+    assert average_sets([run(0, tasks=1), run(1)]).interval is None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import accuracy_score, log_loss, recall_score
 
-from anyshot.core.errors import AnyshotError
-from anyshot.evaluation.metrics import SHOTS, Metrics, TaskResult
+from anyshot.core.errors import DataError, SettingsError
+from anyshot.evaluation.metrics import SHOTS, Metrics, TaskResult, TaskScore, pool_seeds
 
 
 def results(n: int, seed: int = 0) -> list[TaskResult]:
@@ -105,7 +106,7 @@ def test_confidences_of_a_fifteenth_and_below_have_a_bin_of_their_own():
 
 def test_probabilities_may_miss_1_by_a_thousandth_of_rounding_and_no_more():
     assert summary([TaskResult(0, [[1.0009, 0.0]], [0], [1, 1])]).ece == pytest.approx(0.0009)
-    with pytest.raises(AnyshotError, match="sum to 1"):
+    with pytest.raises(DataError, match="Task 0"):
         summary([TaskResult(0, [[1.0011, 0.0]], [0], [1, 1])])
 
 
@@ -153,9 +154,9 @@ def test_every_tasks_own_numbers_and_what_was_drawn_are_kept():
         "accuracy": found.accuracies[0, 0], "nll": found.nlls[0, 0], "failed": 0,
         "worst_class": recall_score(tasks[0].labels, tasks[0].probabilities.argmax(1), average=None).min(),
         "shots": " ".join(map(str, tasks[0].shots)), "asked": " ".join(["15"] * len(tasks[0].shots)),
-        "hits": " ".join(str(n) for n in found.scores[0].hits), "classes": "",
+        "hits": " ".join(str(n) for n in found.scores[0].correct), "classes": "",
     }  # fmt: skip
-    assert sum(found.scores[0].hits) == round(found.accuracies[0, 0] * len(tasks[0].labels))
+    assert sum(found.scores[0].correct) == round(found.accuracies[0, 0] * len(tasks[0].labels))
     uneven = summary([TaskResult(0, [[0.9, 0.1]] * 3, [0, 1, 1], [1, 1])])
     assert (uneven.query_least, uneven.query_most) == (1, 2)
 
@@ -201,31 +202,55 @@ def test_a_probability_that_underflowed_costs_much_but_not_infinitely_much():
 
 def test_an_empty_measurement_and_a_task_measured_twice_are_errors():
     metrics = Metrics()
-    with pytest.raises(AnyshotError, match="nothing to summarise"):
+    with pytest.raises(DataError, match="0 tasks"):
         metrics.compute()
     metrics.update(results(1)[0])
-    with pytest.raises(AnyshotError, match="Task 0 was measured twice"):
+    with pytest.raises(DataError, match="Task 0"):
         metrics.merge(copy.deepcopy(metrics))
     assert len(metrics) == 1
-    metrics.reset()
-    assert len(metrics) == 0
 
 
 @pytest.mark.parametrize(
-    ("task", "sentence"),
+    ("task", "values"),
     [
         (
             TaskResult(7, [[0.5, 0.5]], [0, 1], [1, 1]),
-            r"Task 7: probabilities \(1, 2\).*do not fit",
+            r"Task 7: .*\(1, 2\).*\(2,\)",
         ),
-        (TaskResult(7, [[0.5, 0.5]], [0], [1]), "do not fit"),
-        (TaskResult(7, np.zeros((0, 2)), [], [1, 1]), "do not fit"),
-        (TaskResult(7, [[0.5, 0.5]], [2], [1, 1]), "labels 2 to 2; expected 0 to 1"),
-        (TaskResult(7, [[0.5, 0.5]], [0], [1, 0]), "0 support images"),
-        (TaskResult(7, [[2.0, 0.5]], [0], [1, 1]), "sum to 1"),
-        (TaskResult(7, [[-0.5, 1.5]], [0], [1, 1]), "at least 0"),
+        (TaskResult(7, [[0.5, 0.5]], [0], [1]), r"\(1,\)"),
+        (TaskResult(7, np.zeros((0, 2)), [], [1, 1]), r"\(0, 2\)"),
+        (TaskResult(7, [[0.5, 0.5]], [2], [1, 1]), "2 to 2.*0 to 1"),
+        (TaskResult(7, [[0.5, 0.5]], [0], [1, 0]), "has 0"),
+        (TaskResult(7, [[2.0, 0.5]], [0], [1, 1]), "Task 7"),
+        (TaskResult(7, [[-0.5, 1.5]], [0], [1, 1]), "Task 7"),
     ],
 )
-def test_results_that_cannot_be_true_are_refused(task, sentence):
-    with pytest.raises(AnyshotError, match=sentence):
+def test_impossible_results_are_refused(task, values):
+    with pytest.raises(DataError, match=values):
         summary([task])
+
+
+def test_a_data_frame_has_one_row_for_each_task_of_each_run():
+    runs = [summary(results(4, seed)) for seed in (0, 0)]
+    frame = pool_seeds(runs).to_frame()
+    assert list(frame["run"]) == [0] * 4 + [1] * 4
+    assert list(frame["task"]) == [0, 1, 2, 3] * 2
+    assert frame["accuracy"].mean() == pytest.approx(runs[0].accuracy)
+    assert frame["shots"][0] == tuple(results(1)[0].shots)
+    correct = frame["correct"].map(sum) / frame["queries_by_class"].map(sum)
+    assert list(correct) == list(frame["accuracy"])
+
+
+def test_a_data_frame_without_pandas_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(SettingsError, match=r"anyshot\[pandas\]"):
+        summary(results(1)).to_frame()
+
+
+def test_scores_are_stored_under_the_keys_of_earlier_results():
+    (score,) = summary(results(1)).scores
+    stored = json.loads(json.dumps(score.to_json()))
+    keys = ["index", "classes", "shots", "asked", "hits", "nll", "failed", "more"]
+    assert list(stored) == keys
+    assert TaskScore.from_json(stored) == score
+    assert {"more", "more_intervals"} <= set(summary(results(2)).as_dict())

@@ -86,3 +86,12 @@ def test_the_json_holds_the_same_numbers_and_where_they_come_from(tmp_path, monk
     assert found["origin"]["command"] == "anyshot test 'my run'"
     assert found["origin"]["cores"] >= 1
     assert {"version", "torch", "python", "time"} <= set(found["origin"])
+
+
+def test_a_data_frame_equals_the_csv_file(tmp_path):
+    rows = add_differences([row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(), run="b")])
+    result_files.write_csv(tmp_path / "out.csv", rows)
+    frame = result_files.results_frame(rows)
+    assert list(frame.columns) == list(lines_of(tmp_path / "out.csv")[0])
+    assert frame["paired_accuracy"][1] == 0.125
+    assert list(frame["accuracy"]) == [row.summary.accuracy for row in rows]
