@@ -27,7 +27,8 @@ class TaskSettings:
     way: int = option(5, "Classes in a task.", least=2)
     shots: str = option(
         "any-shot:1-50",
-        "Support images a class: any-shot:LO-HI, class-imbalance:LO-HI, task-imbalance:LO-HI or fixed:K.",
+        "Support images per class: fixed:K, or RULE:LO-HI with the rule any-shot, class-imbalance, "
+        "task-imbalance, linear, step, long-tailed or random.",
     )
     query: int = option(15, "Query images a class.", least=1)
 
