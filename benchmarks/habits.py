@@ -19,10 +19,12 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
-from anyshot.classifier.meta_training.episodes import sample_task
-from anyshot.classifier.meta_training.feature_sets import feature_sets, folder_features
+from anyshot.classifier.backbones import compute_features, open_backbone
+from anyshot.classifier.meta_training.episodes import FeatureSet, sample_task
+from anyshot.classifier.meta_training.feature_sets import feature_sets
 from anyshot.core.files import write_json
 from anyshot.core.random import numpy_rng
+from anyshot.data.folder import list_folder
 from anyshot.data.shots import any_shot
 from anyshot.evaluation.metrics import Metrics, TaskResult
 
@@ -166,6 +168,19 @@ def opened(name, arguments):
         return folder_features(arguments.photos, BACKBONE, arguments.side)
     (data,) = feature_sets(BACKBONE, arguments.side, (name,))
     return data
+
+
+def folder_features(folder, backbone, side):
+    """Features of a folder of class folders, or of several such folders (train, val …), as a set."""
+    files = {}
+    tops = [folder]
+    if (folder / "train").is_dir():
+        tops = sorted(path for path in folder.iterdir() if path.is_dir())
+    for top in tops:
+        for label, paths in list_folder(top).files.items():
+            files.setdefault(label, []).extend(paths)
+    opened = open_backbone(backbone, side=side)
+    return FeatureSet(folder.name, [compute_features(paths, opened) for paths in files.values()])
 
 
 def names(arguments):

@@ -18,8 +18,8 @@ import torch
 from habits import BACKBONE, Tally, judged, names, opened, options
 
 from anyshot.classifier.heads.learner import HEADS
-from anyshot.classifier.meta_training.build import all_sets, make, wide_tasks
-from anyshot.classifier.meta_training.within_class import damping_of
+from anyshot.classifier.meta_training.build import all_feature_sets, build_learner, wide_tasks
+from anyshot.classifier.meta_training.within_class import estimate_damping
 from anyshot.classifier.weights import ClassifierWeights, open_weights
 from anyshot.core.files import write_json
 from anyshot.core.version import VERSION
@@ -56,18 +56,18 @@ def measure(data, learned, tasks):
 
 def how_sure(outlook, adapted, task, p):
     """Expected and measured accuracy, unknown images found, and how unlike the task is to those learned from."""
-    expected, hits = outlook.expected(adapted), p.argmax(1) == task.query_labels.numpy()
+    expected, hits = outlook.expected_accuracy(adapted), p.argmax(1) == task.query_labels.numpy()
     half = 0.5 / len(hits)  # an accuracy measured on so many images is known to half an image
     found = {
         "expected": expected.overall, "accuracy": hits.mean(), "width": expected.high - expected.low,
         "held": bool(expected.low - half <= hits.mean() <= expected.high + half),
-        "unlike": bool(outlook.unlike(adapted) > 1),
+        "unfamiliar": bool(outlook.unfamiliarity(adapted) > 1),
     }  # fmt: skip
-    if len(task.others):
+    if len(task.unknown):
         inside, outside = (
-            outlook.unknown_score(adapted, x).numpy() for x in (task.query, task.others)
+            outlook.unknown_score(adapted, x).numpy() for x in (task.query, task.unknown)
         )
-        doubt = 1 - adapted(task.others).exp().max(1).values.numpy()
+        doubt = 1 - adapted(task.unknown).exp().max(1).values.numpy()
         threshold = float(outlook.threshold)
         found |= {
             "auroc": auroc(inside, outside), "auroc of doubt": auroc(1 - p.max(1), doubt),
@@ -86,7 +86,7 @@ def left_out(name, out, tasks):
     if not (folder / "config.json").exists():
         damping, sets = tasks()
         sets = [t for t in sets if t.name != name]
-        learner, outlook = make(sets, damping)
+        learner, outlook = build_learner(sets, damping)
         config = {"backbone": BACKBONE, "sets": sorted({t.name for t in sets}), "version": VERSION}
         ClassifierWeights(learner, outlook, config).save(folder)
     return open_weights(folder)
@@ -99,8 +99,8 @@ def main():
 
     def tasks():
         if not cache:
-            sets = all_sets(BACKBONE)
-            damping = damping_of(sets)
+            sets = all_feature_sets(BACKBONE)
+            damping = estimate_damping(sets)
             cache.append((damping, [wide_tasks(data, damping) for data in sets]))
         return cache[0]
 
@@ -148,7 +148,7 @@ def summarise(results):
             r["set"]: float(row[:, 0].mean()) for r, row in zip(results, rows, strict=True)
         }
         contestants[name] = found
-    for key in ("held", "width", "unlike", "auroc", "auroc of doubt", "kept", "found"):
+    for key in ("held", "width", "unfamiliar", "auroc", "auroc of doubt", "kept", "found"):
         outlook[key] = {
             r["set"]: mean(o[key] for o in r["outlook"]) for r in results if key in r["outlook"][0]
         }

@@ -18,7 +18,7 @@ import torch
 from habits import BACKBONE, Tally, balanced, by_means, in_span
 
 from anyshot.classifier.meta_training.episodes import sample_task
-from anyshot.classifier.meta_training.feature_sets import PARTS, Part, features_of_part
+from anyshot.classifier.meta_training.feature_sets import SUBSETS, ImageSubset, subset_features
 from anyshot.classifier.weights import open_weights
 from anyshot.core.files import write_json
 from anyshot.core.random import numpy_rng
@@ -29,9 +29,9 @@ SIDE = 224
 WAYS = {2: 60, 5: 60, 10: 30, 20: 15, 50: 6}  # tasks of each set
 SHOTS = {1: 60, 2: 60, 5: 60, 10: 60, 20: 30, 50: 30, 100: 15, 200: 8, 500: 4}
 WIDE = [
-    part for part in PARTS[SIDE] if part.name in ("vgg-flower", "cifar-fs")
+    part for part in SUBSETS[SIDE] if part.name in ("vgg-flower", "cifar-fs")
 ]  # sets of fifty classes
-DEEP = [Part("cifar-fs", 515, 10)]  # five hundred images a class
+DEEP = [ImageSubset("cifar-fs", 515, 10)]  # five hundred images a class
 KINDS = {
     "way": (WAYS, WIDE, "classes, of 1–50 images each"),
     "shots": (SHOTS, DEEP, "images of each of 5 classes"),
@@ -72,7 +72,7 @@ def measure(out, share):
             for value, tasks in values.items():
                 path = out / "curves" / f"{kind}-{value}-{part.name}.json"
                 if not path.exists():
-                    data = data or features_of_part(part, BACKBONE, SIDE)
+                    data = data or subset_features(part, BACKBONE, SIDE)
                     write_json(
                         path, point(data, learner, kind, value, max(2, round(share * tasks)))
                     )

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from habits import opened, options
 
-from anyshot.classifier.active_learning import choose
+from anyshot.classifier.active_learning import choose_images
 from anyshot.classifier.meta_training.episodes import QUERY
 from anyshot.classifier.weights import open_weights
 from anyshot.core.files import write_json
@@ -29,7 +29,7 @@ def at_random(adapted, pool, count, rng):
     return rng.permutation(len(pool))[:count].tolist()
 
 
-CHOICES = {"label_next": lambda adapted, pool, count, rng: choose(adapted, pool, count), "uncertainty": by_doubt,
+CHOICES = {"label_next": lambda adapted, pool, count, rng: choose_images(adapted, pool, count), "uncertainty": by_doubt,
            "random": at_random}  # fmt: skip
 
 

@@ -1,8 +1,9 @@
-"""Which unlabelled images to label first: those in whose neighbourhood most is undecided.
+"""Active learning: which unlabelled images to label first.
 
-An image x covers another by k(x, x') = exp(SHARP (cos − 1)), the cosine taken from the task's origin. Each choice takes
-the image that newly covers most doubt, Σ_j doubt_j · max(k(x, x_j) − covered_j, 0), where labelled images have covered
-their neighbourhood already: neither twenty pictures of one corner, nor outliers that nothing else resembles.
+An image x covers another by k(x, x') = exp(SHARPNESS (cos − 1)), with the cosine taken from the
+task's origin. Each choice takes the image that newly covers most doubt,
+Σ_j doubt_j · max(k(x, x_j) − covered_j, 0); labelled images have covered their neighbourhood
+already. This avoids twenty similar images as well as outliers that nothing else resembles.
 """
 
 from __future__ import annotations
@@ -13,28 +14,28 @@ from torch import Tensor
 
 from anyshot.classifier.heads.learner import AdaptedLearner
 
-SHARP = 2.0  # 4 and 8 were worse on CIFAR-FS, Traffic Signs and VGG-Flower
-MOST = 4000  # images looked at together; of more, the most doubtful
+SHARPNESS = 2.0  # 4 and 8 were worse on CIFAR-FS, Traffic Signs and VGG-Flower
+MAX_IMAGES = 4000  # images considered together; of more, the most doubtful
 
 
-def choose(adapted: AdaptedLearner, features: Tensor, count: int) -> list[int]:
-    """Indices of `count` images (or all, if there are fewer) of features [m, d], the most useful first."""
+def choose_images(adapted: AdaptedLearner, features: Tensor, count: int) -> list[int]:
+    """Indices of `count` images (or all, if fewer) of features [m, d], the most useful first."""
     features = features.double()
     two = adapted(features).exp().topk(2, 1).values
     doubt = 1 - (two[:, 0] - two[:, 1])
-    looked = doubt.argsort(descending=True)[:MOST]
-    doubt = doubt[looked]
-    pool = F.normalize(adapted.frame.centred(features[looked]), dim=1)
-    near = ((pool @ pool.t() - 1) * SHARP).exp()
-    points = adapted.frame(features[looked])
-    length = (points.z.square().sum(1) + points.rest).sqrt().clamp_min(1e-6)
+    considered = doubt.argsort(descending=True)[:MAX_IMAGES]
+    doubt = doubt[considered]
+    pool = F.normalize(adapted.frame.centred(features[considered]), dim=1)
+    covers = ((pool @ pool.t() - 1) * SHARPNESS).exp()
+    points = adapted.frame(features[considered])
+    length = (points.z.square().sum(1) + points.residual).sqrt().clamp_min(1e-6)
     to_labelled = points.z / length[:, None] @ F.normalize(adapted.support.z, dim=1).t()
-    covered = ((to_labelled.max(1).values - 1) * SHARP).exp()
+    covered = ((to_labelled.max(1).values - 1) * SHARPNESS).exp()
     chosen: list[int] = []
-    for _ in range(min(count, len(looked))):
-        gain = (near - covered[:, None]).clamp_min(0).t() @ doubt
-        gain[chosen] = -1.0
+    for _ in range(min(count, len(considered))):
+        gain = (covers - covered[:, None]).clamp_min(0).t() @ doubt
+        gain[chosen] = -1.0  # never twice
         best = int(gain.argmax())
         chosen.append(best)
-        covered = torch.maximum(covered, near[:, best])
-    return looked[chosen].tolist()
+        covered = torch.maximum(covered, covers[:, best])
+    return considered[chosen].tolist()

@@ -11,8 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from anyshot.classifier.active_learning import choose
-from anyshot.classifier.backbones import Backbone, Picture, features_of, open_backbone, to_pixels
+from anyshot.classifier.active_learning import choose_images
+from anyshot.classifier.backbones import (
+    Backbone,
+    Picture,
+    compute_features,
+    open_backbone,
+    to_pixels,
+)
 from anyshot.classifier.backbones.backbone import Source
 from anyshot.classifier.confidence.explanation import Explanation, explain
 from anyshot.classifier.heads.learner import AdaptedLearner
@@ -291,7 +297,7 @@ class AnyShotClassifier(Estimator):
         """The same as `label_next` for features of shape (n_images, n_features)."""
         self._check_two_classes()
         checked = check_features(features, self.features_.shape[1])
-        return np.array(choose(self.adapted_, torch.from_numpy(checked), count), np.int64)
+        return np.array(choose_images(self.adapted_, torch.from_numpy(checked), count), np.int64)
 
     # ------------------------------------------------------------------------------------------ files
     def save(self, folder: str | Path) -> None:
@@ -344,7 +350,7 @@ class AnyShotClassifier(Estimator):
                 f"The features of {backbone.name!r} depend on the images that are learned from, "
                 "but this classifier was fitted to features; call fit with images."
             )
-        features = features_of(list(X), backbone)
+        features = compute_features(list(X), backbone)
         if not np.isfinite(features).all():
             raise InvalidInput(
                 f"The backbone {backbone.name!r} computed features that are not finite numbers."

@@ -15,7 +15,7 @@ from anyshot.core.text import readable
 from anyshot.data.decode import decode_all
 from anyshot.data.folder import list_folder
 
-LOOK = 32  # side at which a picture is read to see whether it can be
+CHECK_SIDE = 32  # side at which a picture is read to see whether it can be
 
 
 @dataclass(frozen=True)
@@ -54,21 +54,21 @@ def find_labelled_images(root: Path) -> LabelledFiles:
             f"{root} holds no class folders with pictures; expected {root}/CLASS/*.jpg."
         )
     paths, labels = [list(column) for column in zip(*pairs, strict=True)]
-    return _readable(root, paths, labels, listing.skipped)
+    return _keep_readable(root, paths, labels, listing.skipped)
 
 
 def find_images(root: Path) -> LabelledFiles:
     """A folder of pictures at any depth, or one picture."""
     if root.is_file():
-        return _readable(root.parent, [root], [""], [])
+        return _keep_readable(root.parent, [root], [""], [])
     _must_be_folder(root)
     paths = sorted(
         path for path in root.rglob("*") if path.is_file() and not path.name.startswith(".")
     )
-    return _readable(root, paths, [""] * len(paths), [])
+    return _keep_readable(root, paths, [""] * len(paths), [])
 
 
-def learn(classifier: AnyShotClassifier, support: LabelledFiles) -> AnyShotClassifier:
+def fit_folder(classifier: AnyShotClassifier, support: LabelledFiles) -> AnyShotClassifier:
     """The classifier, fitted to a folder of class folders; it takes two classes at least."""
     if len(set(support.labels)) < 2:
         raise AnyshotError(
@@ -107,12 +107,12 @@ def confusion(
     return counts
 
 
-def _readable(
+def _keep_readable(
     root: Path, paths: list[Path], labels: list[str], skipped: list[tuple[str, str]]
 ) -> LabelledFiles:
     good: list[tuple[Path, str]] = []
     bad = list(skipped)
-    for path, label, pixels in zip(paths, labels, decode_all(paths, LOOK), strict=True):
+    for path, label, pixels in zip(paths, labels, decode_all(paths, CHECK_SIDE), strict=True):
         if isinstance(pixels, str):
             bad.append((readable(path.relative_to(root)), pixels))
         else:

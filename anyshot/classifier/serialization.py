@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from anyshot.classifier.backbones.backbone import Source
 from anyshot.classifier.sklearn_compat import is_fitted
-from anyshot.classifier.weights import describe_training_sets
+from anyshot.classifier.weights import weights_from_tensors
 from anyshot.core.errors import AnyshotError
 from anyshot.core.files import read_json, write_json, write_tensors
 from anyshot.core.version import VERSION
@@ -67,7 +67,7 @@ def load_classifier(
         weights=config["weights"],
     )
     try:
-        classifier.weights_ = describe_training_sets(tensors, config["learner"])
+        classifier.weights_ = weights_from_tensors(tensors, config["learner"])
     except (KeyError, RuntimeError) as error:  # other names or shapes
         raise AnyshotError(
             f"The classifier in '{folder}' was saved by anyshot {config.get('version')}, whose learner this version "

@@ -66,7 +66,7 @@ def open_weights(name: str | Path) -> ClassifierWeights:
             f"There are no weights {str(name)!r}{suggestion(str(name), [*learners, 'a folder of weights'])}"
         )
     try:
-        return describe_training_sets(
+        return weights_from_tensors(
             load_file(folder / "learner.safetensors"), read_json(folder / "config.json")
         )
     except (SafetensorError, OSError, RuntimeError, KeyError) as error:
@@ -75,7 +75,7 @@ def open_weights(name: str | Path) -> ClassifierWeights:
         ) from error
 
 
-def describe_training_sets(
+def weights_from_tensors(
     tensors: Mapping[str, Tensor], config: dict[str, Any]
 ) -> ClassifierWeights:
     """The learner whose :meth:`Learned.tensors` these are."""
@@ -91,12 +91,12 @@ def describe_training_sets(
 
 def make_weights(folder: str | Path, backbone: str) -> None:
     """Meta-train on all sets of `anyshot.classifier.meta_training.feature_sets` and write the weights to a folder."""
-    from anyshot.classifier.meta_training.build import all_sets, make, wide_tasks
-    from anyshot.classifier.meta_training.within_class import damping_of
+    from anyshot.classifier.meta_training.build import all_feature_sets, build_learner, wide_tasks
+    from anyshot.classifier.meta_training.within_class import estimate_damping
 
-    sets = all_sets(backbone)
-    damping = damping_of(sets)
-    learner, outlook = make([wide_tasks(data, damping) for data in sets], damping)
+    sets = all_feature_sets(backbone)
+    damping = estimate_damping(sets)
+    learner, outlook = build_learner([wide_tasks(data, damping) for data in sets], damping)
     config = {
         "backbone": backbone,
         "sets": sorted({data.name for data in sets}),

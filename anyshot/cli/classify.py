@@ -88,12 +88,12 @@ def learn_from_folder(
 ) -> tuple[AnyShotClassifier, Explanation]:
     """A classifier of the support folder, and what it says of itself; what could not be read is said."""
     from anyshot.classifier import AnyShotClassifier
-    from anyshot.classifier.folders import find_labelled_images, learn
+    from anyshot.classifier.folders import find_labelled_images, fit_folder
 
     backbone, weights = chosen(backbone, weights)
     given = find_labelled_images(support)
     print_skipped(support, given)
-    classifier = learn(
+    classifier = fit_folder(
         AnyShotClassifier(backbone, weights=weights, side=side, device=device), given
     )
     return classifier, classifier.explain()

@@ -190,7 +190,7 @@ def test_it_passes_scikit_learns_own_checks():
 def test_a_task_unlike_those_learned_from_says_so():
     noise = np.random.default_rng(0).random((20, 300))
     said = AnyShotClassifier(backbone=None).fit(noise, np.arange(20) % 4).explain()
-    assert said.unlike > 1
+    assert said.unfamiliarity > 1
     assert said.caution in str(said)
     assert "unlike" in said.caution
     assert dataclasses.replace(said, unlike=0.9).caution == ""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyshot.classifier.backbones.backbone import Backbone
-from anyshot.classifier.backbones.image_input import Picture, content, to_pixels
+from anyshot.classifier.backbones.image_input import Picture, cache_content, to_pixels
 from anyshot.core.errors import AnyshotError
 from anyshot.core.files import cache_folder
 from anyshot.core.progress import progress
@@ -27,11 +27,11 @@ SHOWN = 200  # fewer images than this need no progress bar
 Features = NDArray[np.float32]
 
 
-def features_of(pictures: Sequence[Picture], backbone: Backbone) -> Features:
+def compute_features(pictures: Sequence[Picture], backbone: Backbone) -> Features:
     """Features of pictures (arrays, PIL images, paths), float32 [n, width]; those met before are read, not computed."""
     if not len(pictures):
         raise AnyshotError("There are no pictures to compute features of; give at least one.")
-    keys = [hashlib.sha256(content(picture)).digest() for picture in pictures]
+    keys = [hashlib.sha256(cache_content(picture)).digest() for picture in pictures]
     with _opened(backbone) if backbone.fingerprint else _nowhere() as (read, write):
         found = read(keys)
         missing = [

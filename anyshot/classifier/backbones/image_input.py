@@ -30,10 +30,10 @@ def to_pixels(picture: Picture, side: int) -> NDArray[np.uint8]:
             ) from error
     if isinstance(picture, Image.Image):
         return resize_and_crop(picture, side)
-    return resize_and_crop(Image.fromarray(checked(np.asarray(picture))), side)
+    return resize_and_crop(Image.fromarray(check_array(np.asarray(picture))), side)
 
 
-def content(picture: Picture) -> bytes:
+def cache_content(picture: Picture) -> bytes:
     """What a picture is made of, for the cache's key."""
     if isinstance(picture, str | os.PathLike):
         try:
@@ -43,13 +43,15 @@ def content(picture: Picture) -> bytes:
                 f"Cannot read '{os.fspath(picture)}': {error.strerror or error}."
             ) from error
     array = (
-        np.asarray(picture) if isinstance(picture, Image.Image) else checked(np.asarray(picture))
+        np.asarray(picture)
+        if isinstance(picture, Image.Image)
+        else check_array(np.asarray(picture))
     )
     mode = picture.mode if isinstance(picture, Image.Image) else ""
     return f"pixels {mode} {array.shape} ".encode() + array.tobytes()
 
 
-def checked(array: NDArray) -> NDArray[np.uint8]:
+def check_array(array: NDArray) -> NDArray[np.uint8]:
     """A uint8 array [height, width] or [height, width, 3]; one channel too many or floats are said, not guessed."""
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]

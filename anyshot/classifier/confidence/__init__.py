@@ -1,1 +1,4 @@
-"""How far to trust a prediction: expected accuracy, unknown images and explanations."""
+"""How far to trust an answer: expected accuracy, unknown images, unfamiliar tasks, explanations.
+
+Imports anyshot.classifier.heads.
+"""

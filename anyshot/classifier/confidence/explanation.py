@@ -1,4 +1,4 @@
-"""What a learned task says of itself, in words and numbers for the person whose images they are."""
+"""What a fitted classifier says about itself, as numbers and as text."""
 
 from __future__ import annotations
 
@@ -10,34 +10,57 @@ from torch import Tensor
 from anyshot.classifier.confidence.model import ConfidenceModel
 from anyshot.classifier.heads.learner import HEADS, AdaptedLearner
 
-HELP = 5  # more images, in the question which class would gain most from them
-RATE = 0.5  # errors fall about as n^−½
+MORE_IMAGES = 5  # number of additional images that `gain` is about
+ERROR_EXPONENT = 0.5  # errors fall about as n^−½
 
 
 @dataclass(frozen=True)
 class ClassEvidence:
-    """One class: its images, its weight ω, how far each head is trusted, accuracy to expect, gain of more images."""
+    """One class of a fitted classifier.
+
+    Attributes
+    ----------
+    name : str
+        The class label.
+    images : int
+        Number of support images.
+    weight : float
+        The class weight ω; 1 is an even share.
+    trust : dict of str to float
+        Weight of each head for this class; the sum is 1.
+    expected : float
+        Expected accuracy on new images of the class.
+    gain : float
+        Expected gain of overall accuracy from MORE_IMAGES more images of the class.
+    """
 
     name: str
     images: int
     weight: float
-    trust: dict[str, float]  # of each head
+    trust: dict[str, float]
     expected: float
-    gain: float  # of overall accuracy, should the class have HELP more images
+    gain: float
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A task: its classes, accuracy to expect with a 90 % interval, the class to photograph next.
+    """A fitted classifier: its classes, expected accuracy, and what to photograph next.
 
-    unlike: above 1 if the task is unlike those that were learned from, so that these figures deserve less trust
+    Attributes
+    ----------
+    classes : tuple of ClassEvidence
+        One entry for each class.
+    expected, low, high : float
+        Expected accuracy on new images, and its 90% interval.
+    unfamiliarity : float
+        Above 1 if the images are unlike those of meta-training; the numbers are less reliable then.
     """
 
     classes: tuple[ClassEvidence, ...]
     expected: float
     low: float
     high: float
-    unlike: float
+    unfamiliarity: float
 
     @property
     def next(self) -> str:
@@ -46,38 +69,52 @@ class Explanation:
 
     @property
     def caution(self) -> str:
-        """A sentence, where the task is unlike those learned from."""
-        unusual = "These images are unlike those that the figures come from; trust them less."
-        return unusual if self.unlike > 1 else ""
+        """A warning if the task is unfamiliar, otherwise an empty string."""
+        if self.unfamiliarity <= 1:
+            return ""
+        return "These images are unlike those of meta-training; these numbers are less reliable."
 
     def __str__(self) -> str:
-        lines = [f"{c.name}: {c.images} image{'s' * (c.images != 1)}, weight {c.weight:.2f}, expected {c.expected:.0%}"
-                 for c in self.classes]  # fmt: skip
-        return "\n".join([
-            f"Expected accuracy on new images: {self.expected:.0%} (90 % interval {self.low:.0%} to {self.high:.0%})",
-            *lines,
-            f"More images of {self.next} would help most.",
-            *([self.caution] if self.caution else []),
-        ])  # fmt: skip
+        lines = [
+            f"Expected accuracy on new images: {self.expected:.0%} "
+            f"(90% interval {self.low:.0%} to {self.high:.0%})"
+        ]
+        for c in self.classes:
+            images = f"{c.images} image{'s' * (c.images != 1)}"
+            lines.append(f"{c.name}: {images}, weight {c.weight:.2f}, expected {c.expected:.0%}")
+        lines.append(f"More images of {self.next} would help most.")
+        if self.caution:
+            lines.append(self.caution)
+        return "\n".join(lines)
 
 
-def explain(adapted: AdaptedLearner, outlook: ConfidenceModel, names: Sequence[str]) -> Explanation:
-    """Of a learned task and the names of its classes."""
-    expected = outlook.expected(adapted)
-    n, weights = adapted.support.n, adapted.weights
-    gains = gain(expected.classes, n)
+def explain(
+    adapted: AdaptedLearner, confidence: ConfidenceModel, names: Sequence[str]
+) -> Explanation:
+    """The explanation of a fitted task, with the names of its classes."""
+    accuracy = confidence.expected_accuracy(adapted)
+    counts, weights = adapted.support.counts, adapted.weights
+    gains = accuracy_gain(accuracy.classes, counts)
     classes = tuple(
         ClassEvidence(
-            name, int(n[c]), float(weights.omega[c]),
-            dict(zip(HEADS, weights.trust[:, c].tolist(), strict=True)), float(expected.classes[c]), float(gains[c]),
+            name=name,
+            images=int(counts[c]),
+            weight=float(weights.omega[c]),
+            trust=dict(zip(HEADS, weights.trust[:, c].tolist(), strict=True)),
+            expected=float(accuracy.classes[c]),
+            gain=float(gains[c]),
         )
         for c, name in enumerate(names)
-    )  # fmt: skip
+    )
     return Explanation(
-        classes, expected.overall, expected.low, expected.high, outlook.unlike(adapted)
+        classes, accuracy.overall, accuracy.low, accuracy.high, confidence.unfamiliarity(adapted)
     )
 
 
-def gain(expected: Tensor, n: Tensor) -> Tensor:
-    """Of overall accuracy, for HELP more images of each class alone: its errors fall as n^−RATE."""
-    return (1 - expected) * (1 - (n / (n + HELP)) ** RATE) / len(n)
+def accuracy_gain(expected: Tensor, counts: Tensor) -> Tensor:
+    """Gain of overall accuracy [C] from MORE_IMAGES more images of one class.
+
+    The errors of a class are assumed to fall as n^−ERROR_EXPONENT.
+    """
+    remaining = (counts / (counts + MORE_IMAGES)) ** ERROR_EXPONENT
+    return (1 - expected) * (1 - remaining) / len(counts)

@@ -1,10 +1,9 @@
-"""How sure to be: expected accuracy before there is a test set, images like none of the classes, tasks like none met.
+"""The confidence model: expected accuracy, unknown images and unfamiliar tasks.
 
-All three come from what a task's own images say, by a few numbers that are meta-learned on tasks of many sets.
-
-Accuracy: `anyshot.classifier.confidence.expected_accuracy`; of each class, as the images of it that were left out differ from the others.
-Unknown images: the odds, from `anyshot.classifier.confidence.unknown_images`. Tasks unlike anything learned from: the Mahalanobis distance of
-a task's shape from those that were learned from.
+All three come from a task's own images, through a few numbers that are meta-learned on tasks of many
+data sets. The task's accuracy is in `expected_accuracy`; classes differ from it by how their
+held-out images did. The inputs of the unknown score are in `unknown_images`. The unfamiliarity of a
+task is the Mahalanobis distance of its descriptor from those of the training tasks.
 """
 
 from __future__ import annotations
@@ -14,17 +13,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from anyshot.classifier.confidence.expected_accuracy import Accuracy, by_class
-from anyshot.classifier.confidence.unknown_images import CLUES, nearest, unknown_features
+from anyshot.classifier.confidence.expected_accuracy import AccuracyModel, class_averages
+from anyshot.classifier.confidence.unknown_images import (
+    UNKNOWN_FEATURES,
+    nearest_distances,
+    unknown_features,
+)
 from anyshot.classifier.heads.learner import AdaptedLearner
 
-PRIOR = 2.0  # images that what is known of a class is blended with
-OWN, SHAPE = 3, 6  # numbers of class_evidence and shape
+PRIOR = 2.0  # images of the task's mean that a class's evidence is blended with
+CLASS_FEATURES = 3  # numbers of class_accuracy_features
+DESCRIPTOR_SIZE = 6  # numbers of task_descriptor
 
 
 @dataclass(frozen=True)
 class ExpectedAccuracy:
-    """Accuracy to expect on a test of 15 images a class: of each [C]; of all, their mean, with its 90 % interval."""
+    """Expected accuracy on a test of 15 images a class: of each class [C], their mean, 90% interval."""
 
     classes: Tensor
     overall: float
@@ -33,7 +37,7 @@ class ExpectedAccuracy:
 
 
 class ConfidenceModel(nn.Module):
-    """Meta-learned: a task's accuracy, linear models for its classes and for unknown images, and usual shapes."""
+    """Meta-learned: accuracy model, linear models for classes and novelty, familiar descriptors."""
 
     threshold: Tensor
     usual: Tensor
@@ -41,50 +45,58 @@ class ConfidenceModel(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.accuracy, self.own, self.unknown = Accuracy(), nn.Linear(OWN, 1), nn.Linear(CLUES, 1)
+        self.accuracy = AccuracyModel()
+        self.own = nn.Linear(CLASS_FEATURES, 1)  # accuracy of classes relative to their task
+        self.unknown = nn.Linear(UNKNOWN_FEATURES, 1)
         for part in (self.own, self.unknown):
             nn.init.zeros_(part.weight)
             nn.init.zeros_(part.bias)
         self.register_buffer("threshold", torch.tensor(0.5))  # above it an image counts as unknown
-        self.register_buffer("usual", torch.zeros(SHAPE))  # mean shape of the tasks learned from
-        self.register_buffer(
-            "spread", torch.eye(SHAPE)
-        )  # (shape − usual) @ spread is within 1 for most of them
+        self.register_buffer("usual", torch.zeros(DESCRIPTOR_SIZE))  # mean training descriptor
+        # (descriptor − usual) @ spread has a length below 1 for most training tasks
+        self.register_buffer("spread", torch.eye(DESCRIPTOR_SIZE))
 
-    def expected(self, adapted: AdaptedLearner) -> ExpectedAccuracy:
-        """Accuracy to expect, with an interval of 90 %."""
+    def expected_accuracy(self, adapted: AdaptedLearner) -> ExpectedAccuracy:
+        """Expected accuracy of the task and its classes, with a 90% interval."""
         overall, low, high = self.accuracy.interval(adapted)
-        own = self.own(class_evidence(adapted).to(self.own.weight))[:, 0]
-        return ExpectedAccuracy(with_mean(own, overall), overall, low, high)
+        relative = self.own(class_accuracy_features(adapted).to(self.own.weight))[:, 0]
+        return ExpectedAccuracy(shift_to_mean(relative, overall), overall, low, high)
 
     def unknown_score(self, adapted: AdaptedLearner, features: Tensor) -> Tensor:
-        """Probability [m] that an image belongs to none of the classes, were half of all images such."""
-        return self.unknown(unknown_features(adapted, features).to(self.unknown.weight))[
-            :, 0
-        ].sigmoid()
+        """Probability [m] that an image belongs to no class, if half of all images did."""
+        x = unknown_features(adapted, features).to(self.unknown.weight)
+        return self.unknown(x)[:, 0].sigmoid()
 
-    def unlike(self, adapted: AdaptedLearner) -> float:
-        """How unlike the task is to those learned from; of tasks of sets never met, one in twenty is above 1."""
-        return float(((task_descriptor(adapted).to(self.usual) - self.usual) @ self.spread).norm())
+    def unfamiliarity(self, adapted: AdaptedLearner) -> float:
+        """Distance of the task from the training tasks; above 1 for one in twenty new tasks."""
+        offset = task_descriptor(adapted).to(self.usual) - self.usual
+        return float((offset @ self.spread).norm())
 
 
-def class_evidence(adapted: AdaptedLearner) -> Tensor:
-    """What is known of each class beyond its task, [C, 3]: logit of the probability of the truth, size, if alone.
+def class_accuracy_features(adapted: AdaptedLearner) -> Tensor:
+    """Evidence on each class relative to its task [C, 3].
 
-    That probability is the mean over the class's unseen images, blended with the task's mean.
+    Logit of the held-out probability of the truth (blended with the task's mean), log size, and
+    whether the class has one image only.
     """
-    support, n = adapted.support, adapted.support.n
-    own = adapted.held_out.to(n)[torch.arange(len(support.labels)), support.labels].exp()
-    several, counted, means = n > 1, torch.where(n > 1, n, 0.0), by_class(adapted, own)
-    level = means[several].mean() if several.any() else n.new_tensor(0.5)
-    sure = ((counted * means + PRIOR * level) / (counted + PRIOR)).logit(0.01)
-    return torch.stack([sure - sure.mean(), n.log() - n.log().mean(), (n == 1).to(n)], 1)
+    support, counts = adapted.support, adapted.support.counts
+    images = torch.arange(len(support.labels))
+    truth = adapted.held_out.to(counts)[images, support.labels].exp()
+    several = counts > 1
+    held_out_count = torch.where(several, counts, 0.0)
+    means = class_averages(adapted, truth)
+    level = means[several].mean() if several.any() else counts.new_tensor(0.5)
+    sure = ((held_out_count * means + PRIOR * level) / (held_out_count + PRIOR)).logit(0.01)
+    log_size = counts.log()
+    return torch.stack(
+        [sure - sure.mean(), log_size - log_size.mean(), (counts == 1).to(counts)], 1
+    )
 
 
-def with_mean(logits: Tensor, mean: float) -> Tensor:
-    """Shares [C] whose logits differ as these do, moved by what gives the shares that mean (by bisection).
+def shift_to_mean(logits: Tensor, mean: float) -> Tensor:
+    """Shares [C] = sigmoid(logits + shift), with the shift (by bisection) that gives this mean.
 
-    >>> with_mean(torch.tensor([-1.0, 0.0, 1.0]), 0.5)
+    >>> shift_to_mean(torch.tensor([-1.0, 0.0, 1.0]), 0.5)
     tensor([0.2689, 0.5000, 0.7311])
     """
     low, high = -40.0, 40.0
@@ -96,14 +108,15 @@ def with_mean(logits: Tensor, mean: float) -> Tensor:
 
 
 def task_descriptor(adapted: AdaptedLearner) -> Tensor:
-    """What a task's images look like as a cloud, whatever their classes are, [6].
+    """What a task's images look like as a point cloud, without their labels [6].
 
-    Logarithms of how far they lie apart, how many directions they fill, how close neighbours are, how evenly the
-    numbers of their mean are used, and how many images and classes there are.
+    Logarithms of: mean distance from the origin, effective number of dimensions, mean distance of
+    nearest neighbours, how evenly the features of the mean are used, number of images and classes.
     """
     z, origin = adapted.support.z, adapted.frame.origin
     scatter = z.t() @ z
-    filled = scatter.trace().square() / scatter.square().sum().clamp_min(1e-12)
+    dimensions = scatter.trace().square() / scatter.square().sum().clamp_min(1e-12)
     used = origin.abs().sum().square() / (len(origin) * origin.square().sum().clamp_min(1e-12))
-    cloud = torch.stack([adapted.frame.unit, filled, nearest(z).mean(), used]).clamp_min(1e-6)
+    neighbours = nearest_distances(z).mean()
+    cloud = torch.stack([adapted.frame.unit, dimensions, neighbours, used]).clamp_min(1e-6)
     return torch.cat([cloud, z.new_tensor([len(z), adapted.support.way])]).log()

@@ -1,1 +1,5 @@
-"""Classifiers on frozen features, and the mixture that combines them."""
+"""Classification heads on frozen features, and the mixture that combines them.
+
+`learner.Learner` fits all heads to a task; `support_set.SupportSet` is the task as the heads see it.
+Imports anyshot.core only.
+"""

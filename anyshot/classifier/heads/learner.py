@@ -1,4 +1,4 @@
-"""The learner on features: heads of different assumptions, and the mixture that weighs them class by class."""
+"""The learner: five heads with different assumptions, and the mixture that weighs them by class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from anyshot.classifier.heads.discriminant import Discriminant
 from anyshot.classifier.heads.kernel_ridge import KernelRidge
 from anyshot.classifier.heads.logistic import fit_logistic
-from anyshot.classifier.heads.mixture import Mixture, Weights, evidence
+from anyshot.classifier.heads.mixture import Mixture, MixtureWeights, class_evidence
 from anyshot.classifier.heads.support_set import (
     ProjectedFeatures,
     SupportSet,
@@ -24,39 +24,32 @@ from anyshot.classifier.heads.support_set import (
 from anyshot.classifier.heads.taml import TamlHead
 
 Head = Callable[[ProjectedFeatures], Tensor]  # images to log-probabilities [m, C]
-FIXED: dict[str, Callable[[SupportSet], tuple[Head, Tensor]]] = {
-    "logistic": fit_logistic
-}  #: no meta-learned numbers
-LEARNED = (
-    "discriminant",
-    "shrunk discriminant",
-    "TAML",
-    "kernel",
-)  #: discriminants differ by where they start
+#: heads without meta-learned numbers
+FIXED: dict[str, Callable[[SupportSet], tuple[Head, Tensor]]] = {"logistic": fit_logistic}
+#: heads with meta-learned numbers; the two discriminants differ in their initial prior
+LEARNED = ("discriminant", "shrunk discriminant", "TAML", "kernel")
 HEADS = (*FIXED, *LEARNED)
 
 
 @dataclass(frozen=True)
 class AdaptedLearner:
-    """A task that was learned; ready for any number of images, one at a time or together."""
+    """The heads and their mixture, fitted to a task."""
 
     frame: TaskCoordinates
     support: SupportSet
     heads: tuple[Head, ...]
-    weights: Weights
-    held_out: (
-        Tensor  # [N, C], log-probabilities of the support images by heads that had not seen them
-    )
+    weights: MixtureWeights
+    held_out: Tensor  # [N, C], held-out log-probabilities of the support images
 
     @torch.no_grad()
     def __call__(self, features: Tensor) -> Tensor:
-        """Log-probabilities [m, C] of features [m, d]."""
+        """Log-probabilities [m, C] of features [m, d]; a row depends on its image only."""
         points = self.frame(features.double())
         return self.weights(torch.stack([head(points) for head in self.heads]))
 
 
 class Learner(nn.Module):
-    """What meta-training leaves behind: the beliefs of the closed forms and the mixture's net.
+    """The meta-trained learner: priors of the closed-form heads, TAML's networks, the mixture.
 
     >>> features, labels = torch.rand(20, 64), torch.arange(20) % 4
     >>> Learner().adapt(features, labels)(torch.rand(3, 64)).shape
@@ -76,46 +69,50 @@ class Learner(nn.Module):
         )
         self.mixture = Mixture(len(HEADS))
 
+    @property
+    def damping(self) -> WithinClassDamping | None:
+        """The damping for features of the backbone that the learner was trained on, if any."""
+        return WithinClassDamping(self.directions, self.share) if len(self.share) else None
+
     def fit_heads(
         self, support: SupportSet, fixed: list[tuple[Head, Tensor]] | None = None
     ) -> tuple[list[Head], Tensor]:
-        """Heads, and their log-probabilities of unseen support images [K, N, C]."""
+        """The fitted heads, and their held-out log-probabilities [K, N, C] of the support images."""
         fitted = [*(fixed or fit_fixed(support)), *(head(support) for head in self.learned)]
-        return [head for head, _ in fitted], torch.stack([seen for _, seen in fitted])
-
-    @property
-    def damping(self) -> WithinClassDamping | None:
-        """Of the features of the backbone that it was made on, if it was learned."""
-        return WithinClassDamping(self.directions, self.share) if len(self.share) else None
+        return [head for head, _ in fitted], torch.stack([held_out for _, held_out in fitted])
 
     @torch.no_grad()
     def adapt(self, features: Tensor, labels: Tensor, native: bool = True) -> AdaptedLearner:
-        """Learn a task: features [N, d], labels [N] in 0..C−1, no class empty.
+        """Fit a task: features [N, d], labels [N] in 0..C−1, no class empty.
 
-        `native`: the features are by the backbone that the learner was made on, so that its damping is theirs.
+        `native`: the features come from the backbone that the learner was trained on, so that its
+        damping applies to them.
         """
         frame, support = make_support_set(features, labels, self.damping if native else None)
         heads, held_out = self.fit_heads(support)
-        weights = self.mixture(evidence(support, held_out))
+        weights = self.mixture(class_evidence(support, held_out))
         return AdaptedLearner(
-            _double(frame),
-            _double(support),
-            tuple(_double(h) for h in heads),
-            _double(weights),
-            weights(held_out),
+            frame=_to_double(frame),
+            support=_to_double(support),
+            heads=tuple(_to_double(head) for head in heads),
+            weights=_to_double(weights),
+            held_out=weights(held_out),
         )
 
 
-def _double(part: Any) -> Any:
-    """A fitted part in double precision: an answer must not depend, not even by rounding, on the images beside it."""
+def fit_fixed(support: SupportSet) -> list[tuple[Head, Tensor]]:
+    """The heads without meta-learned numbers, each with its held-out log-probabilities [N, C]."""
+    return [fit(support) for fit in FIXED.values()]
+
+
+def _to_double(part: Any) -> Any:
+    """A fitted part in double precision.
+
+    Rounding must not make an image's answer depend on the other images of its batch.
+    """
     floats = {
-        n: t.double()
-        for n, t in vars(part).items()
-        if isinstance(t, Tensor) and t.is_floating_point()
+        name: value.double()
+        for name, value in vars(part).items()
+        if isinstance(value, Tensor) and value.is_floating_point()
     }
     return dataclasses.replace(part, **floats)
-
-
-def fit_fixed(support: SupportSet) -> list[tuple[Head, Tensor]]:
-    """The heads that meta-training does not touch, each with its log-probabilities of unseen support images."""
-    return [fit(support) for fit in FIXED.values()]

@@ -2,9 +2,9 @@
 
     p(c | x) ∝ ω_c Σ_k a_kc p_k(c | x)^{t_kc}
 
-The trust a (a softmax over heads), the sharpness t and the weight ω of each class come from one small net that looks at
-class sizes, at the number of classes, at how far classes spread and lie apart, and at how well each head predicted the
-support images that it had not seen. It starts as the plain mean of the heads.
+One small network computes the trust a (a softmax over heads), the sharpness t and the weight ω of
+each class. Its inputs are class sizes, the number of classes, how far classes spread and lie apart,
+and how well each head predicted held-out support images. It starts as the plain mean of the heads.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from torch import Tensor, nn
 from anyshot.classifier.heads.support_set import SupportSet
 
 HIDDEN = 24
-SHRINK = 3.0  # images that a class's evidence is blended with, at the task's mean
-WORST = -5.0  # one surprise says no more than this
+SHRINK = 3.0  # images of the task's mean that a class's evidence is blended with
+WORST = -5.0  # lower log-probabilities are clipped to this
+UNKNOWN_LEVEL = -0.4  # assumed task mean where every class has one image only
 
 
 @dataclass(frozen=True)
-class Weights:
+class MixtureWeights:
     """For K heads and C classes: trust [K, C], sharpness [K, C], omega [C]."""
 
     trust: Tensor
@@ -31,13 +32,13 @@ class Weights:
     omega: Tensor
 
     def __call__(self, heads: Tensor) -> Tensor:
-        """Log-probabilities [m, C] of the heads' [K, m, C]."""
+        """Log-probabilities [m, C] of the heads' log-probabilities [K, m, C]."""
         terms = self.trust.log()[:, None] + heads.clamp_min(-50) * self.sharpness[:, None]
         return (terms.logsumexp(0) + self.omega.log()).log_softmax(1)
 
 
 class Mixture(nn.Module):
-    """The net: 7 + 3 K numbers of a class → its trust, sharpness and weight."""
+    """The network: 7 + 3 K numbers of a class → its trust, sharpness and weight."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -47,51 +48,71 @@ class Mixture(nn.Module):
         nn.init.zeros_(self.out.weight)
         nn.init.zeros_(self.out.bias)
 
-    def forward(self, seen: Tensor) -> Weights:
+    def forward(self, evidence: Tensor) -> MixtureWeights:
         """Weights for a task, from the evidence [C, 7 + 3 K]."""
-        out = self.out(self.hidden(seen.to(self.out.weight)).tanh()).to(seen)
+        out = self.out(self.hidden(evidence.to(self.out.weight)).tanh()).to(evidence)
         trust, sharpness, omega = out.split([self.heads, self.heads, 1], 1)
-        return Weights(
-            trust.softmax(1).t(), sharpness.t().exp(), omega[:, 0].softmax(0) * len(seen)
+        return MixtureWeights(
+            trust.softmax(1).t(), sharpness.t().exp(), omega[:, 0].softmax(0) * len(evidence)
         )
 
 
-def evidence(support: SupportSet, held_out: Tensor) -> Tensor:
-    """What the net sees, [C, 7 + 3 K]: sizes, spreads, how each head does in the task, the class, in false alarms."""
-    n, labels, way = support.n, support.labels, support.way
-    several = n > 1
-    size = n.log()
-    sizes = torch.stack([
-        size / 2 - 1,
-        (size - size.mean()) / 1.5,
-        (n.sum().log() / 2 - 2).expand(way),
-        n.new_full((way,), math.log(way) / 2 - 1),
-        (~several).to(n).mean().expand(way),
-    ], 1)  # fmt: skip
-    own = held_out[:, torch.arange(len(labels)), labels].clamp_min(WORST) / math.log(way)  # [K, N]
-    summed = own.new_zeros(len(own), way).index_add(1, labels, own)
-    counted = torch.where(several, n, 0.0)
-    level = own.new_full(
-        (len(own), 1), -0.4
-    )  # of a task whose images are all alone in their classes
+def class_evidence(support: SupportSet, held_out: Tensor) -> Tensor:
+    """The network's inputs [C, 7 + 3 K], from held-out log-probabilities [K, N, C].
+
+    Five numbers of sizes, two of geometry, and for each head: how well it does in the task, in the
+    class relative to the task, and how often it raises a false alarm for the class.
+    """
+    counts, way = support.counts, support.way
+    several = counts > 1
+    log_size = counts.log()
+    sizes = [
+        log_size / 2 - 1,
+        (log_size - log_size.mean()) / 1.5,
+        (counts.sum().log() / 2 - 2).expand(way),
+        counts.new_full((way,), math.log(way) / 2 - 1),
+        (~several).to(counts).mean().expand(way),
+    ]
+    task_level, class_level = _held_out_levels(support, held_out)
+    scores = [
+        task_level.expand(-1, way).t() - UNKNOWN_LEVEL,
+        (class_level - task_level).t() * 2,
+        _false_alarm_rate(support, held_out).t() - 0.5,
+    ]
+    return torch.cat([torch.stack(sizes, 1), _class_geometry_features(support), *scores], 1)
+
+
+def _held_out_levels(support: SupportSet, held_out: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean held-out log-probability of the true class over log C: of the task [K, 1], a class [K, C].
+
+    A class's mean is blended with SHRINK images at the task's mean. Classes of one image count as
+    the task's mean, because nothing of them was held out.
+    """
+    counts, labels, way = support.counts, support.labels, support.way
+    several = counts > 1
+    images = torch.arange(len(labels))
+    truth = held_out[:, images, labels].clamp_min(WORST) / math.log(way)  # [K, N]
+    summed = truth.new_zeros(len(truth), way).index_add(1, labels, truth)
+    task_level = truth.new_full((len(truth), 1), UNKNOWN_LEVEL)
     if several.any():
-        level = (summed / n)[:, several].mean(1, keepdim=True)
-    within = (torch.where(several, summed, 0.0) + SHRINK * level) / (counted + SHRINK)
-    # probability that others' images give the class, each class of others counting the same, against an even share
-    given = (
-        held_out.exp().new_zeros(len(own), way, way).index_add(1, labels, held_out.exp())
-        / n[:, None]
-    )
-    wolf = (given.sum(1) - given.diagonal(dim1=1, dim2=2)) * way / max(way - 1, 1)
-    scores = [level.expand(-1, way).t() + 0.4, (within - level).t() * 2, wolf.t() - 0.5]
-    return torch.cat([sizes, _spreads(support), *scores], 1)
+        task_level = (summed / counts)[:, several].mean(1, keepdim=True)
+    held_out_count = torch.where(several, counts, 0.0)
+    blended = torch.where(several, summed, 0.0) + SHRINK * task_level
+    return task_level, blended / (held_out_count + SHRINK)
 
 
-def _spreads(support: SupportSet) -> Tensor:
-    """How far each class spreads, blended with one image of the task's, and how far the nearest other lies, [C, 2]."""
-    means, n = support.means(), support.n
-    spread = torch.zeros_like(n).index_add(
-        0, support.labels, (support.z - means[support.labels]).square().sum(1)
-    )
-    apart = torch.cdist(means, means).fill_diagonal_(float("inf")).min(1).values
-    return torch.stack([(spread + spread.sum() / n.sum()) / (n + 1) - 0.7, apart - 0.8], 1)
+def _false_alarm_rate(support: SupportSet, held_out: Tensor) -> Tensor:
+    """Probability [K, C] that images of other classes give to a class, relative to an even share."""
+    way = support.way
+    p = held_out.exp()
+    by_class = p.new_zeros(len(p), way, way).index_add(1, support.labels, p)
+    by_class = by_class / support.counts[:, None]  # [K, true class, given class]
+    others = by_class.sum(1) - by_class.diagonal(dim1=1, dim2=2)
+    return others * way / max(way - 1, 1)
+
+
+def _class_geometry_features(support: SupportSet) -> Tensor:
+    """Spread of each class, blended with one image of the task's, and nearest mean, [C, 2]."""
+    spread, nearest = support.class_geometry()
+    blended = (spread + spread.sum() / support.counts.sum()) / (support.counts + 1)
+    return torch.stack([blended - 0.7, nearest - 0.8], 1)

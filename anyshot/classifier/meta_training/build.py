@@ -1,4 +1,4 @@
-"""Make the weights that come with the package: features, wide tasks, meta-training, how sure to be."""
+"""Builds the weights that come with the package: features, tasks, meta-training, confidence."""
 
 from __future__ import annotations
 
@@ -13,54 +13,56 @@ from anyshot.classifier.meta_training.episodes import (
     Episode,
     FeatureSet,
     PreparedEpisode,
-    prepare,
+    prepare_episode,
     sample_wide_task,
 )
-from anyshot.classifier.meta_training.feature_sets import PARTS, feature_sets
+from anyshot.classifier.meta_training.feature_sets import SUBSETS, feature_sets
 from anyshot.classifier.meta_training.train import HEAD_STEPS, MIXTURE_STEPS, meta_train
 from anyshot.core.progress import progress
 
-TASKS = 40  # of each set at each size, to learn from
-JUDGED = 40  # of each, to learn how sure to be
-PLAIN = 4
+TRAINING_TASKS = 40  # of each data set at each image size
+CALIBRATION_TASKS = 40  # of each, for the confidence model
+UNDAMPED_EVERY = 4
 
 
 @dataclass(frozen=True)
 class SetTasks:
-    """Tasks of a set for meta-training, and others for how sure to be, which are drawn when they are asked for."""
+    """Tasks of a data set for meta-training, and others for the confidence model."""
 
     data: FeatureSet
-    learned: list[PreparedEpisode]
+    training_tasks: list[PreparedEpisode]
     seed: int
 
     @property
     def name(self) -> str:
-        """Of the set."""
+        """Name of the data set."""
         return self.data.name
 
-    def judged(self) -> Iterator[Episode]:
-        """Tasks that were not learned from."""
-        return (sample_wide_task(self.data, self.seed, TASKS + i) for i in range(JUDGED))
+    def calibration_tasks(self) -> Iterator[Episode]:
+        """Tasks that were not trained on, sampled one by one."""
+        for i in range(CALIBRATION_TASKS):
+            yield sample_wide_task(self.data, self.seed, TRAINING_TASKS + i)
 
 
-def all_sets(backbone: str) -> list[FeatureSet]:
-    """Every set at every size."""
-    return [data for side in PARTS for data in feature_sets(backbone, side)]
+def all_feature_sets(backbone: str) -> list[FeatureSet]:
+    """Every data set at every image size."""
+    return [data for side in SUBSETS for data in feature_sets(backbone, side)]
 
 
 def wide_tasks(data: FeatureSet, damping: WithinClassDamping, seed: int = 0) -> SetTasks:
-    """Tasks of a set to learn from; one in PLAIN is not damped, as tasks by other backbones are not."""
-    learned = [
-        prepare(sample_wide_task(data, seed, i), damping if i % PLAIN else None)
-        for i in range(TASKS)
+    """Tasks of a data set. One in UNDAMPED_EVERY is not damped, like tasks of other backbones."""
+    tasks = [
+        prepare_episode(sample_wide_task(data, seed, i), damping if i % UNDAMPED_EVERY else None)
+        for i in range(TRAINING_TASKS)
     ]
-    return SetTasks(data, learned, seed)
+    return SetTasks(data, tasks, seed)
 
 
-def make(tasks: Sequence[SetTasks], damping: WithinClassDamping) -> tuple[Learner, ConfidenceModel]:
-    """A learner and how sure to be of it, from the tasks of some sets."""
+def build_learner(
+    tasks: Sequence[SetTasks], damping: WithinClassDamping
+) -> tuple[Learner, ConfidenceModel]:
+    """Meta-train a learner and its confidence model on tasks of several data sets."""
     with progress("Meta-training", HEAD_STEPS + MIXTURE_STEPS) as advance:
-        learner = meta_train([t.learned for t in tasks], damping, advance=advance)
-    return learner, train_confidence_model(
-        learner, ((t.name, episode) for t in tasks for episode in t.judged())
-    )
+        learner = meta_train([t.training_tasks for t in tasks], damping, advance=advance)
+    episodes = ((t.name, episode) for t in tasks for episode in t.calibration_tasks())
+    return learner, train_confidence_model(learner, episodes)

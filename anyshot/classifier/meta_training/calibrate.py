@@ -1,8 +1,10 @@
-"""How sure to be is learned here. It must hold on sets never met, so its margins are what sets left out ask for.
+"""Trains the confidence model.
 
-With each set left out in turn the linear models are learned from the others; the misses on the set left out say how
-far the guess of a task's accuracy can be trusted, and give the width of the intervals, the threshold for unknown
-images, and what counts as a usual task. The models that are kept are learned from all sets.
+Its margins are set by leave-one-data-set-out errors, so that they hold on new data sets. With each
+set left out in turn, the linear models are fitted to the others. The errors on the left-out set say
+how far the prior guess of a task's accuracy can be trusted; they also give the width of the
+intervals, the threshold for unknown images, and the range of familiar descriptors. The final models
+are fitted to all sets.
 """
 
 from __future__ import annotations
@@ -17,123 +19,138 @@ from torch import Tensor, nn
 
 from anyshot.classifier.confidence.expected_accuracy import (
     DEVIATIONS,
+    HELD_OUT_FEATURES,
     LEVEL,
-    SEEN,
-    angle_of,
+    angle_of_share,
     task_evidence,
 )
-from anyshot.classifier.confidence.model import ConfidenceModel, class_evidence, task_descriptor
+from anyshot.classifier.confidence.model import (
+    ConfidenceModel,
+    class_accuracy_features,
+    task_descriptor,
+)
 from anyshot.classifier.confidence.unknown_images import unknown_features
 from anyshot.classifier.heads.learner import Learner
 from anyshot.classifier.meta_training.episodes import Episode
 
-KEPT = 0.95  # share of the images of known classes that the threshold lets pass, and of usual tasks
-ASKED = 60  # images of a task that are looked at for novelty
-RIDGE = 1e-2  # of the guess of a task's accuracy
+KNOWN_SHARE = 0.95  # share of known images below the threshold, and of tasks that are familiar
+NOVELTY_IMAGES = 60  # query images of a task that novelty is trained on
+RIDGE = 1e-2  # of the prior guess of a task's accuracy
 
 
 @dataclass(frozen=True)
 class TaskRecord:
-    """What a task of a set said of itself when it was learned, and how it went."""
+    """What the learner said about a task, and how it did on the query images."""
 
-    set: str
-    evidence: Tensor  # of the task, and of its classes [C, OWN]
-    classes: Tensor
-    shape: Tensor
-    accuracy: Tensor  # its angle, of so many images
-    asked: Tensor
-    shares: Tensor  # [C], of hits
-    inside: Tensor  # clues [m, CLUES] of images of its classes, and [k, CLUES] of others
-    outside: Tensor
+    image_set: str
+    evidence: Tensor  # of the task [7]
+    class_features: Tensor  # [C, CLASS_FEATURES]
+    descriptor: Tensor  # [DESCRIPTOR_SIZE]
+    accuracy: Tensor  # as an angle
+    queries: Tensor  # number of query images
+    class_accuracy: Tensor  # [C]
+    known: Tensor  # [m, UNKNOWN_FEATURES], query images of the task's classes
+    unknown: Tensor  # [k, UNKNOWN_FEATURES], images of other classes
 
 
 def train_confidence_model(
     learner: Learner, episodes: Iterable[tuple[str, Episode]]
 ) -> ConfidenceModel:
-    """How sure to be, from episodes with the names of their sets."""
-    outlook, judged = (
-        ConfidenceModel(),
-        [_judge(learner, name, episode) for name, episode in episodes],
-    )
-    _learn_accuracy(outlook, judged)
-    _learn_unknown(outlook, judged)
-    _learn_usual(outlook, judged)
-    return outlook.requires_grad_(False)
+    """Train the confidence model on episodes, given with the names of their data sets."""
+    confidence = ConfidenceModel()
+    records = [_record_task(learner, name, episode) for name, episode in episodes]
+    _fit_accuracy(confidence, records)
+    _fit_unknown(confidence, records)
+    _fit_descriptors(confidence, records)
+    return confidence.requires_grad_(False)
 
 
-def _judge(learner: Learner, name: str, e: Episode) -> TaskRecord:
+def _record_task(learner: Learner, name: str, e: Episode) -> TaskRecord:
     adapted = learner.adapt(e.support, e.labels)
     hits = (adapted(e.query).argmax(1) == e.query_labels).double()
-    asked = hits.new_tensor(len(hits))
-    shares = torch.stack([hits[e.query_labels == c].mean() for c in range(adapted.support.way)])
-    some = torch.arange(len(hits))[:: max(1, len(hits) // ASKED)]
+    queries = hits.new_tensor(len(hits))
+    some = torch.arange(len(hits))[:: max(1, len(hits) // NOVELTY_IMAGES)]
     return TaskRecord(
-        name, task_evidence(adapted), class_evidence(adapted), task_descriptor(adapted), angle_of(hits.sum(), asked), asked,
-        shares, unknown_features(adapted, e.query[some]), unknown_features(adapted, e.others),
-    )  # fmt: skip
-
-
-def _learn_accuracy(outlook: ConfidenceModel, judged: Sequence[TaskRecord]) -> None:
-    """The guess, by least squares; how it and the images left out weigh, by likelihood where its set was left out.
-
-    −log p = ½ log v + (y − mean)² / 2v, for the angle y of the accuracy. The margin holds LEVEL of the tasks then.
-    Every set counts the same.
-    """
-    accuracy = outlook.accuracy
-    x, y, asked = (
-        torch.stack([getattr(j, part) for j in judged]).float()
-        for part in ("evidence", "accuracy", "asked")
+        image_set=name,
+        evidence=task_evidence(adapted),
+        class_features=class_accuracy_features(adapted),
+        descriptor=task_descriptor(adapted),
+        accuracy=angle_of_share(hits.sum(), queries),
+        queries=queries,
+        class_accuracy=torch.stack(
+            [hits[e.query_labels == c].mean() for c in range(adapted.support.way)]
+        ),
+        known=unknown_features(adapted, e.query[some]),
+        unknown=unknown_features(adapted, e.unknown),
     )
-    usual, weight, guess = x[:, SEEN:], _even(judged), torch.zeros_like(y)
-    for own, others in _left_out(judged):
-        guess[own] = _predict(_least_squares(usual[others], y[others], weight[others]), usual[own])
+
+
+def _fit_accuracy(confidence: ConfidenceModel, records: Sequence[TaskRecord]) -> None:
+    """Fit the accuracy model; every data set counts the same.
+
+    The prior guess is a least-squares fit. The variances maximise the likelihood with each set left
+    out, −log p = ½ log v + (y − mean)² / 2v for the angle y of the accuracy. The margin then covers
+    LEVEL of the tasks.
+    """
+    accuracy = confidence.accuracy
+    x = torch.stack([r.evidence for r in records]).float()
+    y = torch.stack([r.accuracy for r in records]).float()
+    queries = torch.stack([r.queries for r in records]).float()
+    inputs = x[:, HELD_OUT_FEATURES:]
+    weight = _equal_set_weights(records)
+    guess = torch.zeros_like(y)
+    for own, others in _leave_one_set_out(records):
+        line = _least_squares(inputs[others], y[others], weight[others])
+        guess[own] = _predict(line, inputs[own])
 
     def loss() -> Tensor:
-        mean, variance = accuracy(x, guess, asked)
+        mean, variance = accuracy(x, guess, queries)
         return (weight * (variance.log() + (y - mean).square() / variance)).sum() / 2
 
     _minimise([accuracy.mend, accuracy.blur, accuracy.doubt], loss)
     with torch.no_grad():
-        mean, variance = accuracy(x, guess, asked)
-    accuracy.margin.fill_(_quantile((y - mean).abs() / variance.sqrt(), weight, LEVEL) / DEVIATIONS)
-    _fill(accuracy.guess, _least_squares(usual, y, weight))
-    _learn_classes(outlook.own, judged, mean, weight)
+        mean, variance = accuracy(x, guess, queries)
+    deviations = (y - mean).abs() / variance.sqrt()
+    accuracy.margin.fill_(_weighted_quantile(deviations, weight, LEVEL) / DEVIATIONS)
+    _set_linear(accuracy.guess, _least_squares(inputs, y, weight))
+    _fit_classes(confidence.own, records, mean, weight)
 
 
-def _learn_classes(
-    module: nn.Linear, judged: Sequence[TaskRecord], mean: Tensor, weight: Tensor
+def _fit_classes(
+    module: nn.Linear, records: Sequence[TaskRecord], mean: Tensor, weight: Tensor
 ) -> None:
-    """How the logit of a class differs from that of its task; within a task all classes count the same."""
-    ways = torch.tensor([len(j.shares) for j in judged])
+    """Fit how a class's logit differs from its task's; classes of a task count the same."""
+    ways = torch.tensor([len(r.class_accuracy) for r in records])
     level = mean.clamp(0, torch.pi / 2).sin().square().logit(0.01).repeat_interleave(ways)
     weight = (weight / ways).repeat_interleave(ways)
-    rows, shares = (
-        torch.cat([getattr(j, part) for j in judged]).float() for part in ("classes", "shares")
-    )
+    rows = torch.cat([r.class_features for r in records]).float()
+    target = torch.cat([r.class_accuracy for r in records]).float()
 
     def loss() -> Tensor:
         logits = level + module(rows)[:, 0]
-        return F.binary_cross_entropy_with_logits(logits, shares, weight, reduction="sum")
+        return F.binary_cross_entropy_with_logits(logits, target, weight, reduction="sum")
 
     _minimise(module.parameters(), loss)
 
 
-def _learn_unknown(outlook: ConfidenceModel, judged: Sequence[TaskRecord]) -> None:
-    """The odds; the threshold keeps KEPT of the images that belong, in sets left out."""
+def _fit_unknown(confidence: ConfidenceModel, records: Sequence[TaskRecord]) -> None:
+    """Fit the unknown score; the threshold passes KNOWN_SHARE of known images of left-out sets."""
     scores = []
-    for own, others in _left_out(judged):
-        _learn_odds(outlook.unknown, [judged[i] for i in others])
+    for own, others in _leave_one_set_out(records):
+        _fit_unknown_odds(confidence.unknown, [records[i] for i in others])
         with torch.no_grad():
-            scores.append(outlook.unknown(torch.cat([judged[i].inside for i in own]).float())[:, 0])
-    _learn_odds(outlook.unknown, judged)
-    outlook.threshold.fill_(torch.stack([s.sigmoid().quantile(KEPT) for s in scores]).mean())
+            known = torch.cat([records[i].known for i in own]).float()
+            scores.append(confidence.unknown(known)[:, 0])
+    _fit_unknown_odds(confidence.unknown, records)
+    thresholds = [score.sigmoid().quantile(KNOWN_SHARE) for score in scores]
+    confidence.threshold.fill_(torch.stack(thresholds).mean())
 
 
-def _learn_odds(module: nn.Linear, judged: Sequence[TaskRecord]) -> None:
-    """Inside and outside, and within both every task, count the same."""
+def _fit_unknown_odds(module: nn.Linear, records: Sequence[TaskRecord]) -> None:
+    """Known and unknown images count the same, and so does every task within both."""
     both = [
-        [getattr(j, side).float() for j in judged if len(j.outside)]
-        for side in ("inside", "outside")
+        [r.known.float() for r in records if len(r.unknown)],
+        [r.unknown.float() for r in records if len(r.unknown)],
     ]
     x = torch.cat([rows for side in both for rows in side])
     weight = torch.cat(
@@ -146,46 +163,46 @@ def _learn_odds(module: nn.Linear, judged: Sequence[TaskRecord]) -> None:
     )
 
 
-def _learn_usual(outlook: ConfidenceModel, judged: Sequence[TaskRecord]) -> None:
-    """Mean and spread of the tasks' shapes, scaled so that KEPT of the tasks of sets left out are within 1."""
-    x = torch.stack([j.shape for j in judged])
-    away = torch.zeros(len(x)).to(x)
-    for own, others in _left_out(judged):
+def _fit_descriptors(confidence: ConfidenceModel, records: Sequence[TaskRecord]) -> None:
+    """Mean and whitening of descriptors; KNOWN_SHARE of the tasks of left-out sets are within 1."""
+    x = torch.stack([r.descriptor for r in records])
+    distance = torch.zeros(len(x)).to(x)
+    for own, others in _leave_one_set_out(records):
         mean, spread = _whitener(x[others])
-        away[own] = ((x[own] - mean) @ spread).norm(dim=1)
+        distance[own] = ((x[own] - mean) @ spread).norm(dim=1)
     mean, spread = _whitener(x)
-    outlook.usual.copy_(mean)
-    outlook.spread.copy_(spread / away.quantile(KEPT))
+    confidence.usual.copy_(mean)
+    confidence.spread.copy_(spread / distance.quantile(KNOWN_SHARE))
 
 
 def _whitener(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean [d] and whitening matrix [d, d] of the rows."""
     lower = torch.linalg.cholesky(x.t().cov() + 1e-3 * torch.eye(x.shape[1]).to(x))
     return x.mean(0), torch.linalg.inv(lower).t()
 
 
-def _left_out(judged: Sequence[TaskRecord]) -> Iterator[tuple[list[int], list[int]]]:
-    """For each set, the numbers of its tasks and of those of the others; of one set alone, all twice."""
-    names = sorted({j.set for j in judged})
-    for name in names:
-        own = [i for i, j in enumerate(judged) if j.set == name]
-        yield own, [i for i, j in enumerate(judged) if j.set != name] or own
+def _leave_one_set_out(records: Sequence[TaskRecord]) -> Iterator[tuple[list[int], list[int]]]:
+    """For each data set, indices of its tasks and of all others (of its own, if it is the only one)."""
+    for name in sorted({r.image_set for r in records}):
+        own = [i for i, r in enumerate(records) if r.image_set == name]
+        yield own, [i for i, r in enumerate(records) if r.image_set != name] or own
 
 
-def _even(judged: Sequence[TaskRecord]) -> Tensor:
-    """Weights of tasks by which every set counts the same; their sum is 1."""
-    tasks = Counter(j.set for j in judged)
-    return torch.tensor([1 / tasks[j.set] / len(tasks) for j in judged])
+def _equal_set_weights(records: Sequence[TaskRecord]) -> Tensor:
+    """Weights of tasks [T] with sum 1; every data set counts the same."""
+    tasks = Counter(r.image_set for r in records)
+    return torch.tensor([1 / tasks[r.image_set] / len(tasks) for r in records])
 
 
-def _quantile(values: Tensor, weight: Tensor, share: float) -> Tensor:
-    """The least value that is not below that share of the weight."""
+def _weighted_quantile(values: Tensor, weight: Tensor, share: float) -> Tensor:
+    """The smallest value below or at which there is `share` of the weight."""
     order = values.argsort()
     reached = weight[order].cumsum(0) >= share * weight.sum() - 1e-6
     return values[order][reached][0]
 
 
 def _least_squares(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """Weights and, last, the constant: the least of the mean square and RIDGE of their squares."""
+    """Ridge regression: coefficients and, last, the constant."""
     x = torch.cat([x, torch.ones_like(x[:, :1])], 1)
     w = weight / weight.sum()
     return torch.linalg.solve(
@@ -193,18 +210,18 @@ def _least_squares(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     )
 
 
-def _predict(weights: Tensor, x: Tensor) -> Tensor:
-    return x @ weights[:-1] + weights[-1]
+def _predict(line: Tensor, x: Tensor) -> Tensor:
+    return x @ line[:-1] + line[-1]
 
 
-def _fill(module: nn.Linear, weights: Tensor) -> None:
+def _set_linear(module: nn.Linear, line: Tensor) -> None:
     with torch.no_grad():
-        module.weight.copy_(weights[None, :-1])
-        module.bias.copy_(weights[-1:])
+        module.weight.copy_(line[None, :-1])
+        module.bias.copy_(line[-1:])
 
 
 def _minimise(parameters: Iterable[Tensor], loss: Callable[[], Tensor]) -> None:
-    """A smooth loss of a few numbers."""
+    """Minimise a smooth loss of a few numbers by L-BFGS."""
     numbers = list(parameters)
     optimiser = torch.optim.LBFGS(numbers, max_iter=200, line_search_fn="strong_wolfe")
 

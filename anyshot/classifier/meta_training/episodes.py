@@ -1,4 +1,4 @@
-"""Tasks on features for meta-training and measuring: wide ones to learn from, the paper's to compare on."""
+"""Tasks on features: wide ones for meta-training, and the paper's for measurements."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from anyshot.core.random import numpy_rng
 
 Features = NDArray[np.float32]
 QUERY = 15
-OTHERS = 6  # classes that a task does not have, and images of each, to be told from its own
-MOST = 600  # support images of a meta-training task
-CEILINGS = (1, 3, 10, 30, 50, 150, 300)  # meta-training draws class sizes up to one of these
+UNKNOWN_CLASSES = 6  # classes outside the task, and images of each, for novelty detection
+MAX_SUPPORT = 600  # support images of a meta-training task
+CEILINGS = (1, 3, 10, 30, 50, 150, 300)  # class sizes go up to one of these
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,18 @@ class FeatureSet:
 
 @dataclass(frozen=True)
 class Episode:
-    """A task on features: support [N, d] with labels, query [M, d] with labels."""
+    """A task on features: support [N, d] with labels [N], query [M, d] with labels [M]."""
 
     support: Tensor
     labels: Tensor
     query: Tensor
     query_labels: Tensor
-    others: Tensor  # [k, d], images of other classes of the set, if it has any
+    unknown: Tensor  # [k, d], images of other classes of the data set; k may be 0
 
 
 @dataclass(frozen=True)
 class PreparedEpisode:
-    """An episode in its own coordinates, with the heads that meta-training does not touch already fitted."""
+    """An episode in its task coordinates, with the heads fitted that meta-training leaves alone."""
 
     support: SupportSet
     query: ProjectedFeatures
@@ -58,31 +58,33 @@ class PreparedEpisode:
 def sample_task(
     data: FeatureSet, shots: Sequence[int] | NDArray[np.int64], rng: np.random.Generator
 ) -> Episode:
-    """A task of len(shots) classes; a class with too few images keeps QUERY of them, or half, for the query."""
+    """Sample a task of len(shots) classes with shots[c] support images each.
+
+    A class with too few images keeps QUERY of them, or half, for the query.
+    """
     support, query = [], []
     classes = rng.permutation(len(data.classes))
-    for c, wanted in zip(classes, shots, strict=False):
+    for c, shot in zip(classes, shots, strict=False):
         images = data.classes[c]
-        kept = min(QUERY, len(images) // 2)
-        n = min(int(wanted), len(images) - kept)
+        queries = min(QUERY, len(images) // 2)
+        n = min(int(shot), len(images) - queries)
         order = rng.permutation(len(images))
         support.append(images[order[:n]])
-        query.append(images[order[n : n + kept]])
-    others = [
-        data.classes[c][rng.permutation(len(data.classes[c]))[:OTHERS]]
-        for c in classes[len(shots) :][:OTHERS]
-    ]
+        query.append(images[order[n : n + queries]])
+    unknown = [np.zeros((0, data.classes[0].shape[1]), np.float32)]
+    for c in classes[len(shots) :][:UNKNOWN_CLASSES]:
+        images = data.classes[c]
+        unknown.append(images[rng.permutation(len(images))[:UNKNOWN_CLASSES]])
     return Episode(
-        *_gathered(support), *_gathered(query),
-        torch.from_numpy(np.concatenate([np.zeros((0, data.classes[0].shape[1]), np.float32), *others])),
-    )  # fmt: skip
+        *_concatenate(support), *_concatenate(query), torch.from_numpy(np.concatenate(unknown))
+    )
 
 
 def sample_wide_task(data: FeatureSet, seed: int, index: int) -> Episode:
-    """A task for meta-training: 2 to 50 classes of 1 to 300 images, equal or not, in all shapes."""
+    """A task for meta-training: 2 to 50 classes of 1 to 300 images, balanced or not."""
     rng = numpy_rng(seed, data.name, index)
     way = min(int(2 * 25 ** rng.random()), len(data.classes))
-    ceiling = min(CEILINGS[rng.integers(len(CEILINGS))], max(1, MOST // way))
+    ceiling = min(CEILINGS[rng.integers(len(CEILINGS))], max(1, MAX_SUPPORT // way))
     rule = rng.integers(3)
     if rule == 0:
         shots = np.full(way, rng.integers(1, ceiling, endpoint=True))
@@ -93,8 +95,8 @@ def sample_wide_task(data: FeatureSet, seed: int, index: int) -> Episode:
     return sample_task(data, shots, rng)
 
 
-def prepare(episode: Episode, damping: WithinClassDamping | None = None) -> PreparedEpisode:
-    """Coordinates and fixed heads, which do not change while meta-training goes on."""
+def prepare_episode(episode: Episode, damping: WithinClassDamping | None = None) -> PreparedEpisode:
+    """Compute once what stays the same during meta-training: coordinates and fixed heads."""
     with torch.no_grad():
         frame, support = make_support_set(episode.support, episode.labels, damping)
         return PreparedEpisode(
@@ -102,6 +104,7 @@ def prepare(episode: Episode, damping: WithinClassDamping | None = None) -> Prep
         )
 
 
-def _gathered(rows: list[Features]) -> tuple[Tensor, Tensor]:
+def _concatenate(rows: list[Features]) -> tuple[Tensor, Tensor]:
+    """All rows, and the index of the array that each comes from."""
     labels = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor([len(r) for r in rows]))
     return torch.from_numpy(np.concatenate(rows)), labels

@@ -1,7 +1,8 @@
-"""Meta-training of the learner on features: a task is a small matrix, so minutes are enough.
+"""Meta-training of the learner on features. A task is a small matrix, so minutes are enough.
 
-First what each head believes, by its own log-probability of the query images. Then, with the heads fixed, their answers
-are computed once, and the mixture's net is learned from them. How sure to be comes last (`anyshot.classifier.meta_training.calibrate`).
+First the heads are trained, by the log-probability of the query images. Then their outputs are
+computed once, and the mixture network is trained on them. The confidence model comes last
+(`anyshot.classifier.meta_training.calibrate`).
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ import torch
 from torch import Tensor, nn
 
 from anyshot.classifier.heads.learner import Learner
-from anyshot.classifier.heads.mixture import Mixture, evidence
+from anyshot.classifier.heads.mixture import Mixture, class_evidence
 from anyshot.classifier.heads.support_set import WithinClassDamping
 from anyshot.classifier.meta_training.episodes import PreparedEpisode
 from anyshot.core.random import torch_rng
 
-HEAD_STEPS, MIXTURE_STEPS = 60, 400
-BATCH = 8  # tasks, from sets in turn
-RATE = 0.01
-DECAY = 1e-3  # of the net's weights
-TILT = 0.15  # new images are taken to come from class c in proportion to n_c^TILT
-SURPRISE = -50.0  # a log-probability counts no less than this
+HEAD_STEPS = 60
+MIXTURE_STEPS = 400
+BATCH = 8  # tasks, from the data sets in turn
+RATE = 0.01  # learning rate
+DECAY = 1e-3  # weight decay
+TILT = 0.15  # new images are assumed to come from class c in proportion to n_c^TILT
+LOWEST_LOG_PROBABILITY = -50.0  # lower ones are clipped
 
 T = TypeVar("T")
 Advance = Callable[..., None]
@@ -32,13 +34,13 @@ Advance = Callable[..., None]
 
 @dataclass(frozen=True)
 class HeadOutputs:
-    """A task as the mixture's net sees it: evidence [C, F]; of M query images the heads' answers [K, M, C] and labels.
+    """A task as the mixture network sees it, with M query images.
 
-    The weights [M] sum to 1.
+    evidence [C, F]; log_probabilities [K, M, C] of the heads; labels [M]; weights [M] with sum 1.
     """
 
     evidence: Tensor
-    answers: Tensor
+    log_probabilities: Tensor
     labels: Tensor
     weights: Tensor
 
@@ -51,49 +53,57 @@ def meta_train(
     seed: int = 0,
     advance: Advance | None = None,
 ) -> Learner:
-    """A learner from the tasks of several sets, each set counting the same; they were prepared with the damping."""
+    """Train a learner on tasks of several data sets, each set counting the same.
+
+    `damping` is the one that the tasks were prepared with.
+    """
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
         learner = Learner(damping)
     rng = torch_rng(seed, "heads")
-    _descend(
+    _optimise(
         learner.learned, lambda task: heads_loss(learner, task), sets, head_steps, rng, advance
     )
-    answered = [[compute_head_outputs(learner, task) for task in tasks] for tasks in sets]
+    outputs = [[compute_head_outputs(learner, task) for task in tasks] for tasks in sets]
     mixture = learner.mixture
-    _descend(
-        mixture, lambda task: mixture_loss(mixture, task), answered, mixture_steps, rng, advance
+    _optimise(
+        mixture, lambda task: mixture_loss(mixture, task), outputs, mixture_steps, rng, advance
     )
     return learner
 
 
 def heads_loss(learner: Learner, task: PreparedEpisode) -> Tensor:
-    """Mean −log p(true class) of the query images, over the heads that learn."""
-    answers = torch.stack([head(task.support)[0](task.query) for head in learner.learned])
-    return _surprise(answers, task.query_labels).mean()
+    """Mean negative log-likelihood of the query images, over the heads that learn."""
+    outputs = torch.stack([head(task.support)[0](task.query) for head in learner.learned])
+    return _negative_log_likelihood(outputs, task.query_labels).mean()
 
 
 def mixture_loss(mixture: Mixture, task: HeadOutputs) -> Tensor:
-    """Weighted mean of −log p(true class) of the query images by the mixture."""
-    return (task.weights * _surprise(mixture(task.evidence)(task.answers), task.labels)).sum()
+    """Weighted mean negative log-likelihood of the query images by the mixture."""
+    mixed = mixture(task.evidence)(task.log_probabilities)
+    return (task.weights * _negative_log_likelihood(mixed, task.labels)).sum()
 
 
 @torch.no_grad()
 def compute_head_outputs(learner: Learner, task: PreparedEpisode) -> HeadOutputs:
-    """The heads' answers, and the evidence that the mixture has on them."""
+    """The heads' outputs on the query images, and the mixture's evidence about the heads."""
     heads, held_out = learner.fit_heads(task.support, task.fixed)
-    answers = torch.stack([head(task.query) for head in heads])
-    weights = task.support.n[task.query_labels] ** TILT
+    outputs = torch.stack([head(task.query) for head in heads])
+    weights = task.support.counts[task.query_labels] ** TILT
     return HeadOutputs(
-        evidence(task.support, held_out), answers, task.query_labels, weights / weights.sum()
+        evidence=class_evidence(task.support, held_out),
+        log_probabilities=outputs,
+        labels=task.query_labels,
+        weights=weights / weights.sum(),
     )
 
 
-def _surprise(answers: Tensor, labels: Tensor) -> Tensor:
-    return -answers[..., torch.arange(len(labels)), labels].clamp_min(SURPRISE)
+def _negative_log_likelihood(log_probabilities: Tensor, labels: Tensor) -> Tensor:
+    truth = log_probabilities[..., torch.arange(len(labels)), labels]
+    return -truth.clamp_min(LOWEST_LOG_PROBABILITY)
 
 
-def _descend(
+def _optimise(
     module: nn.Module,
     loss: Callable[[T], Tensor],
     sets: Sequence[Sequence[T]],
@@ -101,13 +111,13 @@ def _descend(
     rng: torch.Generator,
     advance: Advance | None,
 ) -> None:
-    """Adam on batches of tasks from the sets in turn, the rate falling to nothing; the module stands still after."""
+    """AdamW with a cosine schedule on batches of tasks; the module is frozen afterwards."""
     optimiser = torch.optim.AdamW(module.parameters(), RATE, weight_decay=DECAY)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     for step in range(steps):
         optimiser.zero_grad()
         total = 0.0
-        for task in _some(sets, step, rng):
+        for task in _sample_batch(sets, step, rng):
             value = loss(task) / BATCH
             value.backward()
             total += float(value.detach())
@@ -119,7 +129,8 @@ def _descend(
     module.requires_grad_(False)
 
 
-def _some(sets: Sequence[Sequence[T]], step: int, rng: torch.Generator) -> Iterable[T]:
+def _sample_batch(sets: Sequence[Sequence[T]], step: int, rng: torch.Generator) -> Iterable[T]:
+    """BATCH tasks, from the data sets in turn."""
     for b in range(BATCH):
         tasks = sets[(step * BATCH + b) % len(sets)]
         yield tasks[int(torch.randint(len(tasks), (), generator=rng))]

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from torch import nn
 
-from anyshot.classifier.backbones import Backbone, features_of, open_backbone, to_pixels
+from anyshot.classifier.backbones import Backbone, compute_features, open_backbone, to_pixels
 from anyshot.core.errors import AnyshotError
 
 RNG = np.random.default_rng(0)
@@ -35,31 +35,31 @@ def pictures(n):
 def test_a_picture_met_before_is_not_computed_again():
     images = pictures(5)
     first, seen = counting()
-    once = features_of(images, first)
+    once = compute_features(images, first)
     again, seen_again = counting()
-    np.testing.assert_array_equal(features_of([images[3], images[0]], again), once[[3, 0]])
+    np.testing.assert_array_equal(compute_features([images[3], images[0]], again), once[[3, 0]])
     assert (sum(seen), sum(seen_again)) == (5, 0)
 
 
 def test_equal_pictures_are_computed_once_and_all_answered():
     image = pictures(1)[0]
     backbone, seen = counting()
-    rows = features_of([image, image.copy(), image], backbone)
+    rows = compute_features([image, image.copy(), image], backbone)
     assert sum(seen) == 1
     assert (rows == rows[0]).all()
 
 
 def test_another_fingerprint_shares_nothing():
     images = pictures(2)
-    features_of(images, counting("one")[0])
+    compute_features(images, counting("one")[0])
     backbone, seen = counting("two")
-    features_of(images, backbone)
+    compute_features(images, backbone)
     assert sum(seen) == 2
 
 
 def test_without_a_fingerprint_nothing_is_kept(tmp_path):
     backbone, _ = counting("")
-    features_of(pictures(1), backbone)
+    compute_features(pictures(1), backbone)
     assert not (tmp_path / "cache").exists()
 
 
@@ -73,10 +73,10 @@ def test_what_was_interrupted_goes_on_where_it_was():
         return backbone.compute(pixels)
 
     with pytest.raises(KeyboardInterrupt):
-        features_of(images, Backbone("counting", 4, "counting", failing))
+        compute_features(images, Backbone("counting", 4, "counting", failing))
     done = sum(seen)
     assert 0 < done < 70
-    features_of(images, backbone)
+    compute_features(images, backbone)
     assert sum(seen) == 70
 
 
@@ -84,7 +84,7 @@ def test_arrays_pil_images_and_files_of_the_same_pixels_agree(tmp_path):
     pixels = pictures(1)[0]
     Image.fromarray(pixels).save(tmp_path / "a.png")
     backbone, _ = counting()
-    rows = features_of(
+    rows = compute_features(
         [pixels, Image.fromarray(pixels), tmp_path / "a.png", str(tmp_path / "a.png")], backbone
     )
     assert (rows == rows[0]).all()
@@ -108,17 +108,17 @@ def test_what_is_no_picture_is_refused(wrong):
 def test_files_that_are_no_pictures_are_named(tmp_path):
     (tmp_path / "note.txt").write_text("hello")
     with pytest.raises(AnyshotError, match=r"note\.txt.*not an image"):
-        features_of([tmp_path / "note.txt"], counting()[0])
+        compute_features([tmp_path / "note.txt"], counting()[0])
     with pytest.raises(AnyshotError, match=r"gone\.png"):
-        features_of([tmp_path / "gone.png"], counting()[0])
+        compute_features([tmp_path / "gone.png"], counting()[0])
     with pytest.raises(AnyshotError, match="at least one"):
-        features_of([], counting()[0])
+        compute_features([], counting()[0])
 
 
 def test_a_module_sees_floats_from_0_to_1_and_is_cached_by_its_weights():
     module = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2))
     backbone = open_backbone(module, side=4)
-    white = features_of([np.full((4, 4, 3), 255, np.uint8)], backbone)
+    white = compute_features([np.full((4, 4, 3), 255, np.uint8)], backbone)
     np.testing.assert_allclose(
         white[0], module[2].weight.sum(1).detach() + module[2].bias.detach(), rtol=1e-5
     )
@@ -128,7 +128,7 @@ def test_a_module_sees_floats_from_0_to_1_and_is_cached_by_its_weights():
 
 def test_a_backbone_that_makes_no_vectors_is_said():
     with pytest.raises(AnyshotError, match=r"\[1, 4, 4, 3\] of 1 images"):
-        features_of(pictures(1), open_backbone(lambda pixels: pixels, side=4))
+        compute_features(pictures(1), open_backbone(lambda pixels: pixels, side=4))
 
 
 def test_an_unknown_name_gets_a_suggestion():

@@ -1,4 +1,4 @@
-"""Accuracy to expect: what images left out say and what is usual, each as precise as it is."""
+"""Expected accuracy: held-out images and the prior guess, combined by inverse variance."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ import pytest
 import torch
 
 from anyshot.classifier.confidence.expected_accuracy import (
-    TEST,
-    Accuracy,
-    angle,
-    angle_of,
+    TEST_IMAGES,
+    AccuracyModel,
+    angle_of_share,
     task_evidence,
+    to_angle,
 )
-from anyshot.classifier.confidence.model import ConfidenceModel, with_mean
+from anyshot.classifier.confidence.model import ConfidenceModel, shift_to_mean
 from anyshot.classifier.heads.learner import AdaptedLearner, Learner
 from anyshot.classifier.heads.support_set import SupportSet
 from anyshot.classifier.meta_training.calibrate import (
     TaskRecord,
-    _even,
-    _learn_accuracy,
-    _quantile,
+    _equal_set_weights,
+    _fit_accuracy,
+    _weighted_quantile,
     train_confidence_model,
 )
 from anyshot.classifier.meta_training.episodes import FeatureSet, sample_task, sample_wide_task
 from anyshot.classifier.weights import open_weights
 
 
-def answered(sizes, shares, sure=0.8):
-    """A learned task of which this share of each class's images left out was a hit, with that confidence."""
+def adapted_task(sizes, shares, sure=0.8):
+    """An adapted task with this share of held-out hits in each class, predicted with this confidence."""
     labels = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     p = torch.full((len(labels), len(sizes)), (1 - sure) / (len(sizes) - 1)).double()
     rank = torch.cat([torch.arange(n) / n for n in sizes])
-    told = torch.where(rank < torch.tensor(shares)[labels], labels, (labels + 1) % len(sizes))
-    p[torch.arange(len(p)), told] = sure
+    predicted = torch.where(rank < torch.tensor(shares)[labels], labels, (labels + 1) % len(sizes))
+    p[torch.arange(len(p)), predicted] = sure
     n = torch.tensor(sizes).double()
     return AdaptedLearner(None, SupportSet(p, labels, n, labels, len(sizes)), (), None, p.log())
 
 
-def usual(share, doubt=-3.0, mend=0.0):
-    """An expectation that is usual, whatever a task says."""
-    accuracy = Accuracy().requires_grad_(False)
-    accuracy.guess.bias.fill_(float(angle(torch.tensor(share))))
+def model_with_guess(share, doubt=-3.0, mend=0.0):
+    """An accuracy model whose prior guess is this share for every task."""
+    accuracy = AccuracyModel().requires_grad_(False)
+    accuracy.guess.bias.fill_(float(to_angle(torch.tensor(share))))
     accuracy.doubt.fill_(doubt)
     accuracy.mend.fill_(mend)
     accuracy.blur.fill_(-7.0)
@@ -57,18 +57,18 @@ def made_up(name, seed, apart, classes=10, width=24, images=50):
     )
 
 
-def test_many_images_left_out_outweigh_what_is_usual_and_few_do_not():
-    accuracy = usual(0.9)
-    many, few = (accuracy.interval(answered([n] * 4, [0.5] * 4)) for n in (500, 2))
+def test_many_held_out_images_outweigh_the_prior_guess():
+    accuracy = model_with_guess(0.9)
+    many, few = (accuracy.interval(adapted_task([n] * 4, [0.5] * 4)) for n in (500, 2))
     assert many[0] == pytest.approx(0.5, abs=0.02)
     assert few[0] > 0.6
     assert many[2] - many[1] < few[2] - few[1]
 
 
-def test_both_weigh_as_the_product_of_their_densities_does():
-    accuracy, sizes = usual(0.9, doubt=-2.5), [4, 8, 8]
-    x = task_evidence(answered(sizes, [0.5, 0.75, 0.5])).float()[None]
-    mean, variance = accuracy(x, accuracy.usual(x), torch.tensor([1e9]))
+def test_combination_is_the_product_of_both_densities():
+    accuracy, sizes = model_with_guess(0.9, doubt=-2.5), [4, 8, 8]
+    x = task_evidence(adapted_task(sizes, [0.5, 0.75, 0.5])).float()[None]
+    mean, variance = accuracy(x, accuracy.prior_guess(x), torch.tensor([1e9]))
     grid = torch.linspace(-3, 5, 200_001).double()
     worth, few = 9 / sum(1 / n for n in sizes), np.mean([np.log(n / (n - 1)) for n in sizes])
     off = 1 / (4 * worth + 2) + np.exp(-7) * (1 + few**2)
@@ -83,57 +83,61 @@ def test_both_weigh_as_the_product_of_their_densities_does():
     )
 
 
-def test_the_share_of_hits_is_known_as_well_as_it_is_said_to_be():
+def test_variance_of_the_share_of_hits():
     rng, sizes = np.random.default_rng(0), np.array([3, 10, 40])
     shares = (rng.binomial(sizes, 0.7, (20_000, 3)) / sizes).mean(1)
-    worth = float(task_evidence(answered(sizes.tolist(), [0.7] * 3))[1])
-    angles = angle_of(torch.from_numpy(shares * worth), torch.tensor(worth))
+    worth = float(task_evidence(adapted_task(sizes.tolist(), [0.7] * 3))[1])
+    angles = angle_of_share(torch.from_numpy(shares * worth), torch.tensor(worth))
     assert float(angles.var()) == pytest.approx(1 / (4 * worth + 2), rel=0.15)
 
 
 def test_all_hits_of_few_images_are_not_certain():
-    expected, low, high = usual(0.5, doubt=5.0).interval(answered([3, 3], [1.0, 1.0]))
+    expected, low, high = model_with_guess(0.5, doubt=5.0).interval(
+        adapted_task([3, 3], [1.0, 1.0])
+    )
     assert 0.8 < expected < 1
     assert low < 0.75
     assert high == 1
 
 
-def test_images_of_which_none_like_them_was_left_out_say_nothing():
-    accuracy = usual(0.6)
-    assert accuracy.interval(answered([1, 1, 1], [1.0] * 3)) == accuracy.interval(
-        answered([1, 1, 1], [0.0] * 3)
+def test_classes_of_one_image_add_no_held_out_evidence():
+    accuracy = model_with_guess(0.6)
+    assert accuracy.interval(adapted_task([1, 1, 1], [1.0] * 3)) == accuracy.interval(
+        adapted_task([1, 1, 1], [0.0] * 3)
     )
-    mixed = [task_evidence(answered([1, 8, 8], [share, 0.5, 0.5])) for share in (0.0, 1.0)]
+    mixed = [task_evidence(adapted_task([1, 8, 8], [share, 0.5, 0.5])) for share in (0.0, 1.0)]
     torch.testing.assert_close(*mixed)
     assert float(mixed[0][3]) == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("way", [2, 5, 40])
 def test_tasks_of_one_image_a_class_have_a_wide_interval(way):
-    found = open_weights("photos-lite0").confidence.expected(answered([1] * way, [1.0] * way))
+    found = open_weights("photos-lite0").confidence.expected_accuracy(
+        adapted_task([1] * way, [1.0] * way)
+    )
     assert 0 <= found.low < found.overall < found.high <= 1
     assert found.high - found.low > 0.25
     torch.testing.assert_close(found.classes, torch.full((way,), found.overall))
 
 
-def test_classes_have_the_mean_that_is_expected_and_differ_as_their_images_do():
-    found = open_weights("photos-lite0").confidence.expected(
-        answered([20, 20, 20, 1], [1.0, 0.9, 0.4, 1.0])
+def test_class_accuracies_average_to_the_expected_accuracy():
+    found = open_weights("photos-lite0").confidence.expected_accuracy(
+        adapted_task([20, 20, 20, 1], [1.0, 0.9, 0.4, 1.0])
     )
     assert float(found.classes.mean()) == pytest.approx(found.overall, abs=1e-5)
     assert found.classes[0] >= found.classes[1] > found.classes[2]
-    assert found.classes[3] < found.classes[1]  # one image, of which nothing is known
+    assert found.classes[3] < found.classes[1]  # one image, of which nothing was held out
 
 
 @pytest.mark.parametrize("mean", [0.001, 0.4, 0.999])
-def test_shares_keep_their_order_and_get_the_mean(mean):
-    shares = with_mean(torch.tensor([3.0, -9.0, 0.5]), mean)
+def test_shift_to_mean_keeps_the_order(mean):
+    shares = shift_to_mean(torch.tensor([3.0, -9.0, 0.5]), mean)
     assert float(shares.mean()) == pytest.approx(mean, abs=1e-5)
     assert shares[0] > shares[2] > shares[1]
 
 
-def drawn(rng, name, shift):
-    """A task as the model has it: mend (0.3, −0.4), blur exp(−5), τ² = 0.04; 200 images asked."""
+def sample_record(rng, name, shift):
+    """A task sampled from the model: mend (0.3, −0.4), blur exp(−5), τ² = 0.04; 200 query images."""
     x = torch.zeros(7)
     x[1], x[2], x[3], x[4] = (
         rng.uniform(5, 200),
@@ -155,34 +159,41 @@ def drawn(rng, name, shift):
     )
 
 
-def test_numbers_that_made_tasks_are_found_again():
+def test_fit_recovers_the_true_parameters():
     rng = np.random.default_rng(0)
-    outlook = ConfidenceModel()
-    _learn_accuracy(outlook, [drawn(rng, name, 0.0) for name in "abcd" for _ in range(400)])
-    found = outlook.accuracy.requires_grad_(False)
+    confidence = ConfidenceModel()
+    _fit_accuracy(
+        confidence, [sample_record(rng, name, 0.0) for name in "abcd" for _ in range(400)]
+    )
+    found = confidence.accuracy.requires_grad_(False)
     np.testing.assert_allclose(found.mend, [0.3, -0.4], atol=0.06)
     assert float(found.doubt[0].exp()) == pytest.approx(0.04, rel=0.2)
     assert float(found.blur.exp()[0]) < 0.02
     assert float(found.margin) == pytest.approx(1, abs=0.1)
 
 
-def test_what_is_usual_is_trusted_less_where_sets_disagree():
+def test_prior_guess_is_trusted_less_if_data_sets_disagree():
     doubts = []
     for apart in (0.0, 0.3):
-        rng, outlook = np.random.default_rng(0), ConfidenceModel()
+        rng, confidence = np.random.default_rng(0), ConfidenceModel()
         shifts = dict(zip("abcd", (-apart, apart, -apart, apart), strict=True))
-        _learn_accuracy(
-            outlook, [drawn(rng, name, shift) for name, shift in shifts.items() for _ in range(100)]
+        _fit_accuracy(
+            confidence,
+            [sample_record(rng, name, shift) for name, shift in shifts.items() for _ in range(100)],
         )
-        doubts.append(outlook.accuracy.doubt[0].exp().item())
+        doubts.append(confidence.accuracy.doubt[0].exp().item())
     assert doubts[1] > 2 * doubts[0]
 
 
-def test_every_set_counts_the_same():
-    judged = [type("J", (), {"set": name})() for name in "aaab"]
-    torch.testing.assert_close(_even(judged), torch.tensor([1 / 6, 1 / 6, 1 / 6, 1 / 2]))
+def test_every_data_set_counts_the_same():
+    records = [type("J", (), {"image_set": name})() for name in "aaab"]
+    torch.testing.assert_close(
+        _equal_set_weights(records), torch.tensor([1 / 6, 1 / 6, 1 / 6, 1 / 2])
+    )
     values, weight = torch.tensor([4.0, 1.0, 3.0, 2.0]), torch.tensor([0.1, 0.5, 0.2, 0.2])
-    assert [float(_quantile(values, weight, share)) for share in (0.5, 0.6, 0.9, 0.95)] == [
+    assert [
+        float(_weighted_quantile(values, weight, share)) for share in (0.5, 0.6, 0.9, 0.95)
+    ] == [
         1,
         2,
         3,
@@ -192,7 +203,7 @@ def test_every_set_counts_the_same():
 
 @pytest.fixture(scope="module")
 def learned():
-    """A learner, and how sure to be of it, from five sets of which some are easy."""
+    """A learner and its confidence model, trained on five data sets of different difficulty."""
     learner = Learner().requires_grad_(False)
     sets = [
         made_up(str(apart), seed, apart) for seed, apart in enumerate((0.15, 0.25, 0.35, 0.5, 0.8))
@@ -203,15 +214,15 @@ def learned():
 
 
 @pytest.mark.parametrize("apart", [0.1, 0.2, 0.4])
-def test_intervals_hold_on_a_set_never_met(learned, apart):
-    """At 0.1 classes are harder to tell than in any set learned from."""
-    learner, outlook = learned
+def test_intervals_hold_on_a_new_data_set(learned, apart):
+    """At 0.1, classes are closer together than in any training set."""
+    learner, confidence = learned
     rng, data, rows = np.random.default_rng(5), made_up("new", 99, apart), []
     for _ in range(60):
         task = sample_task(data, rng.integers(1, 30, 5), rng)
         adapted = learner.adapt(task.support, task.labels)
         accuracy = float((adapted(task.query).argmax(1) == task.query_labels).double().mean())
-        found, half = outlook.expected(adapted), 0.5 / (5 * TEST)
+        found, half = confidence.expected_accuracy(adapted), 0.5 / (5 * TEST_IMAGES)
         held = found.low - half <= accuracy <= found.high + half
         rows.append([accuracy, found.overall, held, found.high - found.low])
     accuracy, expected, held, width = np.array(rows).T

@@ -1,4 +1,4 @@
-"""How sure to be: unknown images, tasks unlike those learned from, and margins that hold on sets left out."""
+"""The confidence model: unknown images, unfamiliar tasks, and margins for new data sets."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import numpy as np
 import pytest
 import torch
 
-from anyshot.classifier.confidence.unknown_images import CLUES, nearest, unknown_features
+from anyshot.classifier.confidence.unknown_images import (
+    UNKNOWN_FEATURES,
+    nearest_distances,
+    unknown_features,
+)
 from anyshot.classifier.heads.learner import Learner
 from anyshot.classifier.heads.support_set import make_support_set, signed_sqrt_normalize
 from anyshot.classifier.meta_training.calibrate import (
     RIDGE,
     _least_squares,
-    _left_out,
+    _leave_one_set_out,
     _predict,
     train_confidence_model,
 )
 from anyshot.classifier.meta_training.episodes import FeatureSet, sample_task, sample_wide_task
-from anyshot.classifier.meta_training.within_class import damping_of
+from anyshot.classifier.meta_training.within_class import estimate_damping
 
 
 def made_up(name, classes=10, width=24, seed=0, apart=0.5, images=40):
@@ -35,7 +39,7 @@ def learner():
 
 
 @pytest.fixture(scope="module")
-def outlook(learner):
+def confidence(learner):
     sets = [
         made_up(name, seed=k, apart=a)
         for k, (name, a) in enumerate((("a", 0.3), ("b", 0.5), ("c", 0.8)))
@@ -46,40 +50,40 @@ def outlook(learner):
 
 
 @pytest.mark.parametrize("shots", [(1, 1, 1), (5, 1, 8)])
-def test_clues_are_finite_and_each_images_own(learner, shots):
+def test_unknown_features_are_finite_and_do_not_depend_on_the_batch(learner, shots):
     task = sample_task(made_up("a"), shots, np.random.default_rng(0))
     adapted = learner.adapt(task.support, task.labels)
     together = unknown_features(adapted, task.query)
-    assert together.shape == (len(task.query), CLUES)
+    assert together.shape == (len(task.query), UNKNOWN_FEATURES)
     assert torch.isfinite(together).all()
     torch.testing.assert_close(
         torch.cat([unknown_features(adapted, q[None]) for q in task.query]), together
     )
 
 
-def test_images_of_other_classes_score_higher(learner, outlook):
+def test_images_of_other_classes_score_higher(learner, confidence):
     shares = []
     for i in range(8):
         task = sample_task(made_up("new", seed=9), (8, 8, 8), np.random.default_rng(i))
         adapted = learner.adapt(task.support, task.labels)
-        inside, outside = (outlook.unknown_score(adapted, x) for x in (task.query, task.others))
+        inside, outside = (confidence.unknown_score(adapted, x) for x in (task.query, task.unknown))
         shares.append((outside[:, None] > inside).float().mean().item())
     assert np.mean(shares) > 0.75
 
 
-def test_tasks_like_those_learned_from_are_told_from_tasks_of_another_kind(learner, outlook):
-    def unlike(data):
+def test_noise_is_unfamiliar_and_similar_tasks_are_not(learner, confidence):
+    def unfamiliarity(data):
         tasks = [sample_task(data, (5, 8, 3), np.random.default_rng(i)) for i in range(8)]
-        return [outlook.unlike(learner.adapt(t.support, t.labels)) for t in tasks]
+        return [confidence.unfamiliarity(learner.adapt(t.support, t.labels)) for t in tasks]
 
     rng = np.random.default_rng(0)
     noise = FeatureSet("noise", [rng.normal(size=(40, 24)).astype(np.float32) for _ in range(4)])
-    assert np.mean(np.array(unlike(made_up("new", seed=9))) <= 1) >= 0.7
-    assert min(unlike(noise)) > 1
+    assert np.mean(np.array(unfamiliarity(made_up("new", seed=9))) <= 1) >= 0.7
+    assert min(unfamiliarity(noise)) > 1
 
 
-def test_intervals_are_wider_where_sets_disagree(learner):
-    """Two sets that look alike on the images left out, and one whose new images are nothing like them."""
+def test_intervals_are_wider_if_data_sets_disagree(learner):
+    """Shuffled query images make the held-out accuracy of one set misleading."""
     same = [
         (name, sample_wide_task(made_up(name, seed=k), 1, i))
         for k, name in enumerate("ab")
@@ -91,28 +95,28 @@ def test_intervals_are_wider_where_sets_disagree(learner):
         shuffled.append((name, type(episode)(**{**vars(episode), "query": episode.query[order]})))
     widths = []
     for episodes in (same, same[:10] + shuffled):
-        outlook = train_confidence_model(learner, episodes)
-        expected = [outlook.expected(learner.adapt(e.support, e.labels)) for _, e in same]
+        confidence = train_confidence_model(learner, episodes)
+        expected = [
+            confidence.expected_accuracy(learner.adapt(e.support, e.labels)) for _, e in same
+        ]
         widths.append(np.mean([e.high - e.low for e in expected]))
     assert widths[1] > 1.5 * widths[0]
 
 
-def test_every_set_is_left_out_once():
-    judged = [type("J", (), {"set": name})() for name in "abacb"]
-    assert sorted(_left_out(judged)) == [
+def test_every_data_set_is_left_out_once():
+    records = [type("J", (), {"image_set": name})() for name in "abacb"]
+    assert sorted(_leave_one_set_out(records)) == [
         ([0, 2], [1, 3, 4]),
         ([1, 4], [0, 2, 3]),
         ([3], [0, 1, 2, 4]),
     ]
 
 
-def test_least_squares_are_numpys_on_rows_that_are_repeated():
+def test_weighted_least_squares_equals_numpy_on_repeated_rows():
     rng = np.random.default_rng(0)
     x, y, times = rng.normal(size=(200, 3)), rng.normal(size=200), rng.integers(1, 5, 200)
     rows = np.repeat(np.c_[x, np.ones(200)], times, 0)
-    rows = np.r_[
-        rows, np.eye(4) * np.sqrt(RIDGE * times.sum())
-    ]  # RIDGE, as rows that ask for zeros
+    rows = np.r_[rows, np.eye(4) * np.sqrt(RIDGE * times.sum())]  # the ridge as rows with target 0
     expected = np.linalg.lstsq(rows, np.r_[np.repeat(y, times), np.zeros(4)], rcond=None)[0]
     found = _least_squares(
         torch.from_numpy(x), torch.from_numpy(y), torch.from_numpy(times).double()
@@ -122,11 +126,11 @@ def test_least_squares_are_numpys_on_rows_that_are_repeated():
     )
 
 
-def test_nearest_leaves_the_image_itself_out():
-    np.testing.assert_allclose(nearest(torch.tensor([[0.0], [1.0], [4.0]])), [1, 1, 3])
+def test_nearest_distance_excludes_the_image_itself():
+    np.testing.assert_allclose(nearest_distances(torch.tensor([[0.0], [1.0], [4.0]])), [1, 1, 3])
 
 
-def test_damping_shrinks_the_directions_in_which_classes_spread():
+def test_damping_shrinks_within_class_directions():
     rng = np.random.default_rng(0)
     along = np.eye(30)[3] * 3.0
     centres = rng.normal(2.0, 0.5, (12, 30))
@@ -134,7 +138,7 @@ def test_damping_shrinks_the_directions_in_which_classes_spread():
         c + rng.normal(0, 0.2, (50, 30)) + rng.normal(size=(50, 1)) * along * 0.3 for c in centres
     ]
     data = FeatureSet("miniimagenet", [np.maximum(c, 0).astype(np.float32) for c in classes])
-    damping = damping_of([data, FeatureSet("another", data.classes[:1])])
+    damping = estimate_damping([data, FeatureSet("another", data.classes[:1])])
     x = signed_sqrt_normalize(torch.from_numpy(data.classes[0]))
     dense = torch.eye(30) - (damping.directions * damping.share @ damping.directions.t()).float()
     torch.testing.assert_close(damping(x), x @ dense, rtol=1e-4, atol=1e-5)
@@ -142,9 +146,9 @@ def test_damping_shrinks_the_directions_in_which_classes_spread():
     assert shrunk[3] < 0.7 * shrunk[torch.arange(30) != 3].mean()
 
 
-def test_a_damped_task_keeps_its_damping_for_new_images():
+def test_damping_applies_to_native_features_only():
     data = made_up("miniimagenet", width=24)
-    damping = damping_of([data])
+    damping = estimate_damping([data])
     task = sample_task(data, (4, 6), np.random.default_rng(0))
     learner = Learner(damping).requires_grad_(False)
     frame, support = make_support_set(task.support, task.labels, learner.damping)

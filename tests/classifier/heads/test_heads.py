@@ -11,8 +11,8 @@ import torch
 from anyshot.classifier.heads.discriminant import Discriminant
 from anyshot.classifier.heads.kernel_ridge import KernelRidge
 from anyshot.classifier.heads.learner import HEADS, Learner
-from anyshot.classifier.heads.logistic import fit_logistic, minimise
-from anyshot.classifier.heads.mixture import Mixture, Weights, evidence
+from anyshot.classifier.heads.logistic import fit_coefficients, fit_logistic
+from anyshot.classifier.heads.mixture import Mixture, MixtureWeights, class_evidence
 from anyshot.classifier.heads.support_set import (
     FOLDS,
     ProjectedFeatures,
@@ -46,7 +46,7 @@ def without(support, i):
         support,
         z=support.z[kept],
         labels=labels,
-        n=torch.bincount(labels).float(),
+        counts=torch.bincount(labels).float(),
         folds=support.folds[kept],
     )
 
@@ -56,7 +56,7 @@ def one(support, i):
 
 
 @pytest.mark.parametrize("width", [40, 10])  # fewer images than dimensions, and more
-def test_a_tasks_coordinates_keep_all_distances(width):
+def test_task_coordinates_preserve_distances(width):
     features, labels, query = task(width=width)
     frame, support = make_support_set(features, labels)
     points = frame(query)
@@ -64,11 +64,11 @@ def test_a_tasks_coordinates_keep_all_distances(width):
         torch.cdist(signed_sqrt_normalize(query), signed_sqrt_normalize(features)).square()
         / frame.unit**2
     )
-    inside = torch.cdist(points.z, support.z).square() + points.rest[:, None]
+    inside = torch.cdist(points.z, support.z).square() + points.residual[:, None]
     torch.testing.assert_close(inside, direct, rtol=1e-4, atol=1e-4)
 
 
-def test_folds_leave_no_class_without_images_and_are_even():
+def test_folds_are_even_and_leave_no_class_empty():
     _, labels, _ = task(sizes=(1, 12, 5, 30))
     support = make_support_set(*task(sizes=(1, 12, 5, 30))[:2])[1]
     assert (support.folds[labels == 0] == -1).all()
@@ -78,7 +78,7 @@ def test_folds_leave_no_class_without_images_and_are_even():
 
 
 @pytest.mark.parametrize("strength", [1.0, 10.0])
-def test_logistic_regression_is_scikit_learns(strength):
+def test_logistic_regression_equals_scikit_learn(strength):
     linear_model = pytest.importorskip("sklearn.linear_model")
     features, labels, query = task(sizes=(2, 30, 5, 13), width=60, query=40)
     frame, support = make_support_set(features, labels)
@@ -91,23 +91,23 @@ def test_logistic_regression_is_scikit_learns(strength):
     np.testing.assert_allclose(ours, expected, atol=1e-3)
 
 
-def test_logistic_folds_are_fits_without_the_fold():
+def test_logistic_folds_equal_fits_without_the_fold():
     support = make_support_set(*task()[:2])[1]
     held_out = fit_logistic(support)[1]
     for fold in (0, 3):
-        weights = support.balanced() * (support.folds != fold)
-        alone = minimise(support.z, support.labels, weights, support.way)(support.points)
+        weights = support.balanced_weights() * (support.folds != fold)
+        alone = fit_coefficients(support.z, support.labels, weights, support.way)(support.points)
         chosen = support.folds == fold
         assert chosen.any()
         torch.testing.assert_close(held_out[chosen].exp(), alone[chosen].exp(), rtol=0, atol=2e-3)
 
 
-def test_discriminant_is_the_closed_form_in_all_dimensions():
+def test_discriminant_equals_the_closed_form_in_full_dimensions():
     features, labels, query = task()
     frame, support = make_support_set(features, labels)
     head = Discriminant().requires_grad_(False)
     x, q = ((signed_sqrt_normalize(f) - frame.origin) / frame.unit for f in (features, query))
-    n, width, free = support.n, x.shape[1], len(x) - 4
+    n, width, free = support.counts, x.shape[1], len(x) - 4
     kappa, nu, nu_zero, tau, rho = (head.value(v) for v in ("kappa", "nu", "nu_zero", "tau", "rho"))
     own = torch.stack([x[labels == c].mean(0) for c in range(4)])
     means = torch.stack([(kappa * own.mean(0) + n[c] * own[c]) / (kappa + n[c]) for c in range(4)])
@@ -121,11 +121,10 @@ def test_discriminant_is_the_closed_form_in_all_dimensions():
     torch.testing.assert_close(head(support)[0](frame(query)), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_discriminant_leaves_each_image_out_without_a_second_fit():
+def test_discriminant_leave_one_out_equals_refits():
     support = make_support_set(*task()[:2])[1]
-    head = Discriminant(log_nu_zero=20.0).requires_grad_(
-        False
-    )  # τ stays where it is, as the closed form has it
+    # the closed form keeps τ, so a strong prior fixes it here too
+    head = Discriminant(log_nu_zero=20.0).requires_grad_(False)
     held_out = head(support)[1]
     for i in (2, 14, 20):
         torch.testing.assert_close(
@@ -133,24 +132,24 @@ def test_discriminant_leaves_each_image_out_without_a_second_fit():
         )
 
 
-def test_the_mixture_starts_as_the_plain_mean():
+def test_untrained_mixture_is_the_mean_of_the_heads():
     support = make_support_set(*task()[:2])[1]
     heads = torch.randn(3, len(support.z), 4).log_softmax(2)
-    weights = Mixture(3)(evidence(support, heads))
+    weights = Mixture(3)(class_evidence(support, heads))
     torch.testing.assert_close(weights(heads).exp(), heads.exp().mean(0))
 
 
-def test_the_mixture_weighs_powers_of_the_heads_class_by_class():
+def test_mixture_formula():
     heads = torch.randn(2, 5, 3).log_softmax(2)
     trust, sharpness, omega = torch.rand(2, 3) + 0.1, torch.rand(2, 3) + 0.5, torch.rand(3) + 0.1
     p = omega * (trust[:, None] * heads.exp() ** sharpness[:, None]).sum(0)
     torch.testing.assert_close(
-        Weights(trust, sharpness, omega)(heads).exp(), p / p.sum(1, keepdim=True)
+        MixtureWeights(trust, sharpness, omega)(heads).exp(), p / p.sum(1, keepdim=True)
     )
 
 
 @pytest.mark.parametrize("sizes", [(1, 1), (1,) * 20, (30, 1), (200, 3, 50), (2,) * 50])
-def test_the_learner_answers_for_any_number_and_size_of_classes(sizes):
+def test_learner_predicts_for_any_number_and_size_of_classes(sizes):
     features, labels, query = task(sizes=sizes, width=32)
     adapted = Learner().requires_grad_(False).adapt(features, labels)
     p = adapted(query).exp()
@@ -158,7 +157,7 @@ def test_the_learner_answers_for_any_number_and_size_of_classes(sizes):
     torch.testing.assert_close(p.sum(1), torch.ones(len(query), dtype=torch.double))
 
 
-def test_an_answer_does_not_depend_on_the_images_asked_with_it():
+def test_a_prediction_does_not_depend_on_the_batch():
     features, labels, query = task()
     adapted = Learner().requires_grad_(False).adapt(features, labels)
     together = adapted(query)
@@ -169,7 +168,7 @@ def test_an_answer_does_not_depend_on_the_images_asked_with_it():
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
 @pytest.mark.parametrize("default", [torch.float32, torch.float64])
-def test_learning_follows_the_precision_of_the_features(kind, default):
+def test_heads_keep_the_dtype_of_the_features(kind, default):
     features, labels, query = task()
     expected = Learner().requires_grad_(False).adapt(features, labels)(query)
     torch.set_default_dtype(default)
@@ -177,7 +176,7 @@ def test_learning_follows_the_precision_of_the_features(kind, default):
         learner = Learner().requires_grad_(False)
         support = make_support_set(features.to(kind), labels)[1]
         heads, held_out = learner.fit_heads(support)
-        weights = learner.mixture(evidence(support, held_out))
+        weights = learner.mixture(class_evidence(support, held_out))
         adapted = learner.adapt(features.to(kind), labels)
     finally:
         torch.set_default_dtype(torch.float32)
@@ -189,7 +188,7 @@ def test_learning_follows_the_precision_of_the_features(kind, default):
     torch.testing.assert_close(adapted(query), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_equal_images_in_a_class_do_no_harm():
+def test_equal_images_in_a_class_give_finite_probabilities():
     features, labels, query = task(sizes=(4, 4))
     features[:] = features[labels * 4]
     p = Learner().requires_grad_(False).adapt(features, labels)(query).exp()
@@ -201,11 +200,11 @@ def test_every_head_has_a_name():
     assert len(Learner().requires_grad_(False).adapt(features, labels).heads) == len(HEADS)
 
 
-def test_steps_on_the_head_are_gradient_steps_from_the_nearest_mean():
+def test_taml_head_takes_gradient_steps_from_the_nearest_mean():
     support = make_support_set(*task()[:2])[1]
     head = TamlHead().requires_grad_(False)  # its nets start at zero: equal weights, no shift
     scale, rate = head.log_beta.exp(), head.log_alpha.exp()
-    means = support.means()
+    means = support.class_means()
     weight = (2 * scale * means.t()).requires_grad_()
     bias = (-scale * means.square().sum(1)).requires_grad_()
     for _ in range(STEPS):
@@ -219,7 +218,7 @@ def test_steps_on_the_head_are_gradient_steps_from_the_nearest_mean():
     torch.testing.assert_close(adapted.bias[0], bias.detach(), rtol=1e-3, atol=1e-4)
 
 
-def test_held_out_images_of_the_stepped_head_were_not_stepped_on():
+def test_taml_held_out_predictions_equal_a_fit_without_the_fold():
     support = make_support_set(*task()[:2])[1]
     head = TamlHead().requires_grad_(False)
     held_out = head(support)[1]
@@ -230,7 +229,7 @@ def test_held_out_images_of_the_stepped_head_were_not_stepped_on():
         support,
         z=support.z[kept],
         labels=labels,
-        n=torch.bincount(labels).float(),
+        counts=torch.bincount(labels).float(),
         folds=support.folds[kept],
     )
     scale = len(labels) / len(support.labels)  # the whole task's loss divides by all its images
@@ -240,7 +239,7 @@ def test_held_out_images_of_the_stepped_head_were_not_stepped_on():
     )
 
 
-def test_kernel_ridge_is_scikit_learns():
+def test_kernel_ridge_equals_scikit_learn():
     kernel_ridge = pytest.importorskip("sklearn.kernel_ridge")
     features, labels, query = task()
     frame, support = make_support_set(features, labels)
@@ -250,16 +249,15 @@ def test_kernel_ridge_is_scikit_learns():
     )
     x, q = ((signed_sqrt_normalize(f) - frame.origin) / frame.unit for f in (features, query))
     model = kernel_ridge.KernelRidge(kernel="rbf", gamma=1 / (2 * width), alpha=ridge)
-    model.fit(x, np.eye(4)[labels] - 0.25, sample_weight=support.balanced())
+    model.fit(x, np.eye(4)[labels] - 0.25, sample_weight=support.balanced_weights())
     expected = (temperature * torch.from_numpy(model.predict(q))).log_softmax(1).float()
     torch.testing.assert_close(head(support)[0](frame(query)), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_kernel_ridge_leaves_each_image_out_without_a_second_fit(monkeypatch):
+def test_kernel_ridge_leave_one_out_equals_refits(monkeypatch):
     support = make_support_set(*task()[:2])[1]
-    monkeypatch.setattr(
-        SupportSet, "balanced", lambda self: torch.ones(len(self.labels))
-    )  # weights do not change then
+    # equal weights, which do not change when an image is left out
+    monkeypatch.setattr(SupportSet, "balanced_weights", lambda self: torch.ones(len(self.labels)))
     head = KernelRidge().requires_grad_(False)
     held_out = head(support)[1]
     for i in (3, 14, 20):
@@ -268,10 +266,10 @@ def test_kernel_ridge_leaves_each_image_out_without_a_second_fit(monkeypatch):
         )
 
 
-def test_kernel_ridge_learns_from_some_images_of_each_class_where_there_are_many(monkeypatch):
+def test_kernel_ridge_limits_the_images_of_each_class(monkeypatch):
     support = make_support_set(*task()[:2])[1]
-    monkeypatch.setattr("anyshot.classifier.heads.kernel_ridge.MOST", 12)
+    monkeypatch.setattr("anyshot.classifier.heads.kernel_ridge.MAX_IMAGES", 12)
     head, held_out = KernelRidge().requires_grad_(False)(support)
     assert len(head.images) == 1 + 3 + 3 + 3
-    torch.testing.assert_close(held_out[5], head(one(support, 5))[0])  # it was not learned from
+    torch.testing.assert_close(held_out[5], head(one(support, 5))[0])  # it was not fitted
     assert torch.isfinite(held_out).all()

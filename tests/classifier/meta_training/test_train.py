@@ -1,4 +1,4 @@
-"""Meta-training on made-up features: it improves, it is the same each time, and what it learns about itself holds."""
+"""Meta-training on synthetic features."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anyshot.classifier.meta_training.calibrate import train_confidence_model
 from anyshot.classifier.meta_training.episodes import (
     QUERY,
     FeatureSet,
-    prepare,
+    prepare_episode,
     sample_task,
     sample_wide_task,
 )
@@ -34,7 +34,7 @@ def made_up(name, classes=12, width=24, seed=0, apart=0.5):
 @pytest.fixture(scope="module")
 def tasks():
     return [
-        [prepare(sample_wide_task(made_up(name, seed=k), 0, i)) for i in range(6)]
+        [prepare_episode(sample_wide_task(made_up(name, seed=k), 0, i)) for i in range(6)]
         for k, name in enumerate("ab")
     ]
 
@@ -44,24 +44,21 @@ def learner(tasks):
     return meta_train(tasks, head_steps=20, mixture_steps=60)
 
 
-def test_support_query_and_other_classes_share_no_image():
+def test_support_query_and_unknown_images_are_disjoint():
     data = FeatureSet(
         "numbered", [np.full((20, 1), 20 * c) + np.arange(20)[:, None] for c in range(6)]
     )
     data = FeatureSet("numbered", [c.astype(np.float32) for c in data.classes])
     episode = sample_task(data, [1, 3, 50], np.random.default_rng(0))
-    parts = [set(x.ravel().tolist()) for x in (episode.support, episode.query, episode.others)]
+    parts = [set(x.ravel().tolist()) for x in (episode.support, episode.query, episode.unknown)]
     assert sum(map(len, parts)) == len(set.union(*parts))
-    assert torch.bincount(episode.labels).tolist() == [
-        1,
-        3,
-        10,
-    ]  # half of a small class is kept for the query
+    # half of a small class is reserved for the query
+    assert torch.bincount(episode.labels).tolist() == [1, 3, 10]
     assert {int(v) // 20 for v in parts[2]}.isdisjoint({int(v) // 20 for v in parts[0]})
     assert torch.bincount(episode.query_labels).max() <= QUERY
 
 
-def test_wide_tasks_are_the_same_for_the_same_index_and_differ_otherwise():
+def test_wide_tasks_depend_on_the_index_only():
     data = made_up("a")
     torch.testing.assert_close(
         sample_wide_task(data, 0, 3).support, sample_wide_task(data, 0, 3).support
@@ -70,7 +67,7 @@ def test_wide_tasks_are_the_same_for_the_same_index_and_differ_otherwise():
 
 
 def test_meta_training_lowers_the_loss_on_new_tasks(learner):
-    new = [prepare(sample_wide_task(made_up("c", seed=9), 0, i)) for i in range(12)]
+    new = [prepare_episode(sample_wide_task(made_up("c", seed=9), 0, i)) for i in range(12)]
     untrained = Learner()
     with torch.no_grad():
         assert sum(heads_loss(learner, task) for task in new) < sum(
@@ -84,29 +81,29 @@ def test_meta_training_lowers_the_loss_on_new_tasks(learner):
     assert after < before
 
 
-def test_meta_training_gives_the_same_numbers_again(tasks):
+def test_meta_training_is_deterministic(tasks):
     first, second = (meta_train(tasks, head_steps=3, mixture_steps=3) for _ in range(2))
     for a, b in zip(first.parameters(), second.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
 
 
-def test_how_sure_to_be_holds_on_the_tasks_it_was_learned_from(learner):
+def test_confidence_model_holds_on_its_training_tasks(learner):
     episodes = [sample_wide_task(made_up(name, seed=k, apart=a), 1, i) for k, (name, a) in enumerate((("a", 0.2), ("b", 0.6)))
                 for i in range(15)]  # fmt: skip
-    outlook = train_confidence_model(
+    confidence = train_confidence_model(
         learner, [(name, e) for name, e in zip(["a"] * 15 + ["b"] * 15, episodes, strict=True)]
     )
     inside, kept, inner, outer = [], [], [], []
     for e in episodes:
         adapted = learner.adapt(e.support, e.labels)
-        expected = outlook.expected(adapted)
+        expected = confidence.expected_accuracy(adapted)
         accuracy = (adapted(e.query).argmax(1) == e.query_labels).float().mean().item()
         inside.append(expected.low - 0.03 <= accuracy <= expected.high + 0.03)
-        scores = outlook.unknown_score(adapted, e.query)
-        kept.append((scores <= outlook.threshold).float().mean().item())
-        if len(e.others):
+        scores = confidence.unknown_score(adapted, e.query)
+        kept.append((scores <= confidence.threshold).float().mean().item())
+        if len(e.unknown):
             inner.append(scores.mean().item())
-            outer.append(outlook.unknown_score(adapted, e.others).mean().item())
+            outer.append(confidence.unknown_score(adapted, e.unknown).mean().item())
     assert np.mean(inside) > 0.8
     assert 0.85 < np.mean(kept) <= 1
     assert np.mean(outer) > np.mean(inner)
