@@ -54,7 +54,7 @@ def measure(size: int, shots: str, rounds: int, folder: Path) -> dict[str, Any]:
     cpu: dict[str, list[float]] = {name: [] for name in modes}
     group = ranks.current_group()
     assert group is not None
-    group.cost.recent.clear()
+    group.cost.measurements.clear()
     waited: dict[str, list[float]] = {"by cost": [], "in turn": []}
     for done in range(rounds + 1):  # the first compiles
         for name, one in modes.items():
@@ -68,7 +68,7 @@ def measure(size: int, shots: str, rounds: int, folder: Path) -> dict[str, Any]:
             if done:
                 seconds[name].append(time.perf_counter() - wall)
                 cpu[name].append(_all(time.process_time() - used))
-        share, last = ranks.utilisation()["idle"], list(group.cost.recent)[-META_BATCH:]
+        share, last = ranks.utilisation()["idle"], list(group.cost.measurements)[-META_BATCH:]
         if done:
             waited["by cost"].append(share)
             loads = [
@@ -77,7 +77,7 @@ def measure(size: int, shots: str, rounds: int, folder: Path) -> dict[str, Any]:
             ]
             waited["in turn"].append(idle_share(loads))
         else:
-            group.cost.recent.clear()
+            group.cost.measurements.clear()
     return {
         "shots": shots,
         "seconds": seconds,
@@ -86,7 +86,7 @@ def measure(size: int, shots: str, rounds: int, folder: Path) -> dict[str, Any]:
         "speedup_of_minima": min(seconds["1 × 1"]) / min(seconds["2 × 1"]),
         "speedup_of_threads": median(seconds["1 × 1"]) / median(seconds["1 × 2"]),
         "idle": {name: sum(found) / len(found) for name, found in waited.items()},
-        "tasks": list(group.cost.recent),
+        "tasks": list(group.cost.measurements),
         **_parts(modes["2 × 1"], group),
     }
 

@@ -34,7 +34,7 @@ from anyshot.core.parallel import ranks
 from anyshot.core.parallel.threads import tune_process
 from anyshot.core.version import VERSION
 
-RANKED = ("train", "warm", "test")  #: commands that torchrun may start
+TORCHRUN_COMMANDS = ("train", "pretrain", "test")  #: commands that torchrun may start
 
 app = typer.Typer(
     cls=PlainHelp,
@@ -135,10 +135,10 @@ def _check(arguments: list[str]) -> None:
         ranks.launched_by_torchrun()
         and arguments
         and not arguments[0].startswith("-")
-        and arguments[0] not in RANKED
+        and arguments[0] not in TORCHRUN_COMMANDS
     ):
         raise AnyshotError(
-            f"torchrun is for {', '.join(RANKED)}; start anyshot {arguments[0]} without it."
+            f"torchrun is for {', '.join(TORCHRUN_COMMANDS)}; start anyshot {arguments[0]} without it."
         )
     for before, argument in itertools.pairwise(["anyshot", *arguments]):
         if not argument.strip() or (argument.startswith("--") and argument.endswith("=")):

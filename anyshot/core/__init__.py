@@ -1,4 +1,4 @@
-"""Foundations that know nothing about learning: errors, files, settings, the registry, progress bars and random streams.
+"""Foundations without machine learning: errors, files, settings, registries, progress and random.
 
-The sub-package ``parallel`` holds threads, ranks, collectives and devices. Imports no other package.
+The sub-package ``parallel`` has threads, ranks, collectives and devices. Imports no other package.
 """

@@ -1,4 +1,4 @@
-"""The errors that anyshot raises on purpose: one base class and one family for each kind of cause."""
+"""Errors that a user can act on: one base class and one family for each kind of cause."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from __future__ import annotations
 class AnyshotError(Exception):
     """Base class of all errors that a user can act on.
 
-    The message says what was found, what was expected and what to do. The command line prints it and
-    exits with code 1. Any other exception is a bug.
+    The message says what was found, what was expected and what to do. The command line prints it
+    and exits with code 1. Any other exception is a bug.
 
     >>> raise AnyshotError("'cats' has no images; expected cats/CLASS/*.png.")
     Traceback (most recent call last):
@@ -32,7 +32,7 @@ class RunError(AnyshotError):
 
 
 class CodeError(AnyshotError):
-    """User code (a method, body, statistic or metric of one's own) cannot be loaded or used."""
+    """User code (a method, body, statistic or metric) cannot be loaded or used."""
 
 
 class FileError(AnyshotError):

@@ -1,1 +1,1 @@
-"""Threads on one machine, ranks over several processes, and the collectives between them."""
+"""Threads in one process, ranks in several processes, and the collectives between them."""

@@ -1,9 +1,10 @@
-"""Several processes, on one machine or many, as one trainer: torch.distributed, started by torchrun.
+"""One training run in several processes, on one machine or many, started by torchrun.
 
     torchrun --nproc-per-node 4 -m anyshot train runs/taml
 
-Every process is a rank. The first writes files and speaks; :mod:`anyshot.core.parallel.collectives` is what they do together. Without
-torchrun there is one rank. Importing this file does not load torch.
+Every process is a rank. Rank 0 writes files and prints; :mod:`anyshot.core.parallel.collectives`
+has the operations that ranks do together. Without torchrun there is one rank. Importing this module
+does not load torch.
 """
 
 from __future__ import annotations
@@ -34,134 +35,134 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-GRACE = 5.0  #: seconds in which the first rank says what went wrong before the ranks have met
-LOST = (
-    "Another rank has ended or cannot be reached, and so this one ends, too{}. The same command goes on from the last "
-    "checkpoint; torchrun --max-restarts N does so by itself."
+GRACE = 5.0  #: seconds that rank 0 has to print an error that happens before the group exists
+RANK_LOST = (
+    "Another rank has ended or cannot be reached, so this rank ends too{}. Run the same command "
+    "again to continue from the last checkpoint; torchrun --max-restarts N does so by itself."
 )
 
 
 @dataclass
 class ProcessGroup:
-    """The ranks, seen from one of them."""
+    """The group of ranks as one of its members sees it, with statistics of their work."""
 
     rank: int
     size: int
     device: torch.device  #: where tensors are exchanged
     cost: CostModel = field(default_factory=CostModel)
     steps: int = 0  #: since the last report
-    busy: float = 0.0  #: seconds, of all ranks
-    longest: float = 0.0  #: seconds, of the slowest rank of each step
-    sent: int = 0  #: bytes, by this rank
+    busy: float = 0.0  #: seconds, summed over ranks
+    longest: float = 0.0  #: seconds of the slowest rank, summed over steps
+    sent: int = 0  #: bytes sent by this rank
 
-    def worked(self, busy: Sequence[float]) -> None:
-        """Take note of how long each rank has worked in a step."""
-        self.steps, self.busy, self.longest = (
-            self.steps + 1,
-            self.busy + sum(busy),
-            self.longest + max(busy),
-        )
+    def record_step(self, busy: Sequence[float]) -> None:
+        """Record a step in which rank i worked for ``busy[i]`` seconds."""
+        self.steps += 1
+        self.busy += sum(busy)
+        self.longest += max(busy)
 
 
 _group: ProcessGroup | None = None
-_store: Any = None  # torch's, which all ranks can reach; who speaks of a failure is settled there after the group
+_store: Any = None  # torch's key-value store; it outlives the group, so that errors can use it
 
 
 def launched_by_torchrun() -> bool:
-    """Whether torchrun started this process."""
+    """Return whether torchrun started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ and "RANK" in os.environ
 
 
 def rank() -> int:
-    """Our number among the ranks that torchrun started; 0 without it."""
+    """Return the rank that torchrun gave this process; 0 without torchrun."""
     return int(os.environ["RANK"]) if launched_by_torchrun() else 0
 
 
 def local_rank() -> tuple[int, int]:
-    """Our number among the ranks of this machine, and how many they are."""
-    return (
-        (int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
-        if launched_by_torchrun()
-        else (0, 1)
-    )
+    """Return the rank of this process on its machine and the number of ranks there."""
+    if not launched_by_torchrun():
+        return 0, 1
+    return int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
 
 
 def world_size() -> int:
-    """How many ranks work together now."""
+    """Return the number of ranks in the current group; 1 without a group."""
     return _group.size if _group else 1
 
 
 def current_group() -> ProcessGroup | None:
-    """The ranks that work together now, where there are several."""
+    """Return the current group of several ranks, or None."""
     return _group
 
 
 def is_rank_zero() -> bool:
-    """Whether this rank writes files and speaks; the only one does."""
+    """Return whether this rank writes files and prints."""
     return _group is None or _group.rank == 0
 
 
 def on_rank_zero(context: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
-    """The context, on the first rank; nothing on others."""
+    """Return the context manager on rank 0 and one that does nothing on others."""
     return context if is_rank_zero() else nullcontext()
 
 
-def rank_zero_only(method: Callable[P, None]) -> Callable[P, None]:
-    """A function that writes: other ranks do nothing."""
+def rank_zero_only(function: Callable[P, None]) -> Callable[P, None]:
+    """Make a function that writes do nothing on ranks other than 0."""
 
-    @wraps(method)
+    @wraps(function)
     def wrapped(*positional: P.args, **named: P.kwargs) -> None:
         if is_rank_zero():
-            method(*positional, **named)
+            function(*positional, **named)
 
     return wrapped
 
 
 def utilisation() -> dict[str, float]:
-    """Since the last report: how many ranks there are, the share of their time that they waited for the slowest, and
-    the bytes that this one sent in a step. Nothing where there is one rank, or were no steps."""
+    """Return statistics since the last call: number of ranks, share of idle time, bytes for a step.
+
+    Empty without a group or without steps.
+    """
     if _group is None or not _group.steps:
         return {}
-    group, waited = _group, 1 - _group.busy / (_group.size * _group.longest)
-    found = {"ranks": group.size, "idle": waited, "bytes": group.sent / group.steps}
-    group.steps, group.busy, group.longest, group.sent = 0, 0.0, 0.0, 0
-    return found
+    idle = 1 - _group.busy / (_group.size * _group.longest)
+    report = {"ranks": _group.size, "idle": idle, "bytes": _group.sent / _group.steps}
+    _group.steps = 0
+    _group.busy = 0.0
+    _group.longest = 0.0
+    _group.sent = 0
+    return report
 
 
 def claims_error_message() -> bool:
-    """Whether this rank is to say why it ends: the first that comes to it does, for all."""
+    """Return whether this rank prints why all end: it is the first that calls this."""
     if _store is None:
-        time.sleep(GRACE if rank() else 0.0)  # it says the same, and torchrun ends us
+        time.sleep(GRACE if rank() else 0.0)  # rank 0 prints the same, and torchrun ends this rank
         return True
     if threading.current_thread() is threading.main_thread():
-        signal.signal(
-            signal.SIGTERM, signal.SIG_IGN
-        )  # we end now; not between being the one to say it and saying it
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # print before torchrun ends this rank
     try:
         return _store.add("said", 1) == 1
-    except RuntimeError:  # the machine that has the store is gone
+    except RuntimeError:  # the machine with the store is gone
         return True
 
 
 @contextmanager
 def only_rank_zero_prints() -> Iterator[None]:
-    """What ranks other than the first print goes nowhere."""
+    """Discard what ranks other than 0 print."""
     if not rank():
         yield
         return
     with (
-        open(os.devnull, "w", encoding="utf-8") as nowhere,
-        redirect_stdout(nowhere),
-        redirect_stderr(nowhere),
+        open(os.devnull, "w", encoding="utf-8") as null,
+        redirect_stdout(null),
+        redirect_stderr(null),
     ):
         yield
 
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[None]:
-    """Until the block ends the ranks that torchrun started work together; without torchrun nothing happens.
+    """Join the ranks that torchrun started during the block; without torchrun do nothing.
 
-    Ranks that compute with CUDA talk by NCCL, others by gloo. The ranks of a machine share its cores.
+    Ranks that compute with CUDA communicate by NCCL, others by gloo. The ranks of a machine share
+    its cores.
     """
     global _group, _store
     if not launched_by_torchrun() or _group is not None:
@@ -177,55 +178,72 @@ def process_group(device: torch.device) -> Iterator[None]:
     limit_cores(local_rank()[1])
     store, number, size = next(rendezvous("env://"))
     _store = dist.PrefixStore(_agree_on_session(store, number, size), store)
-    dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if cuda else "gloo", store=_store, rank=number, world_size=size
-    )
+    backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
+    dist.init_process_group(backend, store=_store, rank=number, world_size=size)
     _group = ProcessGroup(number, size, device if cuda else torch.device("cpu"))
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _ended)
+        signal.signal(signal.SIGTERM, _end_after_loss)
     try:
         yield
-        dist.destroy_process_group()  # after a failure it could wait for those that are gone
+        dist.destroy_process_group()  # not after a failure: it could wait for ranks that are gone
     finally:
         _group = None
 
 
 def _agree_on_session(store: Any, number: int, size: int) -> str:
-    """A name that all ranks of this start have, and those of no earlier one: torchrun keeps its store when it starts
-    the ranks again, and with it the addresses of those that have died.
+    """Return a name that all ranks of this start share and that no earlier start used.
 
-    Each rank leaves a new word, the first answers every word it finds with the name, and is told of it. Words may be
-    old, but nobody hears the answers to those.
+    torchrun keeps its key-value store when it restarts the ranks, and with it the addresses of
+    ranks that have ended; a group that reads those cannot connect
+    (https://github.com/pytorch/pytorch/issues/135712). A prefix that is new at each start keeps the
+    keys apart. TORCHELASTIC_RESTART_COUNT cannot be that prefix, because machines count separately.
+
+    The protocol, for each rank r > 0::
+
+        rank r                                    rank 0
+        token = random
+        set  token/r = token            ───────▶  read token/r (may be one of an earlier start)
+        wait for answer/token           ◀───────  set  answer/token = session
+        set  session/r = "here"         ───────▶  wait until session/r exists for all r
+
+    Rank 0 answers every token that it finds and repeats this until all ranks are present. Answers
+    to tokens of earlier starts are read by no one.
     """
-    word = uuid.uuid4().hex
+    token = uuid.uuid4().hex
     if number:
-        store.set(f"anyshot/word/{number}", word)
-        name = store.get(f"anyshot/answer/{word}").decode()
-        store.set(f"anyshot/{name}/{number}", "here")
-        return name
+        store.set(f"anyshot/token/{number}", token)
+        session = store.get(f"anyshot/answer/{token}").decode()
+        store.set(f"anyshot/{session}/{number}", "here")
+        return session
+    session = token
     missing = set(range(1, size))
     while missing:
-        for other in [other for other in missing if store.check([f"anyshot/word/{other}"])]:
-            store.set(f"anyshot/answer/{store.get(f'anyshot/word/{other}').decode()}", word)
-        missing = {other for other in missing if not store.check([f"anyshot/{word}/{other}"])}
+        for other in [other for other in missing if store.check([f"anyshot/token/{other}"])]:
+            found = store.get(f"anyshot/token/{other}").decode()
+            store.set(f"anyshot/answer/{found}", session)
+        missing = {other for other in missing if not store.check([f"anyshot/{session}/{other}"])}
         time.sleep(0.01 if missing else 0.0)
-    return word
+    return session
 
 
 @contextmanager
 def local_only() -> Iterator[None]:
-    """Until the block ends this rank works by itself."""
+    """Let this rank work without the others during the block."""
     global _group
-    kept, _group = _group, None
+    before = _group
+    _group = None
     try:
         yield
     finally:
-        _group = kept
+        _group = before
 
 
-def _ended(*_: object) -> None:
-    """What torchrun tells the ranks that are left when one has died. What is on disk bears that at any moment."""
+def _end_after_loss(*_: object) -> None:
+    """Handle the SIGTERM that torchrun sends to the other ranks when one has ended.
+
+    Files are written atomically, so exiting at any time is safe.
+    """
     if claims_error_message():
         with suppress(OSError):
-            os.write(2, f"anyshot: {LOST.format('')}\n".encode())
+            os.write(2, f"anyshot: {RANK_LOST.format('')}\n".encode())
     os._exit(1)

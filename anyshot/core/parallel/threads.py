@@ -1,8 +1,15 @@
-"""Several tasks at once, each on one core, or one task on all of them; what a process may tune before torch is loaded.
+"""Run tasks in threads: several tasks at once on one core each, or one task on all cores.
 
-Importing this file changes nothing, and does not load torch. Two tasks at once with one thread each beat one task with
-two threads: there are no barriers inside operators. A task that is alone can still split its work into parts. Numbers
-and reasons are in docs/engine.md.
+Two tasks at once with one thread each are faster than one task with two threads, because no
+operator waits at a barrier. When fewer tasks than threads are left, idle threads help with the
+parts of a task::
+
+    map_tasks(tasks)              workers take tasks from one queue, the largest first
+      worker 1: task 0 ───────────── map_parts ─┐
+      worker 2: task 1 ── queue empty → idle ───┴─ takes parts of task 0 from the back
+
+Importing this module changes nothing in the process and does not load torch. Measurements are in
+docs/engine.md.
 """
 
 from __future__ import annotations
@@ -21,25 +28,26 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-_lock = threading.Lock()
-_pool: ThreadPoolExecutor | None = None
-_pool_size = 0
-_sharing = 1  # processes that have this machine's cores between them
-_here = threading.local()  # .crew: that of the task which this thread works on now
+_executor_lock = threading.Lock()
+_executor: ThreadPoolExecutor | None = None
+_executor_size = 0
+_processes_sharing_cores = 1
+_thread_state = threading.local()  # .workers: the workers of the map that this thread works for
 
 
 def cores() -> int:
-    """Cores this process may use: its share of them, where several processes of ours are at work."""
-    there = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    return max(1, there // _sharing)
+    """Return the number of cores that this process may use: its share of the available ones."""
+    if hasattr(os, "sched_getaffinity"):
+        available = len(os.sched_getaffinity(0))
+    else:
+        available = os.cpu_count() or 1
+    return max(1, available // _processes_sharing_cores)
 
 
 def limit_cores(processes: int) -> None:
-    """From now on this process is one of several that share the cores, and has no more threads than its share."""
-    global _sharing
-    _sharing = processes
+    """Share the cores with other processes of ours: from now on use 1 / `processes` of them."""
+    global _processes_sharing_cores
+    _processes_sharing_cores = processes
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(min(torch.get_num_threads(), cores()))
     else:
@@ -52,159 +60,186 @@ def map_tasks(
     workers: int | None = None,
     size: Callable[[T], Any] | None = None,
 ) -> list[R]:
-    """``[function(task) for task in tasks]``, several at once in threads, those of the largest ``size`` first.
+    """Return ``[function(task) for task in tasks]``, computed in threads.
 
-    Every task runs with one torch thread, whatever the number of workers (1 included), so that a result does not depend
-    on it; workers that have no task help the others with their parts (:func:`map_parts`). ``workers`` defaults to the
-    cores. Gradient mode and context variables are the caller's; a graph may be built or walked inside a task. Called
-    inside a worker it runs there, one task after another. The caller's thread count is restored. The first error (in
-    the order of the tasks) is raised once the running tasks have ended; tasks not yet begun are dropped then.
+    Every task runs with one torch thread for any number of workers, so results do not depend on it.
+    Workers without a task help others with their parts (:func:`map_parts`). Gradient mode and
+    context variables are the caller's. Inside a worker, tasks run one after the other in that
+    thread.
 
+    Parameters
+    ----------
+    function : callable
+        May build or differentiate a torch graph.
+    tasks : sequence
+        Its arguments.
+    workers : int, optional
+        Number of threads. Default: the number of cores.
+    size : callable, optional
+        Cost of a task in any unit; the most expensive tasks start first.
+
+    Raises
+    ------
+    BaseException
+        The first error in the order of the tasks, after running tasks have ended. Other tasks are
+        not started.
+
+    Examples
+    --------
     >>> map_tasks(abs, [-3, 2, -1], workers=2)
     [3, 2, 1]
     """
     if not tasks:
         return []
-    todo = sorted(range(len(tasks)), key=lambda i: -size(tasks[i])) if size else range(len(tasks))
-    work = _Queue(lambda i: function(tasks[i]), todo)
-    inside, hands = _crew(), workers or cores()
-    busy = min(hands, len(tasks))
-    crew = inside or _Workers(hands, busy)
+    order = sorted(range(len(tasks)), key=lambda i: -size(tasks[i])) if size else range(len(tasks))
+    queue = _Queue(lambda i: function(tasks[i]), order)
+    outer = _current_workers()
+    threads = workers or cores()
+    busy = min(threads, len(tasks))
+    current = outer or _Workers(threads, busy)
 
-    def drain() -> None:
-        with _working(crew):
-            work.drain()
-        if inside is None:
-            crew.spare.release()
+    def work() -> None:
+        with _working_for(current):
+            queue.run()
+        if outer is None:
+            current.idle.release()
 
-    with _restored_threads():
-        if inside is not None or busy == 1:
-            drain()
+    with _restore_thread_count():
+        if outer is not None or busy == 1:
+            work()
         else:
-            _run_together(drain, busy, work)
-    return work.results()
+            _run_in_threads(work, busy, queue)
+    return queue.results()
 
 
 def map_parts(function: Callable[[T], R], parts: Sequence[T]) -> list[R]:
-    """``[function(part) for part in parts]`` for parts of one task, on this thread and on those of :func:`map_tasks`
-    that have no task at the moment; for functions that leave torch alone and rarely hold Python's lock.
+    """Return ``[function(part) for part in parts]`` for the parts of one task.
+
+    The parts run on this thread and on threads of :func:`map_tasks` that have no task now.
+    `function` must not call torch, and should release Python's global lock most of the time.
 
     >>> map_parts(abs, [-3, 2, -1])
     [3, 2, 1]
     """
-    crew = _crew()
-    hands = crew.borrow(len(parts) - 1) if crew is not None else 0
-    if crew is None or not hands:
+    workers = _current_workers()
+    helpers = workers.reserve_idle(len(parts) - 1) if workers is not None else 0
+    if workers is None or not helpers:
         return [function(part) for part in parts]
-    work = _Queue(lambda i: function(parts[i]), range(len(parts)))
-    # this thread comes from the front and a helper from the back: each keeps to its images, which its cache may have
-    helpers = [_submit(work.drain, crew.size, True) for _ in range(hands)]
+    queue = _Queue(lambda i: function(parts[i]), range(len(parts)))
+    # This thread starts at the front and helpers at the back, so that each keeps to the same parts
+    # in every call and finds their data in its cache.
+    futures = [_submit(queue.run, workers.size, True) for _ in range(helpers)]
     try:
-        work.drain()
+        queue.run()
     finally:
-        for helper in helpers:
-            if (
-                not helper.cancel()
-            ):  # if it has not begun, its thread is busy elsewhere and everything is done
-                helper.result()
-            crew.spare.release()
-    return work.results()
+        for future in futures:
+            if not future.cancel():  # a helper that has not started has nothing left to do
+                future.result()
+            workers.idle.release()
+    return queue.results()
 
 
 @contextmanager
 def single_task_threads() -> Iterator[None]:
-    """A task that nobody maps: one torch thread for it, and for its parts as many as torch had here.
+    """Run a task outside :func:`map_tasks`: one torch thread, and torch's thread count for parts.
 
     Inside :func:`map_tasks` nothing changes.
     """
     import torch
 
-    if _crew() is not None:
+    if _current_workers() is not None:
         yield
         return
-    with _restored_threads(), _working(_Workers(torch.get_num_threads(), busy=1)):
+    with _restore_thread_count(), _working_for(_Workers(torch.get_num_threads(), busy=1)):
         yield
 
 
 class _Queue(Generic[R]):
-    """``function(i)`` of each index, done by as many threads as call :meth:`drain`."""
+    """Calls ``function(i)`` for each index, in as many threads as call :meth:`run`."""
 
     def __init__(self, function: Callable[[int], R], order: Iterable[int]) -> None:
-        self.function, self.todo = function, deque(order)
-        self.found: dict[int, R] = {}
+        self.function = function
+        self.waiting = deque(order)
+        self.finished: dict[int, R] = {}
         self.errors: dict[int, BaseException] = {}
 
-    def drain(self, last_first: bool = False) -> None:
-        """Work until nothing is left, or something has gone wrong."""
+    def run(self, from_back: bool = False) -> None:
+        """Take indices until none is left or a call has failed."""
         while not self.errors:
             try:
-                i = self.todo.pop() if last_first else self.todo.popleft()
+                i = self.waiting.pop() if from_back else self.waiting.popleft()
             except IndexError:
                 return
             try:
-                self.found[i] = self.function(i)
-            except BaseException as error:  # raised in the caller's thread
+                self.finished[i] = self.function(i)
+            except BaseException as error:  # results() raises it in the caller's thread
                 self.errors[i] = error
 
     def results(self) -> list[R]:
-        """In the order of the indices; or the first error."""
+        """Return the results in the order of the indices, or raise the first error."""
         if self.errors:
             raise self.errors[min(self.errors)]
-        return [self.found[i] for i in sorted(self.found)]
+        return [self.finished[i] for i in sorted(self.finished)]
 
 
 class _Workers:
-    """The threads of one map of tasks."""
+    """The threads of one call of :func:`map_tasks`: how many, and how many are idle."""
 
     def __init__(self, size: int, busy: int) -> None:
-        self.size, self.spare = size, threading.Semaphore(size - busy)
+        self.size = size
+        self.idle = threading.Semaphore(size - busy)
 
-    def borrow(self, most: int) -> int:
-        """How many threads, ``most`` or fewer, have nothing to do now; give them back by ``spare.release()``."""
-        found = 0
-        while found < most and self.spare.acquire(blocking=False):
-            found += 1
-        return found
-
-
-def _crew() -> _Workers | None:
-    return getattr(_here, "crew", None)
+    def reserve_idle(self, limit: int) -> int:
+        """Reserve at most `limit` idle threads and return their number."""
+        reserved = 0
+        while reserved < limit and self.idle.acquire(blocking=False):
+            reserved += 1
+        return reserved
 
 
-def _run_together(drain: Callable[[], None], workers: int, work: _Queue[Any]) -> None:
+def _current_workers() -> _Workers | None:
+    return getattr(_thread_state, "workers", None)
+
+
+def _run_in_threads(work: Callable[[], None], threads: int, queue: _Queue[Any]) -> None:
     import torch
 
-    grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+    grad = torch.is_grad_enabled()
+    inference = torch.is_inference_mode_enabled()
 
-    def job() -> None:
+    def run() -> None:
         with torch.inference_mode(inference), torch.set_grad_enabled(grad and not inference):
-            drain()
+            work()
 
-    futures = [_submit(contextvars.copy_context().run, workers, job) for _ in range(workers)]
+    futures = [_submit(contextvars.copy_context().run, threads, run) for _ in range(threads)]
     try:
         for future in futures:
             future.result()
-    except BaseException as error:  # Ctrl-C in the caller: no new task is begun
-        work.errors[-1] = error
+    except BaseException as error:  # Ctrl-C in the caller: start no further task
+        queue.errors[-1] = error
         raise
 
 
 @contextmanager
-def _working(crew: _Workers) -> Iterator[None]:
-    """This thread works on a task, with one torch thread. torch's count is OpenMP's, one for each calling thread; MKL's
-    is the process's, which is why it is set at each task and not once when the pool starts."""
+def _working_for(workers: _Workers) -> Iterator[None]:
+    """Mark this thread as a worker and give it one torch thread.
+
+    OpenMP counts threads for each calling thread, MKL for the process, so the count is set for each
+    task and not once when a thread starts.
+    """
     import torch
 
-    before, _here.crew = _crew(), crew
+    before = _current_workers()
+    _thread_state.workers = workers
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        _here.crew = before
+        _thread_state.workers = before
 
 
 @contextmanager
-def _restored_threads() -> Iterator[None]:
+def _restore_thread_count() -> Iterator[None]:
     import torch
 
     count = torch.get_num_threads()
@@ -214,43 +249,51 @@ def _restored_threads() -> Iterator[None]:
         torch.set_num_threads(count)
 
 
-def _submit(job: Callable[..., Any], threads: int, *arguments: Any) -> Future[Any]:
-    """Begin a job in the one pool, which is grown when more threads are asked for."""
-    global _pool, _pool_size
-    with _lock:
-        if _pool is None or _pool_size < threads:
-            if _pool is not None:
-                _pool.shutdown(wait=False)  # its threads end with their last job
-            _pool, _pool_size = ThreadPoolExecutor(threads, thread_name_prefix="anyshot"), threads
-        return _pool.submit(job, *arguments)
+def _submit(function: Callable[..., Any], threads: int, *arguments: Any) -> Future[Any]:
+    """Start a call in the executor of the process, which grows to `threads` threads."""
+    global _executor, _executor_size
+    with _executor_lock:
+        if _executor is None or _executor_size < threads:
+            if _executor is not None:
+                _executor.shutdown(wait=False)  # its threads end with their last call
+            _executor = ThreadPoolExecutor(threads, thread_name_prefix="anyshot")
+            _executor_size = threads
+        return _executor.submit(function, *arguments)
 
 
-def _forget_pool() -> None:
-    global _pool, _pool_size, _lock
-    _pool, _pool_size, _lock = None, 0, threading.Lock()
+def _forget_executor() -> None:
+    global _executor, _executor_size, _executor_lock
+    _executor = None
+    _executor_size = 0
+    _executor_lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_forget_executor)  # threads do not survive a fork
 
 
 def tune_process() -> list[str]:
-    """Tune this whole process for the engine; for programs that own their process (our command line), never on import.
+    """Tune the whole process for the engine; for programs that own their process, such as the CLI.
 
-    1. ``OMP_WAIT_POLICY=PASSIVE``, unless the user has set it: OpenMP's threads sleep at a barrier instead of spinning;
-       two that land on one core otherwise stall each other for whole time slices. OpenMP reads it when torch is loaded,
-       so this must be called before, and has no effect after.
-    2. glibc's allocator keeps big blocks instead of returning each to the kernel: no page faults on every activation.
+    1. ``OMP_WAIT_POLICY=PASSIVE``, unless it is set: OpenMP threads sleep at a barrier instead of
+       spinning. Two spinning threads on one core stall each other for whole time slices. OpenMP
+       reads the variable when torch is loaded, so this has no effect later.
+    2. glibc's allocator keeps large blocks instead of returning them to the kernel, which avoids
+    page
+       faults for every activation.
 
-    Returns what was done, for the log.
+    Returns
+    -------
+    list of str
+        What was changed, for the log.
     """
-    done = []
+    changes = []
     if "torch" not in sys.modules and "OMP_WAIT_POLICY" not in os.environ:
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-        done.append("OpenMP threads sleep at barriers")
+        changes.append("OpenMP threads sleep at barriers")
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "gnu_get_libc_version"):
         libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
         libc.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD
         libc.mallopt(-8, 1)  # M_ARENA_MAX
-        done.append("the allocator keeps big blocks")
-    return done
+        changes.append("the allocator keeps large blocks")
+    return changes

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich import box
-from rich.table import Table
 
+from anyshot.core._rich import Table, box
 from anyshot.evaluation.report.tables import dashed
 
 if TYPE_CHECKING:

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import NamedTuple
 
-import rich.text
-from rich import box
-from rich.table import Table
-
+from anyshot.core._rich import Table, Text, box
 from anyshot.evaluation.metrics import PairedDifference, Summary
 from anyshot.evaluation.report.html import table as html_table
 from anyshot.evaluation.report.tables import percent, with_interval
@@ -158,7 +155,7 @@ def rich_table(lines: TableRows, title: str) -> Table:
     for place, heading in enumerate(lines[0]):
         table.add_column(heading.text, justify="right" if place else "left")
     for line in lines[1:]:
-        table.add_row(*(rich.text.Text(t.text, style="bold" if t.bold else "") for t in line))
+        table.add_row(*(Text(t.text, style="bold" if t.bold else "") for t in line))
     return table
 
 

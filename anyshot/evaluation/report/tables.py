@@ -6,10 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
+from anyshot.core._rich import Console, Table, box
 from anyshot.evaluation.metrics import SHOTS, Summary
 
 if TYPE_CHECKING:

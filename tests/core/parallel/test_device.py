@@ -1,4 +1,4 @@
-"""Everything that is computed for a task is computed where the parameters are: on a pretended device, here."""
+"""A task is computed on the device of the parameters; tests use a fake device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from support import make_imageset, make_method, make_task
 
 from anyshot.cli.main import main
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import SettingsError
 from anyshot.core.parallel.device import choose_device
 from anyshot.core.registry import METHODS
 from anyshot.core.settings import (
@@ -44,7 +44,7 @@ def elsewhere() -> str:
     return pretend.NAME
 
 
-def test_the_pretended_device_refuses_tensors_of_two_places(elsewhere):
+def test_fake_device_refuses_tensors_of_two_devices(elsewhere):
     x = torch.ones(3)
     assert (x.to(elsewhere) * 2 + torch.tensor(1.0)).cpu().tolist() == [3, 3, 3]
     with pytest.raises(RuntimeError, match="tensors of two devices"):
@@ -59,9 +59,7 @@ def test_the_pretended_device_refuses_tensors_of_two_places(elsewhere):
         for case in (CASES if name == "taml" else ("", "one by one"))
     ],
 )
-def test_objective_gradients_and_prediction_are_made_where_the_parameters_are(
-    name, case, elsewhere
-):
+def test_gradients_and_predictions_are_on_the_device_of_the_parameters(name, case, elsewhere):
     task, options = make_task(), {"alpha": 0.05, "steps": 2, "test_steps": 2, **CASES[case]}
     here, there = make_method(name, **options), make_method(name, **options).to(elsewhere)
     expected, figures = task_gradients(here, task)
@@ -75,7 +73,7 @@ def test_objective_gradients_and_prediction_are_made_where_the_parameters_are(
     torch.testing.assert_close(p.cpu(), here.predict(task))
 
 
-def test_looking_inside_works_elsewhere(elsewhere):
+def test_inspection_works_on_another_device(elsewhere):
     here, there = (
         inspect_task(make_method("taml").to(device), make_task()) for device in ("cpu", elsewhere)
     )
@@ -96,7 +94,7 @@ def settings(iterations: int, **options) -> Settings:
     )
 
 
-def test_a_run_goes_on_and_is_tested_on_another_device(elsewhere, tmp_path):
+def test_run_continues_and_is_tested_on_another_device(elsewhere, tmp_path):
     def run(name: str, iterations: int, device: str) -> Run:
         images = [make_imageset()]
         return train(
@@ -124,7 +122,7 @@ def test_a_run_goes_on_and_is_tested_on_another_device(elsewhere, tmp_path):
     )
 
 
-def test_a_warm_start_is_made_elsewhere(elsewhere, tmp_path):
+def test_pretraining_works_on_another_device(elsewhere, tmp_path):
     begun = Settings(
         images=("tiny",),
         task=TaskSettings(way=2),
@@ -139,8 +137,8 @@ def test_a_warm_start_is_made_elsewhere(elsewhere, tmp_path):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
-@pytest.mark.parametrize("command", ["train", "test", "inspect", "warm"])
-def test_asking_for_what_is_not_there_is_one_sentence(command, tmp_path, capsys):
+@pytest.mark.parametrize("command", ["train", "test", "inspect", "pretrain"])
+def test_missing_device_is_one_sentence(command, tmp_path, capsys):
     folder = tmp_path / "run"
     if command in ("test", "inspect"):
         train(settings(2), folder, imagesets=[make_imageset()], ood=[])
@@ -148,15 +146,12 @@ def test_asking_for_what_is_not_there_is_one_sentence(command, tmp_path, capsys)
     with pytest.raises(SystemExit) as end:
         main([command, str(folder), "--device", "cuda"])
     assert end.value.code == 1
-    assert (
-        "The device 'cuda' is not to be had here (Torch not compiled with CUDA"
-        in capsys.readouterr().err
-    )
+    assert "Device 'cuda' is not available (Torch not compiled with CUDA" in capsys.readouterr().err
     assert command in ("test", "inspect") or not folder.exists()
 
 
-def test_auto_is_the_cpu_where_there_is_nothing_else_and_nonsense_is_refused(monkeypatch):
+def test_auto_is_the_cpu_without_cuda_and_unknown_devices_are_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert choose_device("auto").type == "cpu"
-    with pytest.raises(AnyshotError, match="'gpu' is not to be had here"):
+    with pytest.raises(SettingsError, match="'gpu'"):
         choose_device("gpu")

@@ -1,4 +1,4 @@
-"""Dealing tasks to ranks: everything once, near the best there is, by costs that were measured."""
+"""Every task is assigned once, close to the optimum, by measured costs."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ from anyshot.core.parallel.scheduling import (
 COSTS = st.lists(st.floats(0, 100), min_size=1, max_size=6)
 
 
-def longest(costs: list[float], dealt: list[list[int]]) -> float:
-    return max(sum(costs[i] for i in tasks) for tasks in dealt)
+def longest(costs: list[float], assigned: list[list[int]]) -> float:
+    return max(sum(costs[i] for i in tasks) for tasks in assigned)
 
 
 @given(COSTS, st.integers(1, 4))
-def test_every_task_is_dealt_once_and_no_rank_has_much_more_than_it_must(costs, ranks):
-    dealt = assign_longest_first(costs, ranks)
-    assert len(dealt) == ranks
-    assert sorted(i for tasks in dealt for i in tasks) == list(range(len(costs)))
+def test_every_task_is_assigned_once_within_grahams_bound(costs, ranks):
+    assigned = assign_longest_first(costs, ranks)
+    assert len(assigned) == ranks
+    assert sorted(i for tasks in assigned for i in tasks) == list(range(len(costs)))
     ways = itertools.product(range(ranks), repeat=len(costs))
     best = min(
         longest(costs, [[i for i, r in enumerate(way) if r == rank] for rank in range(ranks)])
         for way in ways
     )
     assert (
-        longest(costs, dealt) <= (4 / 3 - 1 / (3 * ranks)) * best + 1e-9
+        longest(costs, assigned) <= (4 / 3 - 1 / (3 * ranks)) * best + 1e-9
     )  # Graham's bound for the longest first
 
 
-def test_dealing_by_cost_leaves_ranks_idle_for_less_time_than_dealing_in_turn():
+def test_assignment_by_cost_halves_the_idle_time():
     rng = np.random.default_rng(0)
-    waited = {"cost": [], "turn": []}
+    idle = {"cost": [], "turn": []}
     for _ in range(200):
         costs = rng.integers(5, 250, size=8).tolist()
-        for name, dealt in (
+        for name, assigned in (
             ("cost", assign_longest_first(costs, 3)),
             ("turn", assign_round_robin(8, 3)),
         ):
-            waited[name].append(idle_share([sum(costs[i] for i in tasks) for tasks in dealt]))
-    assert np.mean(waited["cost"]) < 0.5 * np.mean(waited["turn"])
+            idle[name].append(idle_share([sum(costs[i] for i in tasks) for tasks in assigned]))
+    assert np.mean(idle["cost"]) < 0.5 * np.mean(idle["turn"])
 
 
-def test_costs_are_the_line_through_what_was_measured():
+def test_cost_is_the_least_squares_line_of_the_measurements():
     rng, cost = np.random.default_rng(0), CostModel()
-    assert cost.predict([3, 7]) == [3, 7]  # as long as nothing is known
+    assert cost.predict([3, 7]) == [3, 7]  # no measurements yet
     sizes = rng.integers(5, 250, size=100)
     seconds = 0.05 + 0.002 * sizes + rng.normal(0, 0.01, 100)
     for size, second in zip(sizes, seconds, strict=True):
@@ -65,14 +65,14 @@ def test_costs_are_the_line_through_what_was_measured():
 
 
 @pytest.mark.parametrize("seconds", [[1.0, 1.0], [2.0, 1.0]])
-def test_measurements_that_tell_nothing_leave_the_cost_with_the_size(seconds):
+def test_cost_is_the_size_if_measurements_determine_no_line(seconds):
     cost = CostModel()
     for size, second in zip((10, 10 if seconds[0] == seconds[1] else 20), seconds, strict=True):
         cost.update(size, second)
     assert cost.predict([4.0, 9.0]) == [4.0, 9.0]
 
 
-def test_small_tasks_are_dealt_evenly_even_where_the_line_would_give_them_away():
+def test_small_tasks_never_cost_less_than_nothing():
     cost = CostModel()
     for size, second in ((100, 0.1), (200, 1.0)):
         cost.update(size, second)

@@ -1,4 +1,4 @@
-"""Tasks in threads: order, errors, threads of torch, gradients."""
+"""Tasks in threads: order, errors, thread counts of torch, gradients."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from anyshot.core.parallel.threads import (
 
 
 @pytest.mark.parametrize("workers", [None, 1, 2, 5])
-def test_results_come_in_the_order_given_and_threads_are_restored(workers):
+def test_results_have_the_order_of_the_tasks_and_the_thread_count_is_restored(workers):
     before = torch.get_num_threads()
     counts = map_tasks(lambda n: (n, torch.get_num_threads()), [3, 1, 2], workers, size=lambda n: n)
     assert counts == [(3, 1), (1, 1), (2, 1)]
     assert torch.get_num_threads() == before
 
 
-def test_the_largest_task_begins_first():
-    begun = []
-    map_tasks(begun.append, ["aa", "a", "aaa"], workers=1, size=len)
-    assert begun == ["aaa", "aa", "a"]
+def test_largest_task_starts_first():
+    started = []
+    map_tasks(started.append, ["aa", "a", "aaa"], workers=1, size=len)
+    assert started == ["aaa", "aa", "a"]
 
 
 def test_tasks_run_at_the_same_time():
@@ -42,26 +42,26 @@ def test_tasks_run_at_the_same_time():
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_first_error_in_the_order_of_tasks_is_raised_and_later_tasks_are_dropped(workers):
-    begun = []
+def test_first_error_in_the_order_of_tasks_is_raised_and_later_tasks_do_not_start(workers):
+    started = []
 
     def job(n):
-        begun.append(n)
+        started.append(n)
         time.sleep(0.02)
         if n < 2:
             raise ValueError(f"task {n}")
 
     with pytest.raises(ValueError, match="task 0"):
         map_tasks(job, list(range(20)), workers)
-    assert len(begun) < 20
+    assert len(started) < 20
     assert map_tasks(abs, [-1], workers) == [1]
 
 
-def test_nothing_to_do_is_no_error():
+def test_no_tasks_give_no_results():
     assert map_tasks(abs, []) == []
 
 
-def test_a_map_inside_a_map_runs_in_its_worker():
+def test_map_inside_a_map_runs_in_its_worker():
     def outer(n):
         return {threading.get_ident()} == set(
             map_tasks(lambda _: threading.get_ident(), [0, 1, 2], workers=2)
@@ -94,7 +94,7 @@ def test_gradients_are_computed_inside_a_worker_with_one_thread(workers):
     assert {(thread, 1) for thread, _ in found} == set(seen)
 
 
-def test_gradient_mode_is_the_callers():
+def test_gradient_mode_is_that_of_the_caller():
     assert map_tasks(lambda _: torch.is_grad_enabled(), [0, 1], workers=2) == [True, True]
     with torch.no_grad():
         assert map_tasks(lambda _: torch.is_grad_enabled(), [0, 1], workers=2) == [False, False]
@@ -130,12 +130,12 @@ def meets(timeout):
     return all(map_parts(meet, [barrier, barrier]))
 
 
-def test_parts_of_a_task_that_is_alone_run_at_the_same_time():
+def test_parts_of_a_single_task_run_at_the_same_time():
     assert map_tasks(lambda _: meets(20), [0], workers=2) == [True]
 
 
 @pytest.mark.parametrize(("tasks", "workers"), [(1, 1), (2, 2)])
-def test_parts_wait_for_each_other_where_no_thread_is_free(tasks, workers):
+def test_parts_run_one_after_the_other_without_idle_threads(tasks, workers):
     both = threading.Barrier(tasks, timeout=20)
 
     def task(_):
@@ -147,13 +147,13 @@ def test_parts_wait_for_each_other_where_no_thread_is_free(tasks, workers):
     assert not any(map_tasks(task, range(tasks), workers))
 
 
-def test_a_worker_whose_tasks_are_done_helps_with_the_parts_of_another():
+def test_idle_worker_helps_with_the_parts_of_another_task():
     done = threading.Event()
 
     def task(n):
         if n == 0:
             done.wait(20)
-            time.sleep(0.05)  # the other worker looks once more for a task
+            time.sleep(0.05)  # until the other worker has found the queue empty
             return meets(20)
         done.set()
         return True
@@ -161,7 +161,7 @@ def test_a_worker_whose_tasks_are_done_helps_with_the_parts_of_another():
     assert map_tasks(task, [0, 1], workers=2) == [True, True]
 
 
-def test_parts_come_in_their_order_and_the_first_error_is_raised():
+def test_results_of_parts_are_in_order_and_the_first_error_is_raised():
     def task(_):
         with pytest.raises(ZeroDivisionError):
             map_parts(lambda n: 1 // n, [1, 0, 1])
@@ -171,7 +171,7 @@ def test_parts_come_in_their_order_and_the_first_error_is_raised():
     assert map_parts(abs, range(-9, 0)) == list(range(9, 0, -1))
 
 
-def test_a_task_that_nobody_maps_has_one_torch_thread_and_torchs_threads_for_its_parts():
+def test_task_outside_a_map_has_one_torch_thread_and_several_for_its_parts():
     before = torch.get_num_threads()
     try:
         for threads in (1, 2):
@@ -187,7 +187,7 @@ def test_a_task_that_nobody_maps_has_one_torch_thread_and_torchs_threads_for_its
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_child_gets_its_own_pool():
+def test_forked_child_gets_its_own_threads():
     map_tasks(abs, [1, 2], workers=2)
     code = (
         "import os\nfrom anyshot.core.parallel.threads import map_tasks\nmap_tasks(abs, [1, 2], workers=2)\npid = os.fork()\n"
@@ -197,7 +197,7 @@ def test_a_forked_child_gets_its_own_pool():
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
 
 
-def test_importing_changes_nothing_and_tuning_says_what_it_did():
+def test_import_changes_nothing_and_tuning_reports_its_changes():
     code = (
         "import os, sys\nimport anyshot.core.parallel.threads\nassert 'torch' not in sys.modules\n"
         "assert 'OMP_WAIT_POLICY' not in os.environ\nprint(anyshot.core.parallel.threads.tune_process())\n"
@@ -217,14 +217,14 @@ def test_importing_changes_nothing_and_tuning_says_what_it_did():
     assert "ACTIVE" in done.stdout
 
 
-def test_too_late_for_openmp_is_not_claimed():
+def test_tuning_openmp_is_not_reported_after_torch_is_loaded():
     assert "OpenMP threads sleep at barriers" not in tune_process()
     assert cores() >= 1
 
 
-def test_processes_that_share_the_cores_have_no_more_threads_than_cores_between_them(monkeypatch):
+def test_processes_that_share_cores_use_their_share_of_threads(monkeypatch):
     before, there = torch.get_num_threads(), cores()
-    monkeypatch.setattr(threads, "_sharing", 1)
+    monkeypatch.setattr(threads, "_processes_sharing_cores", 1)
     try:
         for processes in (1, 2, 100):
             limit_cores(processes)
