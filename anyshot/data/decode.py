@@ -69,16 +69,23 @@ def resize_and_crop(image: Image.Image, side: int) -> Pixels:
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """8-bit RGB of any mode; transparent parts become white, 16-bit and float greys keep their contrast."""
+    """8-bit RGB of any mode; transparent parts become white, integer and float greys are scaled."""
     if image.mode.startswith("I") or image.mode == "F":
-        grey = np.asarray(image, np.float32)
-        top = 65535 if image.mode.startswith("I") and grey.max(initial=0) > 255 else 255
-        return Image.fromarray(np.clip(grey * (255 / top), 0, 255).astype(np.uint8)).convert("RGB")
+        grey = np.nan_to_num(np.asarray(image, np.float32), posinf=0, neginf=0)
+        scaled = np.clip(grey * (255 / _white_level(grey, image.mode)), 0, 255)
+        return Image.fromarray(scaled.astype(np.uint8)).convert("RGB")
     if image.has_transparency_data:
         clear = image.convert("RGBA")
         white = Image.new("RGBA", clear.size, "white")
         return Image.alpha_composite(white, clear).convert("RGB")
     return image.convert("RGB")
+
+
+def _white_level(grey: NDArray[np.float32], mode: str) -> float:
+    """The value of white: the smallest common range (0–1 for floats, 8, 12, 16 bits) that fits."""
+    brightest = float(grey.max(initial=0))
+    ranges = (1, 255, 4095, 65535) if mode == "F" else (255, 4095, 65535)
+    return next((top for top in ranges if brightest <= top), brightest)
 
 
 def decode_all(

@@ -31,7 +31,7 @@ log = logging.getLogger("anyshot")
 
 SIDE = 32
 SMALLEST_CLASS = 2  # one image to learn from, one to be asked about
-VERSION = 2  # raise it with any change that moves a pixel or records more
+VERSION = 3  # raise it with any change that moves a pixel or records more
 
 
 @dataclass

@@ -187,13 +187,13 @@ def test_it_passes_scikit_learns_own_checks():
     assert failed == {}
 
 
-def test_a_task_unlike_those_learned_from_says_so():
+def test_an_unfamiliar_task_has_a_caution():
     noise = np.random.default_rng(0).random((20, 300))
-    said = AnyShotClassifier(backbone=None).fit(noise, np.arange(20) % 4).explain()
-    assert said.unfamiliarity > 1
-    assert said.caution in str(said)
-    assert "unlike" in said.caution
-    assert dataclasses.replace(said, unlike=0.9).caution == ""
+    explanation = AnyShotClassifier(backbone=None).fit(noise, np.arange(20) % 4).explain()
+    assert explanation.unfamiliarity > 1
+    assert explanation.caution
+    assert explanation.caution in str(explanation)
+    assert dataclasses.replace(explanation, unfamiliarity=0.9).caution == ""
 
 
 class CountingBackbone:

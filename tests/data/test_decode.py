@@ -78,6 +78,14 @@ def test_sixteen_bit_greys_keep_their_contrast():
     assert pixels[16, 16, 0] == pytest.approx(131, abs=4)
 
 
+@pytest.mark.parametrize(("white", "dtype"), [(4095, np.uint16), (1.0, np.float32)])
+def test_twelve_bit_and_float_greys_are_not_black(white, dtype):
+    ramp = np.tile(np.linspace(0, white, 32).astype(dtype), (32, 1))
+    pixels = decode(encoded(Image.fromarray(ramp), "TIFF"), 32)
+    assert pixels[16, 16, 0] == pytest.approx(131, abs=4)
+    assert pixels[16, 31, 0] == pytest.approx(255, abs=4)
+
+
 def test_transparent_parts_become_white():
     image = Image.new("RGBA", (20, 20), (10, 20, 30, 0))
     assert (decode(encoded(image), 8) == 255).all()

@@ -1,9 +1,12 @@
-"""Frozen backbones: images to vectors, computed once and kept in the cache by content."""
+"""Frozen backbones: images to feature vectors, computed once and cached by content.
+
+Imports anyshot.core, anyshot.data (decoding) and, for bodies of runs, anyshot.runs.
+"""
 
 from __future__ import annotations
 
 from anyshot.classifier.backbones.backbone import BACKBONES, Backbone, open_backbone
-from anyshot.classifier.backbones.feature_cache import compute_features
+from anyshot.classifier.backbones.compute import compute_features
 from anyshot.classifier.backbones.image_input import Picture, to_pixels
 
 __all__ = ["BACKBONES", "Backbone", "Picture", "compute_features", "open_backbone", "to_pixels"]

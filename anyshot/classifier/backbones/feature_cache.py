@@ -1,100 +1,185 @@
-"""Features kept by content: an image (its file's bytes, or its pixels) meets a backbone once.
+"""The feature cache: one SQLite file for all backbones, in the cache folder.
 
-One SQLite file a backbone in the cache folder; a batch is written when it is computed, so what was interrupted goes on
-where it was, and several processes may share the file.
+Features are found by the backbone's fingerprint and the content of the image. Every entry has a
+digest, so that damaged entries are computed again. If the file is damaged, full, locked or
+read-only, features are computed without it, with one warning. The least recently used entries are
+removed when the cache grows beyond its limit. Several processes may share the file.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anyshot.classifier.backbones.backbone import Backbone
-from anyshot.classifier.backbones.image_input import Picture, cache_content, to_pixels
-from anyshot.core.errors import AnyshotError
-from anyshot.core.files import cache_folder
-from anyshot.core.progress import progress
+from anyshot.core.errors import FileError
+from anyshot.core.files import cache_folder, os_errors_as_messages
 
-BATCH = 32  # images computed, and written, at once
-SHOWN = 200  # fewer images than this need no progress bar
+log = logging.getLogger(__name__)
 
 Features = NDArray[np.float32]
+T = TypeVar("T")
+MAX_BYTES = 2_000_000_000  # of features
+LOCK_SECONDS = 5.0  # how long to wait for another process
+USED_EVERY = 3600  # seconds: the time of use is recorded no more often, to save writes
+TABLE = """CREATE TABLE IF NOT EXISTS features (
+    backbone TEXT, image BLOB, vector BLOB, digest BLOB, used INTEGER,
+    PRIMARY KEY (backbone, image)) WITHOUT ROWID"""
+
+_warned: set[Path] = set()  # caches that a warning was given for in this process
 
 
-def compute_features(pictures: Sequence[Picture], backbone: Backbone) -> Features:
-    """Features of pictures (arrays, PIL images, paths), float32 [n, width]; those met before are read, not computed."""
-    if not len(pictures):
-        raise AnyshotError("There are no pictures to compute features of; give at least one.")
-    keys = [hashlib.sha256(cache_content(picture)).digest() for picture in pictures]
-    with _opened(backbone) if backbone.fingerprint else _nowhere() as (read, write):
-        found = read(keys)
-        missing = [
-            i for key, i in {key: i for i, key in enumerate(keys)}.items() if key not in found
-        ]  # each once
-        with _bar(backbone, len(missing)) as advance:
-            for begin in range(0, len(missing), BATCH):
-                batch = missing[begin : begin + BATCH]
-                computed = backbone(
-                    np.stack([to_pixels(pictures[i], backbone.side) for i in batch])
-                )
-                new = {keys[i]: row for i, row in zip(batch, computed, strict=True)}
-                write(new)
-                found.update(new)
-                advance(len(batch))
-    return np.stack([found[key] for key in keys])
+def cache_path() -> Path:
+    """The file of the feature cache; it may not exist."""
+    return cache_folder() / "features.sqlite"
 
 
-Read = Callable[[Sequence[bytes]], dict[bytes, Features]]
-Write = Callable[[dict[bytes, Features]], None]
+class FeatureCache:
+    """The features of one backbone."""
 
+    def __init__(self, fingerprint: str) -> None:
+        self.fingerprint = fingerprint
+        self.path = cache_path()
 
-@contextmanager
-def _opened(backbone: Backbone) -> Iterator[tuple[Read, Write]]:
-    path = cache_path(backbone)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with closing(sqlite3.connect(path, timeout=60)) as base:
-        base.execute(
-            "CREATE TABLE IF NOT EXISTS features (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID"
-        )
+    def read(self, keys: Sequence[bytes]) -> dict[bytes, Features]:
+        """The features that are cached, by key; entries with a wrong digest are left out."""
 
-        def read(keys: Sequence[bytes]) -> dict[bytes, Features]:
+        def select(base: sqlite3.Connection) -> dict[bytes, Features]:
             found = {}
+            old = []
+            now = int(time.time())
             for key in set(keys):
-                row = base.execute("SELECT vector FROM features WHERE key = ?", (key,)).fetchone()
-                if row is not None:
+                row = base.execute(
+                    "SELECT vector, digest, used FROM features WHERE backbone = ? AND image = ?",
+                    (self.fingerprint, key),
+                ).fetchone()
+                if row is not None and row[1] == self._digest(key, row[0]):
                     found[key] = np.frombuffer(row[0], np.float32)
+                    if not isinstance(row[2], int) or abs(now - row[2]) > USED_EVERY:
+                        old.append((now, self.fingerprint, key))
+            try:
+                _mark_used(base, old)
+            except sqlite3.Error as error:  # a read-only file can be read all the same
+                self._warn(error)
             return found
 
-        def write(new: dict[bytes, Features]) -> None:
+        return (self._attempt(select) or {}) if keys and self.path.exists() else {}
+
+    def write(self, features: Mapping[bytes, Features]) -> None:
+        """Add features by key; the least recently used ones go if there are too many."""
+
+        def insert(base: sqlite3.Connection) -> None:
+            now = int(time.time())
+            rows = []
+            for key, row in features.items():
+                vector = np.ascontiguousarray(row, np.float32).tobytes()
+                rows.append((self.fingerprint, key, vector, self._digest(key, vector), now))
             with base:  # a transaction
-                base.executemany(
-                    "INSERT OR REPLACE INTO features VALUES (?, ?)",
-                    [(k, v.tobytes()) for k, v in new.items()],
-                )
+                base.execute(TABLE)
+                base.executemany("INSERT OR REPLACE INTO features VALUES (?, ?, ?, ?, ?)", rows)
+            _evict(base, MAX_BYTES)
 
-        yield read, write
+        self._attempt(insert)
+
+    def _digest(self, key: bytes, vector: object) -> bytes:
+        content = vector if isinstance(vector, bytes) else b""
+        return hashlib.sha256(self.fingerprint.encode() + key + content).digest()[:16]
+
+    def _attempt(self, action: Callable[[sqlite3.Connection], T]) -> T | None:
+        """Run an action on the open cache; if the cache cannot be used, warn once."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(_connect(self.path)) as base:
+                return action(base)
+        except (sqlite3.Error, OSError) as error:
+            self._warn(error)
+            return None
+
+    def _warn(self, error: Exception) -> None:
+        if self.path in _warned:
+            return
+        _warned.add(self.path)
+        log.warning(
+            "The feature cache '%s' cannot be used (%s); features are computed without it. "
+            "anyshot cache clear removes it.",
+            self.path,
+            error,
+        )
+
+
+def cache_contents() -> dict[str, tuple[int, int]]:
+    """Backbone fingerprint → number of images and bytes of features."""
+    if not cache_path().exists():
+        return {}
+    with _cache_errors_as_messages(), closing(_connect(cache_path())) as base:
+        rows = base.execute(
+            "SELECT backbone, COUNT(*), SUM(LENGTH(vector)) FROM features GROUP BY backbone"
+        ).fetchall()
+    return {str(name): (int(images), int(size or 0)) for name, images, size in rows}
+
+
+def clear_cache() -> int:
+    """Remove the feature cache; returns the number of bytes that were freed."""
+    freed = 0
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        path = cache_path().with_name(cache_path().name + suffix)
+        with os_errors_as_messages("remove", path):
+            if path.is_file() or path.is_symlink():
+                freed += path.lstat().st_size
+                path.unlink()
+    return freed
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    base = sqlite3.connect(path, timeout=LOCK_SECONDS)
+    try:
+        base.execute("PRAGMA auto_vacuum = FULL")  # removed entries free space
+    except sqlite3.Error:
+        base.close()
+        raise
+    return base
 
 
 @contextmanager
-def _nowhere() -> Iterator[tuple[Read, Write]]:
-    yield lambda keys: {}, lambda new: None
+def _cache_errors_as_messages() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise FileError(
+            f"The feature cache '{cache_path()}' cannot be read ({error}); "
+            "anyshot cache clear removes it."
+        ) from error
 
 
-def cache_path(backbone: Backbone) -> Path:
-    """The file of a backbone's features; its name tells backbone, weights and preprocessing apart."""
-    return cache_folder() / "features" / f"{backbone.fingerprint}.sqlite"
-
-
-@contextmanager
-def _bar(backbone: Backbone, total: int) -> Iterator[Callable[[int], None]]:
-    if total < SHOWN:
-        yield lambda n: None
+def _mark_used(base: sqlite3.Connection, rows: Sequence[tuple[int, str, bytes]]) -> None:
+    if not rows:
         return
-    with progress(f"Features by {backbone.name}", total) as advance:
-        yield advance
+    with base:
+        base.executemany("UPDATE features SET used = ? WHERE backbone = ? AND image = ?", rows)
+
+
+def _evict(base: sqlite3.Connection, limit: int) -> None:
+    """Remove the least recently used entries until 90% of the limit is left."""
+    (pages,) = base.execute("PRAGMA page_count").fetchone()
+    (page_bytes,) = base.execute("PRAGMA page_size").fetchone()
+    if pages * page_bytes <= limit:
+        return
+    excess = pages * page_bytes - int(0.9 * limit)
+    removed = []
+    for backbone, image, length in base.execute(
+        "SELECT backbone, image, LENGTH(vector) FROM features ORDER BY used"
+    ):
+        if excess <= 0:
+            break
+        removed.append((backbone, image))
+        excess -= length
+    with base:
+        base.executemany("DELETE FROM features WHERE backbone = ? AND image = ?", removed)

@@ -1,4 +1,4 @@
-"""What counts as a picture, and how one becomes square pixels."""
+"""Accepted image inputs, and how an image becomes square pixels."""
 
 from __future__ import annotations
 
@@ -7,61 +7,71 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
-from anyshot.core.errors import AnyshotError
-from anyshot.data.decode import UnreadableImage, decode, resize_and_crop
+from anyshot.core.errors import ClassifierError
+from anyshot.data.decode import MIN_SIDE, UnreadableImage, decode, resize_and_crop, to_rgb
 
 Picture = NDArray | Image.Image | str | os.PathLike[str]
 
 
 def to_pixels(picture: Picture, side: int) -> NDArray[np.uint8]:
-    """uint8 [side, side, 3]: short side resized, centre cut out, in colour.
+    """uint8 [side, side, 3]: upright, in RGB, the short side resized to `side`, centre-cropped.
 
-    >>> as_pixels(np.zeros((4, 6), np.uint8), 8).shape
+    >>> to_pixels(np.zeros((4, 6), np.uint8), 8).shape
     (8, 8, 3)
     """
     if isinstance(picture, str | os.PathLike):
         try:
             return decode(Path(picture), side)
         except UnreadableImage as error:
-            raise AnyshotError(
-                f"'{os.fspath(picture)}' cannot be used as a picture: {error}. Leave it out."
+            raise ClassifierError(
+                f"'{os.fspath(picture)}' cannot be used as an image: {error}. Leave it out."
             ) from error
-    if isinstance(picture, Image.Image):
-        return resize_and_crop(picture, side)
-    return resize_and_crop(Image.fromarray(check_array(np.asarray(picture))), side)
+    return resize_and_crop(_to_image(picture), side)
 
 
 def cache_content(picture: Picture) -> bytes:
-    """What a picture is made of, for the cache's key."""
+    """The bytes that identify an image in the feature cache: its file, or its RGB pixels."""
     if isinstance(picture, str | os.PathLike):
         try:
             return b"file" + Path(picture).read_bytes()
         except OSError as error:
-            raise AnyshotError(
+            raise ClassifierError(
                 f"Cannot read '{os.fspath(picture)}': {error.strerror or error}."
             ) from error
-    array = (
-        np.asarray(picture)
-        if isinstance(picture, Image.Image)
-        else check_array(np.asarray(picture))
-    )
-    mode = picture.mode if isinstance(picture, Image.Image) else ""
-    return f"pixels {mode} {array.shape} ".encode() + array.tobytes()
+    image = _to_image(picture)
+    return f"rgb {image.width}x{image.height} ".encode() + image.tobytes()
 
 
-def check_array(array: NDArray) -> NDArray[np.uint8]:
-    """A uint8 array [height, width] or [height, width, 3]; one channel too many or floats are said, not guessed."""
+def _to_image(picture: NDArray | Image.Image) -> Image.Image:
+    """An upright RGB image of an array or a PIL image of any mode."""
+    if not isinstance(picture, Image.Image):
+        return to_rgb(Image.fromarray(_check_array(np.asarray(picture))))
+    _check_size(picture.width, picture.height)
+    try:
+        return to_rgb(ImageOps.exif_transpose(picture))
+    except Exception as error:  # decoders of damaged files raise almost anything
+        raise ClassifierError(f"A PIL image cannot be read: {error}. Leave it out.") from error
+
+
+def _check_array(array: NDArray) -> NDArray[np.uint8]:
+    """A uint8 array [height, width] or [height, width, 3]; other types are not converted."""
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
-    if (
-        array.dtype != np.uint8
-        or array.ndim not in (2, 3)
-        or (array.ndim == 3 and array.shape[2] != 3)
-    ):
-        raise AnyshotError(
-            f"A picture is {array.dtype} {list(array.shape)}; expected uint8 [height, width, 3] or [height, width] "
-            "with values 0 to 255."
+    grey_or_rgb = array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 3)
+    if array.dtype != np.uint8 or not grey_or_rgb:
+        raise ClassifierError(
+            f"An image is an array of {array.dtype} {list(array.shape)}; expected uint8 "
+            "[height, width, 3] or [height, width] with values 0 to 255."
         )
+    _check_size(array.shape[1], array.shape[0])
     return array
+
+
+def _check_size(width: int, height: int) -> None:
+    if min(width, height) < MIN_SIDE:
+        raise ClassifierError(
+            f"An image is too small ({width}x{height}); expected at least "
+            f"{MIN_SIDE}x{MIN_SIDE} pixels."
+        )

@@ -1,4 +1,7 @@
-"""The meta-trained body of a run as a backbone; it borrows the statistics of the images that a task is learned from."""
+"""The meta-trained body of a run as a backbone.
+
+Its batch norm uses the statistics of the images that a task is learned from.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,22 @@ from anyshot.runs.run import Run
 
 
 def open_body(source: str | Path, device: str = "cpu") -> Backbone:
-    """The body of a run, to be bound to the images that a task is learned from before it is used."""
+    """The body of a run; call its `bind` with the images that a task is learned from."""
     run = Run(source)
     method = run.load_method(device)
 
     def bind(reference: Pixels) -> Backbone:
-        lent = method.to_input(reference)
+        reference_input = method.to_input(reference)
 
         def compute(pixels: Pixels) -> Features:
             with torch.inference_mode():
-                return method.embed(method.to_input(pixels), reference=lent).cpu().numpy()
+                features = method.embed(method.to_input(pixels), reference=reference_input)
+                return features.cpu().numpy()
 
         return Backbone(run.folder.name, run.image_size[0], "", compute)
 
-    return Backbone(run.folder.name, run.image_size[0], "", _unbound, bind)
+    return Backbone(run.folder.name, run.image_size[0], "", _compute_unbound, bind)
 
 
-def _unbound(pixels: Pixels) -> Features:
-    raise AssertionError("a body needs images to borrow statistics from")
+def _compute_unbound(pixels: Pixels) -> Features:
+    raise AssertionError("bind the body to the support images first")

@@ -1,14 +1,25 @@
-"""Features are computed once for each content."""
+"""Features are computed once for each content, with a cache that can fail or without."""
 
 from __future__ import annotations
 
+import copy
+import logging
+import sqlite3
+
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from torch import nn
 
-from anyshot.classifier.backbones import Backbone, compute_features, open_backbone, to_pixels
-from anyshot.core.errors import AnyshotError
+from anyshot.classifier.backbones import Backbone, compute_features, feature_cache, open_backbone
+from anyshot.classifier.backbones.feature_cache import (
+    FeatureCache,
+    cache_contents,
+    cache_path,
+    clear_cache,
+)
+from anyshot.core.errors import AnyshotError, ClassifierError, FileError
 
 RNG = np.random.default_rng(0)
 
@@ -16,9 +27,12 @@ RNG = np.random.default_rng(0)
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(feature_cache, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(feature_cache, "_warned", set())
 
 
 def counting(fingerprint="counting", side=4):
+    """A backbone that returns the pixels, and the list of its batch sizes."""
     seen = []
 
     def compute(pixels):
@@ -32,7 +46,7 @@ def pictures(n):
     return list(RNG.integers(0, 255, (n, 6, 6, 3), np.uint8))
 
 
-def test_a_picture_met_before_is_not_computed_again():
+def test_known_images_are_not_computed_again():
     images = pictures(5)
     first, seen = counting()
     once = compute_features(images, first)
@@ -41,7 +55,7 @@ def test_a_picture_met_before_is_not_computed_again():
     assert (sum(seen), sum(seen_again)) == (5, 0)
 
 
-def test_equal_pictures_are_computed_once_and_all_answered():
+def test_equal_images_are_computed_once():
     image = pictures(1)[0]
     backbone, seen = counting()
     rows = compute_features([image, image.copy(), image], backbone)
@@ -57,13 +71,13 @@ def test_another_fingerprint_shares_nothing():
     assert sum(seen) == 2
 
 
-def test_without_a_fingerprint_nothing_is_kept(tmp_path):
+def test_without_a_fingerprint_nothing_is_written(tmp_path):
     backbone, _ = counting("")
     compute_features(pictures(1), backbone)
     assert not (tmp_path / "cache").exists()
 
 
-def test_what_was_interrupted_goes_on_where_it_was():
+def test_an_interrupted_computation_continues():
     images = pictures(70)
     backbone, seen = counting()
 
@@ -80,7 +94,40 @@ def test_what_was_interrupted_goes_on_where_it_was():
     assert sum(seen) == 70
 
 
-def test_arrays_pil_images_and_files_of_the_same_pixels_agree(tmp_path):
+def test_arrays_of_other_shapes_with_the_same_bytes_differ():
+    grey = RNG.integers(0, 255, (4, 9), np.uint8)
+    backbone, seen = counting()
+    rows = compute_features([grey, grey.reshape(9, 4), grey.reshape(6, 6)], backbone)
+    assert sum(seen) == 3
+    assert len(np.unique(rows, axis=0)) == 3
+
+
+def test_palette_images_with_other_colours_differ():
+    indices = Image.fromarray(np.zeros((6, 6), np.uint8), "P")
+    red, blue = indices.copy(), indices.copy()
+    red.putpalette([255, 0, 0])
+    blue.putpalette([0, 0, 255])
+    backbone, _ = counting()
+    rows = [compute_features([image], backbone)[0].reshape(4, 4, 3) for image in (red, blue)]
+    assert rows[0][0, 0].tolist() == [255, 0, 0]
+    assert rows[1][0, 0].tolist() == [0, 0, 255]
+
+
+def test_exif_rotation_applies_to_pil_images_and_paths(tmp_path):
+    pixels = np.zeros((8, 8, 3), np.uint8)
+    pixels[:, :4] = 255
+    exif = Image.Exif()
+    exif[0x0112] = 6  # rotate by 90 degrees clockwise: the left half is the upper half
+    Image.fromarray(pixels).save(tmp_path / "a.png", exif=exif)
+    backbone, _ = counting(side=8)
+    with Image.open(tmp_path / "a.png") as image:
+        rows = compute_features([tmp_path / "a.png", image], backbone).reshape(2, 8, 8, 3)
+    np.testing.assert_array_equal(rows[0], rows[1])
+    assert rows[1][0, 7, 0] == 255
+    assert rows[1][7, 0, 0] == 0
+
+
+def test_arrays_pil_images_and_files_agree(tmp_path):
     pixels = pictures(1)[0]
     Image.fromarray(pixels).save(tmp_path / "a.png")
     backbone, _ = counting()
@@ -90,22 +137,189 @@ def test_arrays_pil_images_and_files_of_the_same_pixels_agree(tmp_path):
     assert (rows == rows[0]).all()
 
 
-def test_a_grey_picture_is_three_equal_channels():
-    grey = RNG.integers(0, 255, (6, 6), np.uint8)
-    colour = np.stack([grey] * 3, 2)
-    np.testing.assert_array_equal(to_pixels(grey, 6), colour)
-    np.testing.assert_array_equal(to_pixels(grey[:, :, None], 6), colour)
-
-
 @pytest.mark.parametrize(
-    "wrong", [np.zeros((4, 4, 3)), np.zeros((4, 4, 4), np.uint8), np.zeros(4, np.uint8)]
+    "damage",
+    [
+        lambda path: path.write_bytes(b"not a database, but long enough to look like a file" * 40),
+        lambda path: path.write_bytes(path.read_bytes()[:5000]),
+        lambda path: (path.unlink(), path.mkdir()),
+        lambda path: (path.unlink(), path.symlink_to(path)),
+        lambda path: sqlite3.connect(path).execute("DROP TABLE features").connection.close(),
+        lambda path: path.write_bytes(b"x"),
+    ],
+    ids=["garbage", "truncated", "folder", "loop", "no table", "one byte"],
 )
-def test_what_is_no_picture_is_refused(wrong):
-    with pytest.raises(AnyshotError, match="expected uint8"):
-        to_pixels(wrong, 8)
+def test_a_damaged_cache_is_not_used(damage, caplog):
+    images = pictures(3)
+    expected = compute_features(images, counting()[0])
+    damage(cache_path())
+    caplog.set_level(logging.WARNING)
+    for _ in range(2):
+        np.testing.assert_array_equal(compute_features(images, counting()[0]), expected)
+    assert len([r for r in caplog.records if str(cache_path()) in r.getMessage()]) <= 1
 
 
-def test_files_that_are_no_pictures_are_named(tmp_path):
+def test_a_locked_cache_is_not_used(caplog):
+    images = pictures(3)
+    expected = compute_features(images[:1], counting()[0])
+    other = sqlite3.connect(cache_path())
+    other.execute("BEGIN EXCLUSIVE")
+    rows = compute_features(images, counting()[0])
+    other.close()
+    np.testing.assert_array_equal(rows[:1], expected)
+    assert [r.getMessage() for r in caplog.records if "locked" in r.getMessage()]
+
+
+def test_a_full_disk_is_not_an_error(monkeypatch, caplog):
+    def connect(path):
+        base = sqlite3.connect(path)
+        base.execute("PRAGMA max_page_count = 1")
+        return base
+
+    monkeypatch.setattr(feature_cache, "_connect", connect)
+    backbone, seen = counting()
+    compute_features(pictures(40), backbone)
+    assert sum(seen) == 40
+    assert len([r for r in caplog.records if "full" in r.getMessage()]) == 1
+
+
+def test_a_read_only_cache_is_read(monkeypatch, caplog):
+    images = pictures(2)
+    compute_features(images[:1], counting()[0])
+    monkeypatch.setattr(feature_cache, "USED_EVERY", -1)
+    uri = f"file:{cache_path()}?mode=ro"
+    monkeypatch.setattr(feature_cache, "_connect", lambda path: sqlite3.connect(uri, uri=True))
+    backbone, seen = counting()
+    compute_features(images, backbone)
+    assert sum(seen) == 1
+    assert len([r for r in caplog.records if "readonly" in r.getMessage()]) == 1
+
+
+def test_a_cache_folder_that_is_a_file_is_not_an_error(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path / "file"))
+    compute_features(pictures(1), counting()[0])
+    monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path / "file" / "below"))
+    compute_features(pictures(1), counting()[0])
+
+
+def test_a_changed_entry_is_computed_again():
+    images = pictures(1)
+    expected = compute_features(images, counting()[0])
+    with sqlite3.connect(cache_path()) as base:
+        (vector,) = base.execute("SELECT vector FROM features").fetchone()
+        base.execute("UPDATE features SET vector = ?", (vector[:-1] + bytes([vector[-1] ^ 64]),))
+    base.close()
+    backbone, seen = counting()
+    np.testing.assert_array_equal(compute_features(images, backbone), expected)
+    assert sum(seen) == 1
+
+
+def test_the_least_recently_used_features_are_removed(monkeypatch):
+    clock = iter(range(10**9, 2 * 10**9, 10_000))
+    monkeypatch.setattr(feature_cache.time, "time", lambda: next(clock))
+    monkeypatch.setattr(feature_cache, "MAX_BYTES", 50_000)
+    cache = FeatureCache("wide")
+    keys = [bytes([i]) * 32 for i in range(10)]
+    rows = {key: np.full(1000, i, np.float32) for i, key in enumerate(keys)}
+    for key in keys[:6]:
+        cache.write({key: rows[key]})
+    cache.read(keys[:1])  # used again
+    for key in keys[6:10]:
+        cache.write({key: rows[key]})
+    known = cache.read(keys)
+    assert keys[0] in known
+    assert keys[1] not in known
+    assert keys[9] in known
+    assert cache_path().stat().st_size <= 55_000
+
+
+def test_cache_contents_and_clear():
+    assert cache_contents() == {}
+    compute_features(pictures(3), counting("one")[0])
+    compute_features(pictures(2), counting("two")[0])
+    assert cache_contents() == {"one": (3, 3 * 48 * 4), "two": (2, 2 * 48 * 4)}
+    assert clear_cache() > 0
+    assert cache_contents() == {}
+    assert clear_cache() == 0
+    cache_path().write_bytes(b"no database at all" * 400)
+    with pytest.raises(FileError, match="cache clear"):
+        cache_contents()
+
+
+def test_a_module_sees_floats_from_0_to_1():
+    module = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2))
+    white = compute_features([np.full((4, 4, 3), 255, np.uint8)], open_backbone(module, side=4))
+    expected = module[2].weight.sum(1).detach() + module[2].bias.detach()
+    np.testing.assert_allclose(white[0], expected, rtol=1e-5)
+
+
+class Scaled(nn.Module):
+    """Mean colours times an attribute that is in no state_dict."""
+
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+        self.calls = []
+
+    def forward(self, x):
+        self.calls.append(len(x))
+        return x.mean((2, 3)) * self.scale
+
+
+def test_modules_with_another_attribute_do_not_share_features(tmp_path):
+    images = pictures(2)
+    one, two = (compute_features(images, open_backbone(Scaled(s), side=4)) for s in (1.0, 2.0))
+    np.testing.assert_allclose(two, 2 * one)
+    assert not cache_path().exists()
+
+
+def test_a_module_that_changes_after_it_was_opened_has_no_effect():
+    module = Scaled(1.0)
+    backbone = open_backbone(module, side=4)
+    images = pictures(3)
+    before = compute_features(images, backbone)
+    module.scale = 5.0
+    np.testing.assert_array_equal(compute_features(images, backbone), before)
+    assert sum(backbone.compute.network.calls) == 3  # remembered in memory
+
+
+def test_the_callers_module_stays_as_it_was():
+    module = nn.Sequential(nn.Conv2d(3, 2, 1), nn.BatchNorm2d(2), nn.Flatten()).double().train()
+    before = copy.deepcopy(module.state_dict())
+    compute_features(pictures(2), open_backbone(module, side=4))
+    assert module.training
+    assert all(p.requires_grad and p.dtype == torch.float64 for p in module.parameters())
+    assert all(torch.equal(before[k], v) for k, v in module.state_dict().items())
+
+
+def test_an_author_can_give_a_fingerprint():
+    images = pictures(2)
+    mine = Backbone("mine", 4, "mine-v1", lambda pixels: pixels.mean((1, 2)))
+    expected = compute_features(images, open_backbone(mine))
+    again = Backbone("mine", 4, "mine-v1", lambda pixels: pytest.fail("computed again"))
+    np.testing.assert_array_equal(compute_features(images, open_backbone(again)), expected)
+
+
+def test_every_size_and_model_has_its_own_fingerprint(monkeypatch):
+    from anyshot.classifier.backbones import efficientnet_lite
+
+    monkeypatch.setattr(efficientnet_lite, "pretrained", lambda size: nn.Flatten())
+    opened = [open_backbone(f"efficientnet-lite{k}", side=s) for k in (0, 1) for s in (64, 224)]
+    assert len({backbone.fingerprint for backbone in opened}) == 4
+
+
+def test_features_of_a_wrong_shape_are_refused():
+    with pytest.raises(ClassifierError, match=r"\[1, 4, 4, 3\]"):
+        compute_features(pictures(1), open_backbone(lambda pixels: pixels, side=4))
+
+
+def test_an_unknown_name_gets_a_suggestion():
+    with pytest.raises(ClassifierError, match="efficientnet-lite0"):
+        open_backbone("eficientnet-lite0")
+
+
+def test_files_that_are_no_images_are_named(tmp_path):
     (tmp_path / "note.txt").write_text("hello")
     with pytest.raises(AnyshotError, match=r"note\.txt.*not an image"):
         compute_features([tmp_path / "note.txt"], counting()[0])
@@ -113,24 +327,3 @@ def test_files_that_are_no_pictures_are_named(tmp_path):
         compute_features([tmp_path / "gone.png"], counting()[0])
     with pytest.raises(AnyshotError, match="at least one"):
         compute_features([], counting()[0])
-
-
-def test_a_module_sees_floats_from_0_to_1_and_is_cached_by_its_weights():
-    module = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2))
-    backbone = open_backbone(module, side=4)
-    white = compute_features([np.full((4, 4, 3), 255, np.uint8)], backbone)
-    np.testing.assert_allclose(
-        white[0], module[2].weight.sum(1).detach() + module[2].bias.detach(), rtol=1e-5
-    )
-    other = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2))
-    assert open_backbone(other, side=4).fingerprint != backbone.fingerprint
-
-
-def test_a_backbone_that_makes_no_vectors_is_said():
-    with pytest.raises(AnyshotError, match=r"\[1, 4, 4, 3\] of 1 images"):
-        compute_features(pictures(1), open_backbone(lambda pixels: pixels, side=4))
-
-
-def test_an_unknown_name_gets_a_suggestion():
-    with pytest.raises(AnyshotError, match="efficientnet-lite0"):
-        open_backbone("eficientnet-lite0")

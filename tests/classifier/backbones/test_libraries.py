@@ -66,7 +66,7 @@ def test_a_missing_library_is_one_sentence(monkeypatch):
 
 
 def test_a_device_that_is_not_there_is_one_sentence():
-    with pytest.raises(AnyshotError, match="'nowhere'"):
+    with pytest.raises(AnyshotError, match="nowhere"):
         open_backbone(Tiny(), device="nowhere")
 
 

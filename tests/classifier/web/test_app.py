@@ -40,7 +40,7 @@ def answers(state):
 def test_the_page_says_what_the_classifier_says(visit, teach, backbone, monkeypatch, tmp_path):
     monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path))
     quick = backbones.Backbone("quick", 8, "", wide_colours)
-    monkeypatch.setattr(backbones, "_lite", lambda size, side, device: quick)
+    monkeypatch.setattr(backbones, "_open_lite", lambda size, side, device: quick)
     visitor = teach(visit(make_app(UploadReader(backbone, side=8))))
     state, classifier = visitor.state(), by_hand(3, backbone)
     asked = opened(noise_png(0, 50), noise_png(1, 50))
