@@ -57,5 +57,5 @@ def test_the_statistic_the_shot_rule_and_the_metric_plug_in_by_their_places(file
 def test_the_tenth_experiment_runs(tmp_path):
     experiment = find_experiment(blocks("experiments.md", tmp_path / "my_experiment.py"))
     outcome = reproduce(Request(experiment, "smoke", tmp_path))
-    assert [picture.name for picture in outcome.pictures] == ["omega", "training"]
-    assert all(cell.summary for cell in outcome.beside.cells.values())
+    assert [figure.name for figure in outcome.figures] == ["omega", "training"]
+    assert all(cell.summary for cell in outcome.comparison.cells.values())

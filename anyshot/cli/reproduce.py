@@ -1,4 +1,4 @@
-"""anyshot reproduce: every table and figure of the paper, and those of one's own."""
+"""anyshot reproduce: the tables and figures of the paper, and those of your own experiments."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def reproduce(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help=f"One of {', '.join(EXPERIMENTS)}; a file of your own; or list."
+            metavar="NAME", help=f"One of {', '.join(EXPERIMENTS)}; your own FILE.py; or list."
         ),
     ],
     scale: Annotated[
         Literal["smoke", "short", "paper"],
         typer.Option(
             metavar="NAME",
-            help="smoke (a minute, on embedded images), short (hours) or paper (days).",
+            help="smoke (a minute, embedded images), short (hours) or paper (days).",
         ),
     ] = "short",
     data: Annotated[
         str | None,
         typer.Option(
             metavar="A+B,C",
-            help="Other image sets, names or folders: those to learn from, then others to test on.",
+            help="Other image sets, names or folders: training sets joined by +, then test sets.",
         ),
     ] = None,
     columns: Annotated[
@@ -49,30 +49,32 @@ def reproduce(
         Literal["anyshot", "paper"] | None,
         typer.Option(
             metavar="anyshot|paper",
-            help="Start from one warm body, or as the paper does. Default: the scale's own.",
+            help="One pre-trained body for all models, or from scratch as in the paper. "
+            "Default: the scale's.",
         ),
     ] = None,
     start: Annotated[
         Path | None,
         typer.Option(
-            "--from",
-            metavar="RUN",
-            help="A warm start that is there (anyshot warm), or named weights.",
+            "--from", metavar="RUN", help="An existing pre-trained body: a run, or named weights."
         ),
     ] = None,
     seeds: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Runs of each model.")
     ] = None,
     tasks: Annotated[
-        int | None, typer.Option(min=2, metavar="N", help="Test tasks for each column.")
+        int | None, typer.Option(min=2, metavar="N", help="Test tasks of each column.")
     ] = None,
     iterations: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Meta-iterations of each run.")
+        int | None, typer.Option(min=1, metavar="N", help="Meta-training iterations of each run.")
+    ] = None,
+    validation_tasks: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Tasks of each validation.")
     ] = None,
     out: Annotated[
         Path,
         typer.Option(
-            metavar="FOLDER", help="For the runs, which experiments share, and the results."
+            metavar="FOLDER", help="For the results, and for the runs, which experiments share."
         ),
     ] = (Path("runs/reproduce")),
     jobs: Jobs = None,
@@ -80,11 +82,11 @@ def reproduce(
     address: Address = None,
     workers: Workers = None,
 ) -> None:
-    """Run an experiment of the paper end to end: train what is missing, test, tabulate, draw.
+    """Run an experiment: train what is missing, test, and write tables and figures.
 
-    Leaves results.json, table.md, table.tex, figures and report.html in a folder of `--out`. Interrupted, the same
-    command goes on; what was done is not done again, not even by another experiment that needs it. `anyshot reproduce
-    list` shows all with what they need.
+    Writes results.json, table.md, table.tex, figures and report.html into a folder below `--out`.
+    After an interruption, run the same command again: finished runs and measurements are kept, and
+    experiments share them. `anyshot reproduce list` shows all experiments and what they need.
 
     Example: anyshot reproduce any-shot --scale short --columns cifar-fs,svhn
     """
@@ -92,51 +94,61 @@ def reproduce(
     from anyshot.experiments.reproduce import Request, find_experiment
 
     if name == "list":
-        return _list()
+        return _print_list()
     request = Request(
-        find_experiment(name), scale, out, _data(data), tuple(split_commas(columns, "columns")) if columns else (), recipe,
-        None if start is None else str(start), seeds, tasks, iterations,
-    )  # fmt: skip
+        find_experiment(name),
+        scale=scale,
+        out=out,
+        data=_parse_data(data),
+        columns=tuple(split_commas(columns, "columns")) if columns else (),
+        recipe=recipe,
+        start=None if start is None else str(start),
+        seeds=seeds,
+        tasks=tasks,
+        iterations=iterations,
+        validation_tasks=validation_tasks,
+    )
     check_writable(request.folder / "results.json")
     _run(request, jobs=jobs, workers=workers, on=on, address=address)
 
 
-def _run(request: Request, **how: Any) -> None:
+def _run(request: Request, **options: Any) -> None:
     from anyshot.evaluation.report.paper_table import rich_table
     from anyshot.evaluation.report.tables import print_tables
-    from anyshot.experiments.reproduce import reproduce, tables
+    from anyshot.experiments.report import tables
+    from anyshot.experiments.reproduce import reproduce
 
-    outcome = reproduce(request, command=shlex.join(["anyshot", *sys.argv[1:]]), **how)
-    name = outcome.plan.experiment.title
-    if shown := [rich_table(lines, f"{name}. {title}") for title, lines in tables(outcome).items()]:
+    result = reproduce(request, command=shlex.join(["anyshot", *sys.argv[1:]]), **options)
+    name = result.plan.experiment.title
+    if shown := [rich_table(rows, f"{name}. {title}") for title, rows in tables(result).items()]:
         print_tables(*shown)
-    print(*outcome.notes, sep="\n")
+    print(*result.notes, sep="\n")
     print(f"In {request.folder}: results.json, table.md, table.tex, figures and report.html.")
 
 
-def _data(text: str | None) -> DataChoice | None:
-    """--data a+b,c: learn from a and b, test on c as well."""
+def _parse_data(text: str | None) -> DataChoice | None:
+    """--data a+b,c: train on a and b, test on these and on c."""
     from anyshot.experiments.scale import DataChoice
 
     if text is None:
         return None
-    first, *others = split_commas(text, "data")
-    return DataChoice(tuple(first.split("+")), tuple(others))
+    train, *test = split_commas(text, "data")
+    return DataChoice(tuple(train.split("+")), tuple(test))
 
 
-def _list() -> None:
-    """All experiments: what they need, what is ready, how long they take here."""
+def _print_list() -> None:
+    """Print all experiments: what they need, what is ready, how long they take here."""
     from rich import box
     from rich.table import Table
 
     from anyshot.evaluation.report.tables import print_tables
-    from anyshot.experiments.estimate import listing
+    from anyshot.experiments.estimate import estimate_all
 
-    caption = "Foretold from a few measured tasks, as if nothing had been done before."
+    caption = "Estimates from a few timed tasks, assuming that nothing is cached."
     table = Table(box=box.SIMPLE_HEAD, caption=caption)
     for heading in ("name", "what", "needs (– not ready)", "runs", "short", "paper"):
         table.add_column(heading)
-    for one in listing():
+    for one in estimate_all():
         needs = ", ".join(f"{'' if ready else '– '}{images}" for images, ready in one.needs.items())
         times = [format_duration(seconds) if seconds else "–" for seconds in (one.short, one.paper)]
         table.add_row(one.name, one.title, needs, str(one.runs), *times)

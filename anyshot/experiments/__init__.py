@@ -1,7 +1,10 @@
-"""Experiments: tables and figures as data, and one runner for all of them.
+"""Experiments: the paper's tables and figures as data, and one runner for all of them.
 
-An :class:`Experiment` says which models are trained on what, what they are tested on, and what is drawn. The paper's
-nine are in :mod:`anyshot.experiments.paper`; anyone's own is a file with an ``EXPERIMENT``.
+An :class:`Experiment` lists models, training sets, test columns and figures. The paper's nine are
+in :mod:`anyshot.experiments.paper`; your own is a file that defines ``EXPERIMENT``. The way of an
+experiment: :mod:`~anyshot.experiments.plan` turns it into jobs,
+:mod:`~anyshot.experiments.reproduce` runs them, :mod:`~anyshot.experiments.results` collects their
+measurements. This package may import every package but ``classifier`` and ``cli``.
 """
 
 from __future__ import annotations
@@ -10,10 +13,18 @@ from anyshot.experiments.experiment import (
     Block,
     Column,
     Experiment,
+    FigureSpec,
     Model,
-    Picture,
     Published,
-    published,
+    parse_published,
 )
 
-__all__ = ["Block", "Column", "Experiment", "Model", "Picture", "Published", "published"]
+__all__ = [
+    "Block",
+    "Column",
+    "Experiment",
+    "FigureSpec",
+    "Model",
+    "Published",
+    "parse_published",
+]

@@ -1,4 +1,4 @@
-"""An experiment on the image sets that there are: those asked for, and of the others those that are ready here."""
+"""Fit an experiment to image sets: chosen ones, or those that are ready on this machine."""
 
 from __future__ import annotations
 
@@ -6,98 +6,107 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import DataError, SettingsError
 from anyshot.data import CATALOGUE, EMBEDDED
-from anyshot.data.published import is_prepared as is_prepared
+from anyshot.data.published import is_prepared
 from anyshot.experiments.experiment import Block, Column, Experiment
 from anyshot.experiments.scale import DataChoice
 from anyshot.training.presets import preset
 
 
 def is_available(images: str) -> bool:
-    """Whether a set can be opened on this machine."""
+    """Whether this image set can be opened on this machine."""
     if images in CATALOGUE:
         return is_prepared(CATALOGUE[images])
     return images in EMBEDDED or os.path.isdir(os.path.expanduser(images))
 
 
-def learned(block: Block) -> tuple[str, ...]:
-    """The sets that a block's models learn from."""
+def training_sets(block: Block) -> tuple[str, ...]:
+    """The image sets from which a block's models learn."""
     return block.images or preset(block.preset).images
 
 
+def all_sets(experiment: Experiment) -> list[str]:
+    """Every image set of the experiment, once: of training, of columns, of figures."""
+    names = [name for block in experiment.blocks for name in training_sets(block)]
+    names += [column.images for column in _all_columns(experiment)]
+    return list(dict.fromkeys(names))
+
+
 def with_data(experiment: Experiment, data: DataChoice) -> Experiment:
-    """The experiment on other sets: those learned from take the place of those learned from, others that of others.
-    The paper has no numbers for them; blocks that then are alike become one."""
+    """Replace training sets by ``data.train`` and other test sets by ``data.test``.
+
+    The new columns have no numbers of the paper. Blocks that became equal are merged.
+    """
     blocks: dict[str, Block] = {}
     for block in [block for block in experiment.blocks if block.columns] or experiment.blocks:
-        pictures = tuple(replace(p, columns=_moved(block, p.columns, data)) for p in block.pictures)
-        columns = _moved(block, block.columns, data)
-        changed = replace(block, columns=columns, images=data.learned, pictures=pictures)
+        figures = tuple(
+            replace(spec, columns=_replace_sets(block, spec.columns, data))
+            for spec in block.figures
+        )
+        columns = _replace_sets(block, block.columns, data)
+        changed = replace(block, columns=columns, images=data.train, figures=figures)
         blocks.setdefault(block.shots, changed)
     return replace(experiment, blocks=tuple(blocks.values()))
 
 
-def _moved(block: Block, columns: Sequence[Column], data: DataChoice) -> tuple[Column, ...]:
-    found = []
+def _replace_sets(block: Block, columns: Sequence[Column], data: DataChoice) -> tuple[Column, ...]:
+    replaced = []
     for column in columns:
-        sets = data.learned if column.images in learned(block) or not data.others else data.others
-        found += [Column(images, column.shots or block.shots) for images in sets]
-    return tuple(dict.fromkeys(found))
+        trained_on = column.images in training_sets(block)
+        sets = data.train if trained_on or not data.test else data.test
+        replaced += [Column(images, column.shots or block.shots) for images in sets]
+    return tuple(dict.fromkeys(replaced))
 
 
-def chosen(experiment: Experiment, images: Sequence[str]) -> Experiment:
-    """The columns of some sets alone."""
-    looked_at = [picture.columns for block in experiment.blocks for picture in block.pictures]
-    known = [column.images for columns in (experiment.columns, *looked_at) for column in columns]
+def select_columns(experiment: Experiment, images: Sequence[str]) -> Experiment:
+    """Keep only the columns of these image sets."""
+    known = list(dict.fromkeys(column.images for column in _all_columns(experiment)))
     for name in images:
         if name not in known:
-            raise AnyshotError(
-                f"{experiment.name} has no column of {name!r}; there are {', '.join(dict.fromkeys(known))}."
+            raise SettingsError(
+                f"{experiment.name} has no column of {name!r}; it has {', '.join(known)}."
             )
-    return replace(
-        experiment, blocks=_with_columns(experiment, lambda column: column.images in images)
-    )
+    return replace(experiment, blocks=_filter(experiment, lambda column: column.images in images))
 
 
 def with_ready(experiment: Experiment) -> tuple[Experiment, list[str]]:
-    """What of the experiment can be done here, and sentences on what cannot."""
-    missing: dict[str, None] = {}
-    blocks = []
-    for block in experiment.blocks:
-        own = learned(block)
-        some = tuple(name for name in own if is_available(name))
-        looked_at = [
-            *block.columns,
-            *(column for picture in block.pictures for column in picture.columns),
-        ]
-        missing |= dict.fromkeys(
-            name for name in (*own, *(c.images for c in looked_at)) if not is_available(name)
-        )
-        blocks.append(replace(block, images=some))
-    kept = _with_columns(
-        replace(experiment, blocks=tuple(blocks)), lambda column: is_available(column.images)
+    """Keep what can run on this machine; the sentences name the image sets that were left out."""
+    blocks = tuple(
+        replace(block, images=tuple(filter(is_available, training_sets(block))))
+        for block in experiment.blocks
     )
+    kept = _filter(replace(experiment, blocks=blocks), lambda column: is_available(column.images))
     kept = tuple(block for block in kept if block.images)
     sentences = [
-        f"{name} is not ready here and left out (anyshot data prepare {name})." for name in missing
+        f"{name} is not prepared on this machine and was left out (anyshot data prepare {name})."
+        for name in all_sets(experiment)
+        if not is_available(name)
     ]
     if not kept:
-        raise AnyshotError(
-            f"Nothing of {experiment.name} can be done with the images that are here. {' '.join(sentences)}"
+        raise DataError(
+            f"No part of {experiment.name} can run with the image sets on this machine. "
+            f"{' '.join(sentences)}"
         )
     return replace(experiment, blocks=kept), sentences
 
 
-def _with_columns(experiment: Experiment, wanted: Callable[[Column], bool]) -> tuple[Block, ...]:
-    """The blocks without the columns that are not wanted, and none that is left with nothing."""
+def _all_columns(experiment: Experiment) -> list[Column]:
+    in_figures = [
+        column for block in experiment.blocks for spec in block.figures for column in spec.columns
+    ]
+    return [*experiment.columns, *in_figures]
+
+
+def _filter(experiment: Experiment, keep: Callable[[Column], bool]) -> tuple[Block, ...]:
+    """The blocks with the kept columns only, without figures and blocks that lost them all."""
     blocks = []
     for block in experiment.blocks:
-        columns = tuple(filter(wanted, block.columns))
-        pictures = []
-        for picture in block.pictures:
-            some = tuple(filter(wanted, picture.columns))
-            if some or (columns and not picture.columns):
-                pictures.append(replace(picture, columns=some))
-        blocks.append(replace(block, columns=columns, pictures=tuple(pictures)))
-    return tuple(block for block in blocks if block.columns or block.pictures)
+        columns = tuple(filter(keep, block.columns))
+        figures = []
+        for spec in block.figures:
+            kept = tuple(filter(keep, spec.columns))
+            if kept or (columns and not spec.columns):
+                figures.append(replace(spec, columns=kept))
+        blocks.append(replace(block, columns=columns, figures=tuple(figures)))
+    return tuple(block for block in blocks if block.columns or block.figures)

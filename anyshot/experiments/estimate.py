@@ -1,4 +1,4 @@
-"""What each experiment needs, whether it is here, and how long it will take, from a few measured tasks."""
+"""What each experiment needs, whether that is ready, and how long it takes on this machine."""
 
 from __future__ import annotations
 
@@ -9,81 +9,156 @@ from pathlib import Path
 
 import numpy as np
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import DataError
 from anyshot.core.parallel.threads import cores, map_tasks
 from anyshot.core.progress import progress
 from anyshot.core.registry import EXPERIMENTS
-from anyshot.core.settings import MethodSettings, TaskSettings
-from anyshot.data import ImageSet
+from anyshot.core.settings import MethodSettings, Settings, TaskSettings, parse_shots
+from anyshot.data import CATALOGUE, ImageSet
 from anyshot.data.tasks import TaskStream
-from anyshot.experiments.available_data import is_available, learned, with_ready
-from anyshot.experiments.cost import Speed, seconds
+from anyshot.experiments.available_data import all_sets, is_available, with_ready
 from anyshot.experiments.experiment import Experiment
+from anyshot.experiments.job import Job
+from anyshot.experiments.measurement import Measurement, cache_path
 from anyshot.experiments.plan import make_plan
 from anyshot.experiments.scale import PAPER, SHORT, Scale
 from anyshot.methods import create_method
 from anyshot.training.meta_training import task_gradients
 
+MEAN_SUPPORT = 5 * 25.5  #: support images of the paper's mean task
+PRETRAINING_IMAGES = 40_000  #: of an epoch, roughly
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds on all cores together, for 32×32 images and tasks of the paper's mean size."""
+
+    training: float = 0.24  #: a training task of 5 steps
+    adaptation: float = 0.15  #: a test task of 10 steps
+    image: float = 0.00027  #: an image of pre-training
+
+
+TYPICAL = Speed()
+
 
 @dataclass(frozen=True)
 class Estimate:
-    """A line of the list."""
+    """A row of ``anyshot reproduce list``."""
 
     name: str
     title: str
     needs: dict[str, bool]  #: image sets, and whether they are ready
-    runs: int  #: at the paper's scale
-    short: float | None  #: seconds of what can be done here; None where nothing can
-    paper: float | None
+    runs: int  #: at the scale ``paper``
+    short: float | None  #: seconds of the part that can run here; None if nothing can
+    paper: float | None  #: as ``short``, at the scale ``paper``
 
 
-def listing() -> list[Estimate]:
-    """All experiments."""
-    speed = measured_speed()
+def estimate_all() -> list[Estimate]:
+    """Estimate all experiments of the registry."""
+    speed = measure_speed()
     return [estimate(EXPERIMENTS[name], speed) for name in EXPERIMENTS]
 
 
 def estimate(experiment: Experiment, speed: Speed) -> Estimate:
-    """One experiment, on a machine of such a speed."""
-    sets = [name for block in experiment.blocks for name in learned(block)]
-    looked_at = [picture.columns for block in experiment.blocks for picture in block.pictures]
-    sets += [column.images for columns in (experiment.columns, *looked_at) for column in columns]
-    units = make_plan(experiment, PAPER, Path()).units
+    """Estimate one experiment on a machine of this speed."""
 
-    def takes(scale: Scale) -> float | None:
+    def seconds(scale: Scale) -> float | None:
         try:
-            here, _ = with_ready(experiment)
-        except AnyshotError:
+            ready, _ = with_ready(experiment)
+        except DataError:
             return None
-        return sum(seconds(unit, speed) for unit in make_plan(here, scale, Path()).units)
+        return sum(job_seconds(job, speed) for job in make_plan(ready, scale, Path()).jobs)
 
-    needs = {name: is_available(name) for name in dict.fromkeys(sets)}
-    return Estimate(
-        experiment.name, experiment.title, needs, len(units), takes(SHORT), takes(PAPER)
-    )
+    runs = len(make_plan(experiment, PAPER, Path()).jobs)
+    needs = {name: is_available(name) for name in all_sets(experiment)}
+    return Estimate(experiment.name, experiment.title, needs, runs, seconds(SHORT), seconds(PAPER))
 
 
-def measured_speed() -> Speed:
-    """Of this machine, on invented images."""
+def measure_speed() -> Speed:
+    """Time a few tasks of noise images on this machine."""
     rng = np.random.default_rng(0)
     classes = {f"{c}": rng.integers(0, 255, (41, 32, 32, 3), dtype=np.uint8) for c in range(5)}
     images = ImageSet.from_arrays("noise", classes, {"train": list(classes)})
     stream = TaskStream(images, "train", TaskSettings(shots="fixed:26"))
     method = create_method(MethodSettings(prediction="naive"), (32, 32))
-    with progress("Measuring how long a task takes", 2) as advance:
-        training = _seconds_each(lambda index: task_gradients(method, stream.task(index)))
+    with progress("Timing tasks", 2) as advance:
+        training = _seconds_per_task(lambda index: task_gradients(method, stream.task(index)))
         advance()
-        adaptation = _seconds_each(lambda index: method.predict(stream.task(index)))
+        adaptation = _seconds_per_task(lambda index: method.predict(stream.task(index)))
         advance()
-    return Speed(
-        training, adaptation, training / 900
-    )  # an image of a warm start: a 900th of a training task
+    # An image of pre-training takes about a 900th of a training task.
+    return Speed(training, adaptation, training / 900)
 
 
-def _seconds_each(work: Callable[[int], object]) -> float:
-    """Per task when many are done on all cores; a first one loads and compiles."""
+def _seconds_per_task(work: Callable[[int], object]) -> float:
+    """Seconds a task when all cores are busy; the first task, which compiles, is not timed."""
     work(0)
-    few = range(2 * cores())
+    tasks = range(2 * cores())
     started = time.perf_counter()
-    map_tasks(work, few)
-    return (time.perf_counter() - started) / len(few)
+    map_tasks(work, tasks)
+    return (time.perf_counter() - started) / len(tasks)
+
+
+# ---------- the cost of a job
+def job_seconds(job: Job, speed: Speed = TYPICAL) -> float:
+    """Seconds of the whole job."""
+    measurements = sum(measurement_seconds(one, speed) for one in job.measurements)
+    return training_seconds(job.settings, speed) + measurements
+
+
+def training_seconds(settings: Settings, speed: Speed) -> float:
+    """Seconds of meta-training with its validations, or of pre-training."""
+    area = _relative_area(settings.images)
+    if settings.warm is not None:
+        return settings.warm.epochs * PRETRAINING_IMAGES * speed.image * area
+    train = settings.train
+    validations = max(1, train.iterations // (train.validate_every or train.iterations))
+    validation_tasks = validations * train.validation_tasks
+    validation_tasks *= bool(settings.images) + len(settings.ood)
+    training = train.iterations * train.meta_batch * speed.training * settings.method.steps / 5
+    testing = validation_tasks * speed.adaptation * settings.method.test_steps / 10
+    return _relative_size(settings.task) * area * (training + testing)
+
+
+def measurement_seconds(measurement: Measurement, speed: Speed) -> float:
+    """Seconds of one measurement."""
+    method = measurement.method
+    adaptations = {"test": adaptations_per_task(method), "distances": 1 + measurement.value}
+    each = adaptations.get(measurement.kind, 0.2) * speed.adaptation * method.test_steps / 10
+    size = _relative_size(measurement.task) * _relative_area((measurement.images,))
+    return measurement.tasks * each * size
+
+
+def adaptations_per_task(method: MethodSettings) -> int:
+    """How often a test adapts to each task."""
+    samples = method.name == "taml" and method.bayesian and method.prediction == "mc"
+    return method.samples if samples else 1
+
+
+def share_done(job: Job) -> float:
+    """The share of a job that is done, from the files in its folder."""
+    log = Path(job.folder) / "log.jsonl"
+    if not log.exists():
+        return 0.0
+    if job.settings.warm is None:
+        kind, last = "iteration", job.settings.train.iterations
+    else:
+        kind, last = "epoch", job.settings.warm.epochs
+    trained = min(1.0, log.read_bytes().count(f'"kind": "{kind}"'.encode()) / last)
+    measured = sum(
+        measurement_seconds(measurement, TYPICAL)
+        for measurement in job.measurements
+        if cache_path(job.folder, measurement).exists()
+    )
+    return (trained * training_seconds(job.settings, TYPICAL) + measured) / job_seconds(job)
+
+
+def _relative_size(task: TaskSettings) -> float:
+    """The support images of a mean task, relative to the paper's mean task."""
+    _, least, most = parse_shots(task.shots)
+    return task.way * (least + most) / 2 / MEAN_SUPPORT
+
+
+def _relative_area(images: tuple[str, ...]) -> float:
+    """The pixels of an image, relative to 32×32."""
+    return max((CATALOGUE[name].side / 32) ** 2 if name in CATALOGUE else 1.0 for name in images)

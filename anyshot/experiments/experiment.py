@@ -1,11 +1,11 @@
-"""What an experiment is: models (rows), blocks of columns, what is drawn, and what the paper says.
+"""Experiments as data: models (rows), blocks of columns, figures, and the paper's numbers.
 
->>> mine = Experiment(
-...     "mine", "Does it pay on digits?",
+>>> experiment = Experiment(
+...     "digits", "Does TAML help on digits?",
 ...     models=(Model("Meta-SGD", "meta-sgd"), Model("Bayesian TAML", "taml")),
 ...     blocks=(Block("glyphs", (Column("glyphs"), Column("digits", "fixed:5"))),),
 ... )
->>> [column.label for column in mine.columns]
+>>> [column.label for column in experiment.columns]
 ['glyphs', 'digits, fixed:5']
 """
 
@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import SettingsError
 from anyshot.core.options import suggestion
 
 
 class Published(NamedTuple):
-    """A published accuracy in per cent, with the half-width of its interval."""
+    """A published accuracy in per cent, with the half-width of its 95 % interval."""
 
     accuracy: float
     interval: float
@@ -30,123 +30,200 @@ class Published(NamedTuple):
 
 @dataclass(frozen=True)
 class Model:
-    """A row: a method, what changes in its settings, how it predicts in tests, and what changes in its training."""
+    """A row of the table: a method with its changed settings.
 
-    name: str  #: in the table
+    Models that differ only in ``test`` share their trained runs.
+
+    Parameters
+    ----------
+    name : str
+        The row's label.
+    method : str
+        A name in the registry of methods, or ``FILE.py:NAME``.
+    change : Mapping[str, Any]
+        Values that replace those of ``MethodSettings``.
+    test : Mapping[str, Any]
+        Values that replace those of ``MethodSettings`` in tests only.
+    train : Mapping[str, Any]
+        Values that replace those of ``TrainSettings``.
+    """
+
+    name: str
     method: str = "taml"
-    change: Mapping[str, Any] = field(default_factory=dict, hash=False)  #: of its MethodSettings
-    test: Mapping[str, Any] = field(default_factory=dict, hash=False)  #: of those, in tests alone
-    train: Mapping[str, Any] = field(default_factory=dict, hash=False)  #: of its TrainSettings
+    change: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    test: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    train: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
 class Column:
-    """What models are tested on."""
+    """A column of the table: the image set and the shots of its test tasks.
+
+    Parameters
+    ----------
+    images : str
+        A data set's name, or a folder.
+    shots : str
+        A shot rule such as ``"fixed:5"``; empty: the rule of training.
+    name : str
+        The column's label; empty: made from ``images`` and ``shots``.
+    paper : Mapping[str, Published]
+        The paper's numbers by model name.
+    """
 
     images: str
-    shots: str = ""  #: those of training, where nothing is said
-    name: str = ""  #: in the table
-    paper: Mapping[str, Published] = field(default_factory=dict, hash=False)  #: by the model's name
+    shots: str = ""
+    name: str = ""
+    paper: Mapping[str, Published] = field(default_factory=dict, hash=False)
 
     @property
     def label(self) -> str:
-        """What to call it in a table."""
-        return self.name or self.set + (f", {self.shots}" if self.shots else "")
+        """The column's heading."""
+        return self.name or self.set_name + (f", {self.shots}" if self.shots else "")
 
     @property
-    def set(self) -> str:
+    def set_name(self) -> str:
         """The image set's name, or the last part of its path."""
         return Path(self.images).name
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A figure of some models of a block: ``kind`` is one of those in :mod:`anyshot.experiments.figures`."""
+class FigureSpec:
+    """A figure to draw from measurements of some models.
+
+    Parameters
+    ----------
+    kind : str
+        One of :data:`anyshot.experiments.figures.KINDS`.
+    title : str
+        The figure's title in the report.
+    models : tuple[str, ...]
+        Names of the models that the figure shows.
+    columns : tuple[Column, ...]
+        The tasks that are measured; empty: the columns of the block.
+    values : tuple[int, ...]
+        Numbers of Monte Carlo samples, for the kinds that need them.
+    note : str
+        A sentence below the figure, for example the paper's numbers.
+    """
 
     kind: str
     title: str
-    models: tuple[str, ...]  #: by their names
-    columns: tuple[Column, ...] = ()  #: whose tasks are looked at; none: those of the block
-    values: tuple[int, ...] = ()  #: where the kind asks for some: numbers of samples
-    note: str = ""  #: what else to say below it, such as the paper's numbers
+    models: tuple[str, ...]
+    columns: tuple[Column, ...] = ()
+    values: tuple[int, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True)
 class Block:
-    """What models are trained on, and the columns that they are tested in."""
+    """One training for all models, and the columns in which they are tested.
 
-    preset: str  #: the training, by its name in :mod:`anyshot.training.presets`
+    Parameters
+    ----------
+    preset : str
+        The settings of the training, by their name in :mod:`anyshot.training.presets`.
+    columns : tuple[Column, ...]
+        What the models are tested on.
+    images : tuple[str, ...]
+        Training sets that replace those of the preset.
+    shots : str
+        A shot rule that replaces that of the preset.
+    figures : tuple[FigureSpec, ...]
+        Figures of the models of this block.
+    """
+
+    preset: str
     columns: tuple[Column, ...] = ()
-    images: tuple[str, ...] = ()  #: instead of those that the preset learns from
-    shots: str = ""  #: instead of the preset's
-    pictures: tuple[Picture, ...] = ()
+    images: tuple[str, ...] = ()
+    shots: str = ""
+    figures: tuple[FigureSpec, ...] = ()
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table, its figures, and what is behind them."""
+    """A table, its figures, and the runs behind them.
+
+    Parameters
+    ----------
+    name : str
+        The name of the output folder.
+    title : str
+        The title of the table.
+    models : tuple[Model, ...]
+        The rows.
+    blocks : tuple[Block, ...]
+        Trainings with their columns.
+    reference : str
+        The model that the others are compared with; empty: the last one.
+    seeds : int
+        Runs of each model.
+    seeds_short : int
+        Runs of each model at the scale ``short``.
+    tasks : int
+        Test tasks of each run and column.
+    """
 
     name: str
     title: str
     models: tuple[Model, ...]
     blocks: tuple[Block, ...]
-    reference: str = (
-        ""  #: the model that others are compared with; the last one, where nothing is said
-    )
-    seeds: int = 3  #: of each model
-    seeds_short: int = 1  #: of each model at the scale ``short``
-    tasks: int = 3000  #: of each test
+    reference: str = ""
+    seeds: int = 3
+    seeds_short: int = 1
+    tasks: int = 3000
 
     def __post_init__(self) -> None:
-        names = [model.name for model in self.models]
-        drawn = [
-            name for block in self.blocks for picture in block.pictures for name in picture.models
-        ]
-        for name in [*([self.reference] if self.reference else []), *drawn]:
-            if name not in names:
-                raise AnyshotError(
-                    f"The experiment {self.name!r} has no model {name!r}{suggestion(name, names)}"
+        known = [model.name for model in self.models]
+        named = [self.reference] if self.reference else []
+        named += [name for block in self.blocks for spec in block.figures for name in spec.models]
+        for name in named:
+            if name not in known:
+                raise SettingsError(
+                    f"The experiment {self.name!r} has no model {name!r}{suggestion(name, known)}"
                 )
-        if not names or len(set(names)) < len(names) or not self.blocks:
-            raise AnyshotError(
-                f"The experiment {self.name!r} needs models of different names, and at least one block."
+        if not known or len(set(known)) < len(known):
+            raise SettingsError(
+                f"The experiment {self.name!r} needs models with different names; it has {known}."
             )
+        if not self.blocks:
+            raise SettingsError(f"The experiment {self.name!r} needs at least one block.")
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Of all blocks."""
+        """The columns of all blocks."""
         return tuple(column for block in self.blocks for column in block.columns)
 
     @property
     def compared_with(self) -> str:
-        """The name of the model that others are compared with."""
+        """The name of the model that the others are compared with."""
         return self.reference or self.models[-1].name
 
     def model(self, name: str) -> Model:
-        """The model of a name."""
+        """Return the model with this name."""
         return next(model for model in self.models if model.name == name)
 
 
-def published(table: str) -> list[dict[str, Published]]:
-    """The columns of a table as text, each by the rows' names.
+def parse_published(table: str) -> list[dict[str, Published]]:
+    """Read a table of published accuracies: one dictionary a column, by the names of the rows.
 
-    >>> published('''
+    >>> parse_published('''
     ... MAML      71.55±0.23  45.17±0.22
     ... Meta-SGD  72.71±0.21  46.45±0.24
     ... ''')[1]["Meta-SGD"]
     Published(accuracy=46.45, interval=0.24)
     """
-    rows = {}
+    rows: dict[str, list[Published]] = {}
     for line in table.strip().splitlines():
         name = re.split(r"\s+[\d.]+±", line.strip())[0]
-        rows[name] = [
-            Published(float(a), float(b)) for a, b in re.findall(r"([\d.]+)±([\d.]+)", line)
-        ]
+        numbers = re.findall(r"([\d.]+)±([\d.]+)", line)
+        rows[name] = [Published(float(mean), float(interval)) for mean, interval in numbers]
     widths = {len(numbers) for numbers in rows.values()}
     if len(widths) != 1:
-        raise AnyshotError(
-            f"The rows of a published table have {sorted(widths)} numbers, but should have as many each."
+        raise SettingsError(
+            f"The rows of a published table have {sorted(widths)} numbers; "
+            "every row needs the same number."
         )
     return [
-        {name: numbers[place] for name, numbers in rows.items()} for place in range(widths.pop())
+        {name: numbers[column] for name, numbers in rows.items()} for column in range(widths.pop())
     ]

@@ -1,16 +1,16 @@
-"""What a picture asks of runs, and how what they answered is drawn."""
+"""The kinds of figures: which measurements each needs, and how it is drawn from them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+import matplotlib.figure
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import AnyshotError, SettingsError
 from anyshot.core.options import suggestion
 from anyshot.evaluation.metrics import pool_seeds
 from anyshot.evaluation.metrics.summary import confidence_half_width
@@ -21,198 +21,223 @@ from anyshot.evaluation.report.experiment_figures import (
     lines_figure,
     map_figure,
 )
-from anyshot.experiments.experiment import Picture
-from anyshot.experiments.measurement import Value, summary_of
+from anyshot.experiments.experiment import FigureSpec
+from anyshot.experiments.measurement import Values, summary_of
 
-PROBED = {
-    "accuracy-by-size": "test",
-    "samples": "test",
-    "gain": "test",
-    "gamma": "balance",
-    "omega": "balance",
-    "starts": "starts",
-    "distances": "distances",
-}  #: kind of picture -> kind of probe
+Panels = Mapping[str, Lines]  #: the numbers of a figure, by panel and line
+Drawing = tuple[matplotlib.figure.Figure, Panels]
 
 
 @dataclass(frozen=True)
-class FigureValues:
-    """What runs of a model said of a column, at one of the picture's values: a value of the probe for each seed."""
+class Figure:
+    """A drawn figure with the numbers in it."""
+
+    name: str  #: of its files, without the ending
+    title: str
+    image: matplotlib.figure.Figure
+    numbers: Panels = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FigureInput:
+    """The measurements of one model in one column, at one value of the figure."""
 
     model: str
     images: str
     way: int
     value: int
-    found: tuple[Value, ...]
+    measured: tuple[Values, ...]  #: one for each seed
 
-    def each(self, key: str) -> list[Any]:
-        """The lists of all seeds as one."""
-        return [one for value in self.found for one in value[key]]
-
-
-def measurements_for(picture: Picture) -> list[tuple[str, dict[str, int], int]]:
-    """(kind of probe, changed settings of the method, value) of all that a picture asks of a model and column."""
-    if picture.kind not in PROBED:
-        raise AnyshotError(
-            f"There is no picture {picture.kind!r}{suggestion(picture.kind, PROBED)}"
-        )
-    change = picture.kind == "samples"
-    return [
-        (PROBED[picture.kind], {"samples": value} if change else {}, value)
-        for value in picture.values or (0,)
-    ]
+    def concatenate(self, key: str) -> list[Any]:
+        """The lists of all seeds under this key, as one list."""
+        return [entry for values in self.measured for entry in values[key]]
 
 
-@dataclass(frozen=True)
-class FigureWithNumbers:
-    """A figure, and the numbers in it: by panel and line."""
+# ---------- figures of accuracy
+def draw_accuracy_by_size(inputs: Sequence[FigureInput]) -> Drawing:
+    """Accuracy against the number of images in a task."""
 
-    figure: Figure
-    numbers: Mapping[str, Lines] = field(default_factory=dict)
+    def task_size(one: FigureInput) -> float:
+        return float(np.mean([sum(score["shots"]) for score in one.concatenate("scores")]))
 
-
-def draw(picture: Picture, answers: Sequence[FigureValues]) -> FigureWithNumbers:
-    """The picture of what runs have answered."""
-    return DRAWN[picture.kind](answers)
+    return _accuracy_lines(inputs, task_size, "images in the task, $N$")
 
 
-def _lines(panels: Mapping[str, Lines], *labels: str, **options: Any) -> FigureWithNumbers:
-    return FigureWithNumbers(lines_figure(panels, *labels, **options), panels)
+def draw_samples(inputs: Sequence[FigureInput]) -> Drawing:
+    """Accuracy against the number of Monte Carlo samples."""
+    return _accuracy_lines(inputs, lambda one: one.value, "MC samples, $S$")
 
 
-# ---------------------------------------------------------------------------------------------------- of tests
-def _accuracies(
-    answers: Sequence[FigureValues], x: Callable[[FigureValues], float]
-) -> dict[str, list[Point]]:
+def _accuracy_lines(
+    inputs: Sequence[FigureInput], x: Callable[[FigureInput], float], xlabel: str
+) -> Drawing:
     lines: dict[str, list[Point]] = {}
-    for answer in answers:
-        s = pool_seeds([summary_of(value) for value in answer.found])
-        interval = None if s.interval is None else 100 * s.interval
-        lines.setdefault(answer.model, []).append(Point(x(answer), 100 * s.accuracy, interval))
-    return lines
+    for one in inputs:
+        summary = pool_seeds([summary_of(values) for values in one.measured])
+        interval = None if summary.interval is None else 100 * summary.interval
+        point = Point(x(one), 100 * summary.accuracy, interval)
+        lines.setdefault(one.model, []).append(point)
+    return _lines({"": lines}, xlabel, "accuracy, %")
 
 
-def _size(answer: FigureValues) -> float:
-    return float(np.mean([sum(score["shots"]) for score in answer.each("scores")]))
-
-
-def accuracy_by_size(answers: Sequence[FigureValues]) -> FigureWithNumbers:
-    """Accuracy against the images of a task."""
-    return _lines({"": _accuracies(answers, _size)}, "images in the task, $N$", "accuracy, %")
-
-
-def samples(answers: Sequence[FigureValues]) -> FigureWithNumbers:
-    """Accuracy against the samples of a prediction."""
-    return _lines({"": _accuracies(answers, lambda a: a.value)}, "MC samples, $S$", "accuracy, %")
-
-
-def gain(answers: Sequence[FigureValues]) -> FigureWithNumbers:
-    """What each model gains over the first, by the images of a class."""
-    base, *others = answers
+def draw_gain(inputs: Sequence[FigureInput]) -> Drawing:
+    """The gain in accuracy of each model over the first, by the number of images in a class."""
+    base, *others = inputs
     lines = {}
-    for answer in others:
-        sizes, gains = [], []
-        for one, two in zip(base.each("scores"), answer.each("scores"), strict=True):
-            for n, asked, before, after in zip(
-                one["shots"], one["asked"], one["hits"], two["hits"], strict=True
-            ):
-                sizes.append(n)
-                gains.append(100 * (after - before) / asked)
-        lines[answer.model] = by_size(sizes, gains)
+    for other in others:
+        sizes = []
+        gains = []
+        pairs = zip(base.concatenate("scores"), other.concatenate("scores"), strict=True)
+        for before, after in pairs:
+            classes = zip(
+                before["shots"], before["asked"], before["hits"], after["hits"], strict=True
+            )
+            for size, queries, correct_before, correct_after in classes:
+                sizes.append(size)
+                gains.append(100 * (correct_after - correct_before) / queries)
+        lines[other.model] = mean_by_size(sizes, gains)
     ylabel = f"accuracy − that of {base.model}, % points"
     return _lines({"": lines}, "images in the class, $N_c$", ylabel, level=0)
 
 
-# ---------------------------------------------------------------------------------------------------- of ω, γ, z
-def omega(answers: Sequence[FigureValues]) -> FigureWithNumbers:
-    """E[ω] against the images of a class."""
+# ---------- figures of ω, γ and z
+def draw_omega(inputs: Sequence[FigureInput]) -> Drawing:
+    """E[ω] against the number of images in a class."""
     lines = {}
-    for answer in answers:
-        records = answer.each("records")
-        sizes = [n for record in records for n in record["shots"]]
-        lines[answer.model] = by_size(
-            sizes, [mean for record in records for mean in record["omega_mean"]]
-        )
-    return _lines(
-        {"": lines}, "images in the class, $N_c$", r"$E[\omega_c]$", level=1 / answers[0].way
-    )
+    for one in inputs:
+        records = one.concatenate("records")
+        sizes = [size for record in records for size in record["shots"]]
+        omegas = [mean for record in records for mean in record["omega_mean"]]
+        lines[one.model] = mean_by_size(sizes, omegas)
+    level = 1 / inputs[0].way
+    return _lines({"": lines}, "images in the class, $N_c$", r"$E[\omega_c]$", level=level)
 
 
-def gamma(answers: Sequence[FigureValues]) -> FigureWithNumbers:
-    """E[γ] of each layer against the images of a task."""
+def draw_gamma(inputs: Sequence[FigureInput]) -> Drawing:
+    """E[γ] of each layer against the number of images in a task, over all columns of a model."""
+    records: dict[str, list[Any]] = {}
+    for one in inputs:
+        records.setdefault(one.model, []).extend(one.concatenate("records"))
     panels: dict[str, dict[str, list[Point]]] = {}
-    for answer in answers:
-        records = answer.each("records")
-        sizes = [sum(record["shots"]) for record in records]
-        for place, layer in enumerate(records[0]["layers"]):
-            values = [record["gamma_mean"][place] for record in records]
-            panels.setdefault(layer, {})[answer.model] = by_size(sizes, values)
+    for model, tasks in records.items():
+        sizes = [sum(record["shots"]) for record in tasks]
+        for index, layer in enumerate(tasks[0]["layers"]):
+            gammas = [record["gamma_mean"][index] for record in tasks]
+            panels.setdefault(layer, {})[model] = mean_by_size(sizes, gammas)
     return _lines(panels, "images in the task, $N$", r"$E[\gamma_l]$", level=1, as_ratios=True)
 
 
-def starts(answers: Sequence[FigureValues]) -> FigureWithNumbers:
-    """t-SNE of θ∗E[z] of the tasks of each set, and of θ."""
-    vectors = [np.array(answer.each("starts")) for answer in answers]
-    together = np.concatenate([*vectors, np.zeros((1, vectors[0].shape[1]))])
-    flat = tsne(together)
+def draw_starts(inputs: Sequence[FigureInput]) -> Drawing:
+    """t-SNE of θ∗E[z] of the tasks of each image set, and of θ."""
+    vectors = [np.array(one.concatenate("starts")) for one in inputs]
+    origin = np.zeros((1, vectors[0].shape[1]))  # θ itself: the vectors are θ∗E[z] − θ
+    points = embed_in_plane(np.concatenate([*vectors, origin]))
     ends = np.cumsum([len(group) for group in vectors])
-    groups = dict(
-        zip([answer.images for answer in answers], np.split(flat[:-1], ends[:-1]), strict=True)
-    )
-    return FigureWithNumbers(map_figure(groups, flat[-1], r"$\theta$"))
+    names = [one.images for one in inputs]
+    groups = dict(zip(names, np.split(points[:-1], ends[:-1]), strict=True))
+    return map_figure(groups, points[-1], r"$\theta$"), {}
 
 
-def distances(answers: Sequence[FigureValues]) -> FigureWithNumbers:
-    """How far adaptation goes from E[θ_0], without and with z's variance."""
+def draw_distances(inputs: Sequence[FigureInput]) -> Drawing:
+    """The distance from E[θ_0] to the adapted parameters, without and with the variance of z."""
     names = {"without": r"$\theta^\tau(E[z])$", "with": r"$E[\theta^\tau(z)]$"}
     groups: dict[str, Lines] = {}
-    for answer in answers:
-        found = answer.each("distances")
-        values = {name: [one[key] for one in found] for key, name in names.items()}
-        groups[answer.images] = {
-            n: [Point(0, float(np.mean(v)), confidence_half_width(v))] for n, v in values.items()
-        }
-    return FigureWithNumbers(bars_figure(groups, r"$\ell_2$ distance from $E[\theta_0]$"), groups)
+    for one in inputs:
+        tasks = one.concatenate("distances")
+        bars = {}
+        for key, name in names.items():
+            distances = [task[key] for task in tasks]
+            interval = confidence_half_width(distances)
+            bars[name] = [Point(0, float(np.mean(distances)), interval)]
+        groups[one.images] = bars
+    return bars_figure(groups, r"$\ell_2$ distance from $E[\theta_0]$"), groups
 
 
-DRAWN: dict[str, Callable[[Sequence[FigureValues]], FigureWithNumbers]] = {
-    "accuracy-by-size": accuracy_by_size,
-    "samples": samples,
-    "gain": gain,
-    "gamma": gamma,
-    "omega": omega,
-    "starts": starts,
-    "distances": distances,
+def _lines(panels: Panels, *labels: str, **options: Any) -> Drawing:
+    return lines_figure(panels, *labels, **options), panels
+
+
+# ---------- the kinds
+class FigureKind(NamedTuple):
+    """A kind of figure: the kind of measurement that it shows, and the function that draws it."""
+
+    measurement: str
+    draw: Callable[[Sequence[FigureInput]], Drawing]
+    one_run: bool = False  #: it shows one run only: one model, the first seed
+
+
+KINDS: dict[str, FigureKind] = {
+    "accuracy-by-size": FigureKind("test", draw_accuracy_by_size),
+    "samples": FigureKind("test", draw_samples),
+    "gain": FigureKind("test", draw_gain),
+    "gamma": FigureKind("balance", draw_gamma),
+    "omega": FigureKind("balance", draw_omega),
+    # Runs have different θ, and t-SNE would show the runs instead of the tasks.
+    "starts": FigureKind("starts", draw_starts, one_run=True),
+    "distances": FigureKind("distances", draw_distances),
 }
 
 
-def by_size(sizes: Sequence[float], values: Sequence[float], bins: int = 8) -> list[Point]:
-    """Means of the values whose sizes are alike, in bins of equal ratio: at the geometric mean of their sizes, with
-    the 95 % interval.
+def find_kind(spec: FigureSpec) -> FigureKind:
+    """Return the kind of a figure, after checking that it can show what the figure asks for."""
+    if spec.kind not in KINDS:
+        raise SettingsError(
+            f"There is no figure of kind {spec.kind!r}{suggestion(spec.kind, KINDS)}"
+        )
+    kind = KINDS[spec.kind]
+    if kind.one_run and len(spec.models) != 1:
+        raise SettingsError(
+            f"A figure of kind {spec.kind!r} shows one model; {spec.title!r} names "
+            f"{len(spec.models)}. Use one figure for each."
+        )
+    return kind
 
-    >>> [(round(point.x, 3), round(point.y, 3)) for point in by_size([1, 1, 10, 10], [0.4, 0.6, 0.1, 0.1])]
+
+def measurements_for(spec: FigureSpec) -> list[tuple[str, dict[str, int], int]]:
+    """(kind of measurement, changed settings of the method, value) for each model and column."""
+    kind = find_kind(spec)
+    return [
+        (kind.measurement, {"samples": value} if spec.kind == "samples" else {}, value)
+        for value in spec.values or (0,)
+    ]
+
+
+def draw_figure(spec: FigureSpec, inputs: Sequence[FigureInput], name: str) -> Figure:
+    """Draw a figure; ``name`` is that of its files."""
+    title = f"{spec.title}. {spec.note}" if spec.note else spec.title
+    return Figure(name, title, *find_kind(spec).draw(inputs))
+
+
+# ---------- statistics
+def mean_by_size(sizes: Sequence[float], values: Sequence[float], bins: int = 8) -> list[Point]:
+    """Means of values with similar sizes, in bins of equal ratio, with 95 % intervals.
+
+    A point's x is the geometric mean of the sizes in its bin.
+
+    >>> points = mean_by_size([1, 1, 10, 10], [0.4, 0.6, 0.1, 0.1])
+    >>> [(round(point.x, 3), round(point.y, 3)) for point in points]
     [(1.0, 0.5), (10.0, 0.1)]
     """
-    x, y = np.asarray(sizes, float), np.asarray(values, float)
+    x = np.asarray(sizes, float)
+    y = np.asarray(values, float)
     edges = np.geomspace(x.min(), x.max() * (1 + 1e-9), bins + 1)
-    place = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, bins - 1)
+    bin_of = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, bins - 1)
     points = []
-    for members in (place == b for b in range(bins)):
+    for members in (bin_of == index for index in range(bins)):
         if members.any():
+            centre = float(np.exp(np.log(x[members]).mean()))
             interval = confidence_half_width(y[members].tolist())
-            points.append(
-                Point(float(np.exp(np.log(x[members]).mean())), float(y[members].mean()), interval)
-            )
+            points.append(Point(centre, float(y[members].mean()), interval))
     return points
 
 
-def tsne(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Vectors [n, d] in the plane, [n, 2], near ones near."""
+def embed_in_plane(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """t-SNE of vectors [n, d] in the plane, [n, 2]."""
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
         raise AnyshotError(
             "t-SNE needs scikit-learn; run: pip install 'anyshot[sklearn]'"
         ) from error
-    few = min(30.0, (len(vectors) - 1) / 3)
-    return TSNE(perplexity=few, init="pca", random_state=0).fit_transform(vectors)
+    perplexity = min(30.0, (len(vectors) - 1) / 3)
+    return TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(vectors)

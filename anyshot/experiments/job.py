@@ -1,14 +1,17 @@
-"""One unit of a grid: a run that is trained, then measured. It lives in its own folder and goes on from where it was,
-on whatever process or machine sees that folder."""
+"""One job of an experiment: a run that is trained, then measured.
+
+A job keeps all its results in its folder and resumes from there, in any process and on any machine
+that sees the folder.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import RunError
 from anyshot.core.settings import Settings
-from anyshot.experiments.measurement import Measurement, cached, run_measurement
+from anyshot.experiments.measurement import Measurement, read_cached, run_measurement
 from anyshot.runs.run import Run
 from anyshot.training.meta_training import train
 from anyshot.training.pretraining import pretrain
@@ -16,49 +19,51 @@ from anyshot.training.pretraining import pretrain
 
 @dataclass(frozen=True)
 class Job:
-    """A run by its folder and settings (a warm start if they say so), and what is measured on it when it is trained."""
+    """A run's folder and settings, and the measurements to make once it is trained."""
 
     folder: str
     settings: Settings
-    probes: tuple[Measurement, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
 
     @property
-    def first(self) -> bool:
-        """Whether others start from it: a warm start."""
+    def is_pretraining(self) -> bool:
+        """Whether this job pre-trains the body from which other jobs start."""
         return self.settings.warm is not None
 
 
-def run_job(unit: Job, workers: int | None = None, command: str = "") -> None:
-    """Train what is not trained and measure what is not measured; what is there already is left as it is."""
-    if unit.probes and all(cached(unit.folder, probe) is not None for probe in unit.probes):
+def run_job(job: Job, workers: int | None = None, command: str = "") -> None:
+    """Train and measure what is missing; results that exist are kept."""
+    if job.measurements and all(
+        read_cached(job.folder, measurement) is not None for measurement in job.measurements
+    ):
         return
-    begun = Run.find_started(unit.folder)
-    settings = begun.settings if begun else unit.settings
-    if settings.with_initial_body(None) != unit.settings.with_initial_body(
-        None
-    ):  # its name stands for what is not by default
-        raise AnyshotError(
-            f"The run in '{unit.folder}' was made with other defaults, by another version; move the folder away."
+    started = Run.find_started(job.folder)
+    settings = started.settings if started else job.settings
+    # The folder's name is a digest of the settings that are not the defaults, so a folder written
+    # by a version with other defaults can have the same name.
+    if settings.with_initial_body(None) != job.settings.with_initial_body(None):
+        raise RunError(
+            f"The run in '{job.folder}' was made by a version of anyshot with other defaults; "
+            "move the folder away."
         )
-    start = train if settings.warm is None else pretrain
-    start(settings, unit.folder, workers=workers, command=command, tensorboard=False)
-    for probe in unit.probes:
-        run_measurement(unit.folder, probe, workers)
+    start = pretrain if job.is_pretraining else train
+    start(settings, job.folder, workers=workers, command=command, tensorboard=False)
+    for measurement in job.measurements:
+        run_measurement(job.folder, measurement, workers)
 
 
-def stages(units: Sequence[Job]) -> list[list[Job]]:
-    """Units in the order of their needs: those that others start from, then the others."""
-    return [
-        wave for first in (True, False) if (wave := [unit for unit in units if unit.first == first])
-    ]
+def stages(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Group jobs by what they depend on: pre-training first, then all others."""
+    pretraining = [job for job in jobs if job.is_pretraining]
+    others = [job for job in jobs if not job.is_pretraining]
+    return [stage for stage in (pretraining, others) if stage]
 
 
-def merge_jobs(units: Sequence[Job]) -> list[Job]:
-    """Units of the same folder become one, with the probes of all."""
-    found: dict[str, Job] = {}
-    for unit in units:
-        before = found.get(unit.folder, replace(unit, probes=()))
-        found[unit.folder] = replace(
-            before, probes=tuple(dict.fromkeys((*before.probes, *unit.probes)))
-        )
-    return list(found.values())
+def merge_jobs(jobs: Sequence[Job]) -> list[Job]:
+    """Merge jobs of the same folder into one that has the measurements of all."""
+    merged: dict[str, Job] = {}
+    for job in jobs:
+        before = merged.get(job.folder, replace(job, measurements=()))
+        measurements = dict.fromkeys((*before.measurements, *job.measurements))
+        merged[job.folder] = replace(before, measurements=tuple(measurements))
+    return list(merged.values())

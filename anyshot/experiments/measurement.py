@@ -1,4 +1,4 @@
-"""What is measured on a finished run, each kept in the run's folder, so that nothing is computed twice."""
+"""Measurements of a trained run. Each is cached in the run's folder and never computed twice."""
 
 from __future__ import annotations
 
@@ -23,109 +23,121 @@ from anyshot.data.tasks import TaskStream
 from anyshot.evaluation.evaluate_tasks import evaluate
 from anyshot.evaluation.inspection import inspect_stream
 from anyshot.evaluation.metrics import Summary, TaskScore, summarise
-from anyshot.experiments.z_shift import distances, starts
+from anyshot.experiments.z_shift import adaptation_distances, initial_shifts
 from anyshot.methods import Method
 from anyshot.runs.run import Run
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One measurement: what is asked of which tasks, and how the method answers."""
+    """What is measured, on which test tasks, with which settings of the method.
 
-    kind: str  #: one of those in KINDS
+    The names of the fields are hashed into the names of cache files.
+    """
+
+    kind: str  #: one of KINDS
     images: str
     task: TaskSettings
     tasks: int
-    method: MethodSettings  #: of the tests; what was learned must be the run's
-    value: int = 0  #: where the kind asks for one: the number of samples
+    method: MethodSettings  #: of the test; the learned parameters are the run's
+    value: int = 0  #: the number of samples, for the kinds that need it
     seed: int = 0  #: of the tasks
 
 
-Value = dict[str, Any]
+Values = dict[str, Any]  #: the numbers of one measurement, as JSON types
 
 
-def test(method: Method, stream: TaskStream, probe: Measurement, workers: int | None) -> Value:
-    """Every task's score, and the bins of the calibration error."""
+def measure_accuracy(
+    method: Method, stream: TaskStream, measurement: Measurement, workers: int | None
+) -> Values:
+    """The score of every task, and the bins of the calibration error."""
     started = time.perf_counter()
-    summary = evaluate(method, stream, probe.tasks, workers=workers)
+    summary = evaluate(method, stream, measurement.tasks, workers=workers)
     scores = [score.to_json() for score in summary.scores]
     return {"scores": scores, "bins": summary.bins, "seconds": time.perf_counter() - started}
 
 
-def balance(method: Method, stream: TaskStream, probe: Measurement, workers: int | None) -> Value:
+def measure_balancing(
+    method: Method, stream: TaskStream, measurement: Measurement, workers: int | None
+) -> Values:
     """ω, γ and z of every task."""
-    return {
-        "records": [
-            dataclasses.asdict(record) for record in inspect_stream(method, stream, probe.tasks)
-        ]
-    }
+    records = inspect_stream(method, stream, measurement.tasks)
+    return {"records": [dataclasses.asdict(record) for record in records]}
 
 
-KINDS: dict[str, Callable[[Method, TaskStream, Measurement, int | None], Value]] = {
-    "test": test,
-    "balance": balance,
-    "starts": lambda method, stream, probe, workers: {
-        "starts": starts(method, stream, probe.tasks)
-    },
-    "distances": lambda method, stream, probe, workers: {
-        "distances": distances(method, stream, probe.tasks, probe.value, workers)
-    },
+def measure_starts(
+    method: Method, stream: TaskStream, measurement: Measurement, workers: int | None
+) -> Values:
+    """θ∗E[z] − θ of every task."""
+    return {"starts": initial_shifts(method, stream, measurement.tasks)}
+
+
+def measure_distances(
+    method: Method, stream: TaskStream, measurement: Measurement, workers: int | None
+) -> Values:
+    """The distance from E[θ_0] to the adapted parameters of every task."""
+    samples = measurement.value
+    return {"distances": adaptation_distances(method, stream, measurement.tasks, samples, workers)}
+
+
+KINDS: dict[str, Callable[[Method, TaskStream, Measurement, int | None], Values]] = {
+    "test": measure_accuracy,
+    "balance": measure_balancing,
+    "starts": measure_starts,
+    "distances": measure_distances,
 }
 
 
-def run_measurement(folder: str | Path, probe: Measurement, workers: int | None = None) -> Value:
-    """What the probe finds on the run in a folder: read, if it was found before with the same parameters and images."""
-    if (found := cached(folder, probe)) is not None:
-        return found
+def run_measurement(
+    folder: str | Path, measurement: Measurement, workers: int | None = None
+) -> Values:
+    """Measure the run in a folder, or read the cache if parameters and images are the same."""
+    if (values := read_cached(folder, measurement)) is not None:
+        return values
     run = Run(folder)
-    images, sums = _seen(run, probe)
-    run.settings = dataclasses.replace(run.settings, method=probe.method)
+    images, checksums = _inputs(run, measurement)
+    run.settings = dataclasses.replace(run.settings, method=measurement.method)
     with torch.inference_mode(False):
-        stream = TaskStream(images, "test", probe.task, probe.seed)
-        found = KINDS[probe.kind](run.load_method(), stream, probe, workers)
-    value = to_plain({"probe": probe, "sums": sums, "version": VERSION, **found})
-    write_bytes(cache_path(folder, probe), json.dumps(value, allow_nan=False).encode())
-    return value
+        stream = TaskStream(images, "test", measurement.task, measurement.seed)
+        values = KINDS[measurement.kind](run.load_method(), stream, measurement, workers)
+    values = to_plain({"probe": measurement, "sums": checksums, "version": VERSION, **values})
+    write_bytes(cache_path(folder, measurement), json.dumps(values, allow_nan=False).encode())
+    return values
 
 
-def cached(folder: str | Path, probe: Measurement) -> Value | None:
-    """What the probe has found before, if anything."""
-    path = cache_path(folder, probe)
+def read_cached(folder: str | Path, measurement: Measurement) -> Values | None:
+    """Read an earlier measurement; None if there is none for these parameters and images."""
+    path = cache_path(folder, measurement)
     if not path.exists():
         return None
-    value = read_json(path)
-    _, sums = _seen(Run(folder), probe)
-    return (
-        value
-        if value.get("sums") == sums and from_plain(Measurement, value["probe"]) == probe
-        else None
-    )
+    values = read_json(path)
+    _, checksums = _inputs(Run(folder), measurement)
+    if values.get("sums") != checksums or from_plain(Measurement, values["probe"]) != measurement:
+        return None
+    return values
 
 
-def cache_path(folder: str | Path, probe: Measurement) -> Path:
-    """Where it is kept."""
-    name = re.sub(r"\W+", "-", f"{probe.kind} {Path(probe.images).name} {probe.task.shots}")
-    return Path(folder) / "measured" / f"{name}-{digest(probe)}.json"
+def cache_path(folder: str | Path, measurement: Measurement) -> Path:
+    """The file in which a measurement is cached."""
+    words = f"{measurement.kind} {Path(measurement.images).name} {measurement.task.shots}"
+    name = re.sub(r"\W+", "-", words)
+    return Path(folder) / "measured" / f"{name}-{digest(measurement)}.json"
 
 
-def summary_of(value: Value) -> Summary:
-    """The summary of what a test has found."""
-    return summarise(
-        [TaskScore.from_json(one) for one in value["scores"]], value["bins"], value["seconds"]
-    )
+def summary_of(values: Values) -> Summary:
+    """The summary of a measurement of accuracy."""
+    scores = [TaskScore.from_json(score) for score in values["scores"]]
+    return summarise(scores, values["bins"], values["seconds"])
 
 
-def _seen(run: Run, probe: Measurement) -> tuple[ImageSet, dict[str, str]]:
-    """The images, and the checksums of what the answer depends on besides the probe."""
-    images = run.imageset(probe.images)
-    return images, {
-        "parameters": hashlib.sha256(run.best_path.read_bytes()).hexdigest(),
-        "images": images.checksum,
-    }
+def _inputs(run: Run, measurement: Measurement) -> tuple[ImageSet, dict[str, str]]:
+    """The images, and checksums of all inputs that the measurement itself does not name."""
+    images = run.imageset(measurement.images)
+    parameters = hashlib.sha256(run.best_path.read_bytes()).hexdigest()
+    return images, {"parameters": parameters, "images": images.checksum}
 
 
-def digest(asked: Settings | Measurement) -> str:
-    """A few letters that stand for what differs from the defaults."""
-    return hashlib.sha256(
-        json.dumps(to_plain(non_default(asked)), sort_keys=True).encode()
-    ).hexdigest()[:10]
+def digest(described: Settings | Measurement) -> str:
+    """Ten hexadecimal digits that identify the values that differ from the defaults."""
+    text = json.dumps(to_plain(non_default(described)), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:10]

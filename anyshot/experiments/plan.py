@@ -1,156 +1,134 @@
-"""From an experiment to its grid: the settings of every run, what is measured on each, and what differs from the
-paper."""
+"""From an experiment to its jobs: the settings of every run, and what is measured on each."""
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import SettingsError
 from anyshot.core.registry import display_name
 from anyshot.core.settings import Settings
-from anyshot.experiments.available_data import is_available, learned
-from anyshot.experiments.experiment import Block, Column, Experiment, Model, Picture
-from anyshot.experiments.figures import measurements_for
+from anyshot.experiments.available_data import is_available, training_sets
+from anyshot.experiments.experiment import Block, Column, Experiment, FigureSpec, Model
+from anyshot.experiments.figures import find_kind, measurements_for
 from anyshot.experiments.job import Job, merge_jobs
 from anyshot.experiments.measurement import Measurement, digest
+from anyshot.experiments.protocol import protocol_differences
 from anyshot.experiments.scale import PAPER, Scale
 from anyshot.runs.run import Run
 from anyshot.training.presets import preset, pretraining_settings
 
-APART = {
-    "seed",
-    "body_from",
-    "checkpoint_every",
-}  #: settings that are no part of the protocol, or told in words
-
-
-class MeasurementRef(NamedTuple):
-    """A probe of one run."""
-
-    folder: str
-    probe: Measurement
-
-
-@dataclass(frozen=True)
-class FigureInput:
-    """What a picture shows of one model in one column, at one of its values."""
-
-    model: str
-    column: Column
-    value: int
-    asked: tuple[MeasurementRef, ...]  #: a run for each seed
+SeedJobs = tuple[Job, ...]  #: one job for each seed, each with the same single measurement
+FigureJobs = dict[tuple[str, Column, int], SeedJobs]  #: by model, column and value of the figure
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The grid of an experiment at a scale."""
+    """The jobs of an experiment at a scale, and where their measurements go."""
 
     experiment: Experiment
     scale: Scale
-    units: tuple[Job, ...]
-    tests: dict[
-        tuple[str, int], tuple[MeasurementRef, ...]
-    ]  #: by model and column; a run for each seed
-    looks: tuple[tuple[Picture, tuple[FigureInput, ...]], ...]  #: what each picture shows
-    differences: tuple[str, ...]  #: to the paper's protocol
+    jobs: tuple[Job, ...]  #: one for each folder, with all its measurements
+    tests: dict[tuple[str, int], SeedJobs]  #: by model and column
+    figures: tuple[tuple[FigureSpec, FigureJobs], ...]
+    differences: tuple[str, ...]  #: from the paper's protocol
 
 
 def make_plan(experiment: Experiment, scale: Scale, out: Path, start: str | None = None) -> Plan:
-    """The grid whose runs are in ``out``; ``start`` is a warm start that is there already."""
-    grid = PlanBuilder(experiment, scale, out, start)
-    tests: dict[tuple[str, int], tuple[MeasurementRef, ...]] = {}
-    looks: list[tuple[Picture, tuple[FigureInput, ...]]] = []
+    """Plan the runs in the folder ``out``; ``start`` is an existing pre-trained body."""
+    builder = PlanBuilder(experiment, scale, out, start)
+    tests: dict[tuple[str, int], SeedJobs] = {}
+    figures: list[tuple[FigureSpec, FigureJobs]] = []
+    first = 0  # index of the block's first column
     for block in experiment.blocks:
-        before = len(tests) // len(experiment.models)
-        for model, (place, column) in itertools.product(
-            experiment.models, enumerate(block.columns, before)
-        ):
-            tests[model.name, place] = grid.asked(block, model, column, "test")
-        for picture in block.pictures:
-            shown = tuple(
-                FigureInput(
-                    name,
-                    column,
-                    value,
-                    grid.asked(block, experiment.model(name), column, kind, change, value),
-                )
-                for name in picture.models
-                for column in picture.columns or block.columns
-                for kind, change, value in measurements_for(picture)
-            )
-            looks.append((picture, shown))
-    if start and start not in grid.used:
-        raise AnyshotError(
-            f"No model of {experiment.name} could start from '{start}': none learns from its images."
+        for model in experiment.models:
+            for index, column in enumerate(block.columns, first):
+                tests[model.name, index] = builder.add(block, model, column, "test")
+        first += len(block.columns)
+        figures += [(spec, builder.add_figure(block, spec)) for spec in block.figures]
+    if start and start not in builder.used_starts:
+        raise SettingsError(
+            f"No model of {experiment.name} can start from '{start}': "
+            "none is trained on its image sets."
         )
-    return Plan(
-        experiment,
-        scale,
-        tuple(merge_jobs(grid.units)),
-        tests,
-        tuple(looks),
-        tuple(grid.differences()),
-    )
+    jobs = tuple(merge_jobs(builder.jobs))
+    return Plan(experiment, scale, jobs, tests, tuple(figures), tuple(builder.differences()))
 
 
 class PlanBuilder:
-    """Units as they are asked for."""
+    """Collects the jobs of an experiment, one measurement at a time."""
 
     def __init__(self, experiment: Experiment, scale: Scale, out: Path, start: str | None) -> None:
-        self.experiment, self.scale, self.out, self.start = experiment, scale, out, start
-        self.units: list[Job] = []
-        self.used: set[str] = set()
-        self.trained: dict[tuple[Block, str], Settings] = {}
+        self.experiment = experiment
+        self.scale = scale
+        self.out = out
+        self.start = start
+        self.jobs: list[Job] = []
+        self.used_starts: set[str] = set()
+        self.trained: dict[tuple[Block, str], Settings] = {}  #: by block and model
 
-    def asked(
+    def add_figure(self, block: Block, spec: FigureSpec) -> FigureJobs:
+        """Add the measurements of a figure."""
+        seeds = 1 if find_kind(spec).one_run else None
+        jobs: FigureJobs = {}
+        for name in spec.models:
+            model = self.experiment.model(name)
+            for column in spec.columns or block.columns:
+                for kind, change, value in measurements_for(spec):
+                    jobs[name, column, value] = self.add(
+                        block, model, column, kind, change=change, value=value, seeds=seeds
+                    )
+        return jobs
+
+    def add(
         self,
         block: Block,
         model: Model,
         column: Column,
         kind: str,
+        *,
         change: dict[str, int] | None = None,
         value: int = 0,
-    ) -> tuple[MeasurementRef, ...]:
-        """A probe of each seed's run."""
-        found = []
-        for seed in range(self.scale.seeds_of(self.experiment)):
-            settings = self.settings(block, model, seed)
+        seeds: int | None = None,
+    ) -> SeedJobs:
+        """Add a measurement of each seed's run; ``seeds`` limits their number."""
+        added = []
+        for seed in range(seeds or self.scale.seeds_of(self.experiment)):
+            settings = self.training_settings(block, model, seed)
             task = replace(settings.task, shots=column.shots or settings.task.shots)
-            tasks = self.scale.tasks_of(
-                self.experiment, task.shots, adapts=kind in ("test", "distances")
+            measurement = Measurement(
+                kind,
+                column.images,
+                task,
+                self.task_count(kind, task.shots),
+                replace(settings.method, **{**model.test, **(change or {})}),
+                0 if kind == "test" else value,
             )
-            if kind != "test":
-                tasks = min(
-                    tasks,
-                    self.scale.pictured
-                    if kind != "distances"
-                    else max(2, self.scale.pictured // 10),
-                )
-            method = replace(settings.method, **{**model.test, **(change or {})})
-            probe = Measurement(
-                kind, column.images, task, tasks, method, 0 if kind == "test" else value
-            )
-            unit = self.unit(block, model, settings, probe)
-            self.units.append(unit)
-            found.append(MeasurementRef(unit.folder, probe))
-        return tuple(found)
+            added.append(self.job(block, model, settings, measurement))
+        self.jobs += added
+        return tuple(added)
 
-    def settings(
+    def task_count(self, kind: str, shots: str) -> int:
+        """The number of tasks of a measurement."""
+        adapts = kind in ("test", "distances")
+        tasks = self.scale.tasks_of(self.experiment, shots, adapts=adapts)
+        if kind == "test":
+            return tasks
+        shown = self.scale.figure_tasks
+        return min(tasks, max(2, shown // 10) if kind == "distances" else shown)
+
+    def training_settings(
         self, block: Block, model: Model, seed: int, scale: Scale | None = None
     ) -> Settings:
-        """Of a model's training, without where it starts."""
-        scale, base = scale or self.scale, preset(block.preset, model.method)
-        images = learned(block)
-        ood = (
-            tuple(name for name in base.ood if is_available(name))
-            if set(images) <= set(base.images)
-            else ()
-        )
+        """The settings of a model's training, without its initial body."""
+        scale = scale or self.scale
+        base = preset(block.preset, model.method)
+        images = training_sets(block)
+        ood: tuple[str, ...] = ()
+        if set(images) <= set(base.images):
+            ood = tuple(filter(is_available, base.ood))
         method = {**scale.method, **scale.methods.get(model.method, {}), **model.change}
         return replace(
             base,
@@ -161,94 +139,51 @@ class PlanBuilder:
             train=replace(base.train, **{**scale.train, **model.train, "seed": seed}),
         )
 
-    def unit(self, block: Block, model: Model, settings: Settings, probe: Measurement) -> Job:
-        """The run of these settings, from the warm start if there is one."""
+    def job(self, block: Block, model: Model, settings: Settings, measurement: Measurement) -> Job:
+        """The run with these settings, from the pre-trained body if the scale has one."""
         self.trained.setdefault((block, model.name), settings)
-        name, start = (
-            self.name(block, model, settings),
-            self.warm_start(block, settings) if self.scale.warm else None,
-        )
-        if start is not None:
-            place, identity = start
+        name = self.run_name(block, model, settings)
+        key = digest(settings)
+        if self.scale.pretrained:
+            body, identity = self.pretrained_body(block, settings)
             key = digest(settings.with_initial_body(identity))
-            settings = settings.with_initial_body(place)
-        else:
-            key = digest(settings)
-        return Job(str(self.out / "runs" / f"{name}-{key}"), settings, (probe,))
+            settings = settings.with_initial_body(body)
+        return Job(str(self.out / "runs" / f"{name}-{key}"), settings, (measurement,))
 
-    def name(self, block: Block, model: Model, settings: Settings) -> str:
-        """What a run is about, for people who look at folders."""
-        usual = preset(block.preset, model.method).method
-        images = [Path(name).name for name in settings.images]
-        changed = [
-            str(value) for key, value in model.change.items() if getattr(usual, key) != value
-        ]
+    def run_name(self, block: Block, model: Model, settings: Settings) -> str:
+        """A readable name for a run's folder."""
+        defaults = preset(block.preset, model.method).method
         words = [
-            *images,
+            *(Path(name).name for name in settings.images),
             block.shots,
             display_name(model.method),
-            *changed,
+            *(str(v) for key, v in model.change.items() if getattr(defaults, key) != v),
             str(settings.train.seed),
         ]
         return re.sub(r"[^\w.]+", "-", " ".join(words)).strip("-")[:80]
 
-    def warm_start(self, block: Block, settings: Settings) -> tuple[str, str]:
-        """Where models of a block start from, and what tells it from others: what was given, or a unit of its own."""
+    def pretrained_body(self, block: Block, settings: Settings) -> tuple[str, str]:
+        """The folder of the initial body and its identity: the given one, or a new job."""
         if self.start is not None:
             given = Run(self.start)
             if given.settings.images == settings.images:
-                self.used.add(self.start)
+                self.used_starts.add(self.start)
                 return self.start, hashlib.sha256(given.best_path.read_bytes()).hexdigest()
-        usual = replace(settings, task=preset(block.preset).task)  # one for all shots
-        warm = pretraining_settings(usual)
-        key = digest(warm)
+        # The preset's own shots, so that blocks with other shots share the body.
+        shared = replace(settings, task=preset(block.preset).task)
+        pretraining = pretraining_settings(shared)
+        key = digest(pretraining)
         images = "-".join(Path(name).name for name in settings.images)
         folder = str(self.out / "runs" / f"{images}-warm-{key}")
-        self.units.append(Job(folder, warm))
+        self.jobs.append(Job(folder, pretraining))
         return folder, key
 
     def differences(self) -> list[str]:
-        """What the scale changes in the paper's protocol, in sentences; what a model changes is what it is."""
-        found: dict[str, dict[tuple[str, str], list[str]]] = {}
+        """Sentences on what the scale changes in the paper's protocol."""
+        settings = []
         for (block, name), used in self.trained.items():
-            paper = self.settings(
+            paper = self.training_settings(
                 replace(block, images=()), self.experiment.model(name), used.train.seed, PAPER
             )
-            paper = replace(paper, ood=preset(block.preset).ood)
-            before, now = _flat(paper), _flat(used)
-            for key in [key for key in before if key not in APART]:
-                if before[key] != now[key]:
-                    models = found.setdefault(key, {}).setdefault(
-                        (_shown(now[key]), _shown(before[key])), []
-                    )
-                    models += [name] if name not in models else []
-        everyone = {name for _, name in self.trained}
-        sentences = []
-        for key, pairs in found.items():
-            each = [
-                f"{key} {now}, not {before}"
-                + (f" ({', '.join(models)})" if set(models) != everyone else "")
-                for (now, before), models in pairs.items()
-            ]
-            sentences.append("; ".join(each))
-        return sentences
-
-
-def _flat(settings: Settings) -> dict[str, object]:
-    values = settings.as_dict()
-    parts = {key: values[key] for key in ("images", "ood")}
-    return {**parts, **values["task"], **values["method"], **values["train"]}
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, tuple | list):
-        return ", ".join(map(str, value)) or "none"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return (
-        "the method's own"
-        if value is None
-        else f"{value:,}"
-        if isinstance(value, int)
-        else str(value)
-    )
+            settings.append((name, used, replace(paper, ood=preset(block.preset).ood)))
+        return protocol_differences(settings)

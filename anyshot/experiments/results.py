@@ -1,47 +1,38 @@
-"""What a grid has found: the table, the figures, and sentences on how it was done."""
+"""The results of an experiment: the table, the figures, and the sentences of its caption."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anyshot.core.errors import AnyshotError
-from anyshot.core.settings import parse_shots
+from anyshot.core.errors import AnyshotError, RunError
 from anyshot.evaluation.metrics import Summary, paired_difference, pool_seeds, same_tasks
 from anyshot.evaluation.report.experiment_figures import comparison_figure
 from anyshot.evaluation.report.paper_table import Cell, PaperComparison, excludes_zero
 from anyshot.evaluation.report.training_curves import training_figure
-from anyshot.experiments.available_data import learned
-from anyshot.experiments.experiment import Picture
-from anyshot.experiments.figures import FigureValues, FigureWithNumbers, draw
-from anyshot.experiments.measurement import Value, cached, summary_of
-from anyshot.experiments.plan import FigureInput, MeasurementRef, Plan
-from anyshot.experiments.run_jobs import Failures
-from anyshot.runs import pretrained
+from anyshot.experiments.caption import protocol_sentences
+from anyshot.experiments.experiment import Column, FigureSpec
+from anyshot.experiments.figures import Figure, FigureInput, draw_figure
+from anyshot.experiments.job import Job
+from anyshot.experiments.measurement import Values, read_cached, summary_of
+from anyshot.experiments.plan import FigureJobs, Plan
 from anyshot.runs.run import Run
 
-
-@dataclass(frozen=True)
-class NamedFigure:
-    """A picture by the name of its files."""
-
-    name: str
-    title: str
-    drawn: FigureWithNumbers
+Failures = Mapping[str, str]  #: the message of each failed job, by its folder
 
 
 @dataclass(frozen=True)
 class ExperimentResult:
-    """All that is written and shown."""
+    """All that an experiment writes and prints."""
 
     plan: Plan
-    beside: PaperComparison
-    pictures: tuple[NamedFigure, ...]
-    notes: tuple[str, ...]  #: the caption, sentence by sentence
+    comparison: PaperComparison
+    figures: tuple[Figure, ...]
+    notes: tuple[str, ...]  #: the sentences of the caption
 
     @property
     def caption(self) -> str:
@@ -50,232 +41,161 @@ class ExperimentResult:
 
 
 def collect(plan: Plan, failures: Failures, notes: Sequence[str] = ()) -> ExperimentResult:
-    """The outcome of a grid whose units have run."""
-    beside = table(plan)
-    pictures, missing = _pictures(plan, beside)
-    failed = [
-        f"{_models(plan, folder)} failed: {sentence}" for folder, sentence in failures.items()
+    """Collect the measurements of a plan whose jobs have run."""
+    comparison = compare_models(plan)
+    figures, missing = draw_figures(plan, comparison)
+    failed = [f"{_models_in(plan, folder)} failed: {why}" for folder, why in failures.items()]
+    sentences = (*protocol_sentences(plan, comparison), *notes, *failed, *missing)
+    return ExperimentResult(plan, comparison, tuple(figures), sentences)
+
+
+def _jobs_by_model(plan: Plan) -> list[tuple[str, Job]]:
+    """(model, job) of all tests, then of all figures."""
+    tests = [(model, job) for (model, _), jobs in plan.tests.items() for job in jobs]
+    figures = [
+        (model, job)
+        for _, figure_jobs in plan.figures
+        for (model, _, _), jobs in figure_jobs.items()
+        for job in jobs
     ]
-    return ExperimentResult(
-        plan, beside, tuple(pictures), (*_protocol(plan, beside), *notes, *failed, *missing)
-    )
+    return [*tests, *figures]
 
 
-def _models(plan: Plan, folder: str) -> str:
-    """Whose run is in a folder."""
-    asked = [(model, one) for (model, _), found in plan.tests.items() for one in found]
-    asked += [(look.model, one) for _, looks in plan.looks for look in looks for one in look.asked]
-    return (
-        ", ".join(dict.fromkeys(model for model, one in asked if one.folder == folder))
-        or "A warm start"
-    )
+def _models_in(plan: Plan, folder: str) -> str:
+    """The names of the models whose run is in a folder."""
+    models = [model for model, job in _jobs_by_model(plan) if job.folder == folder]
+    return ", ".join(dict.fromkeys(models)) or "Pre-training"
 
 
-def table(plan: Plan) -> PaperComparison:
-    """Every model in every column, with the paper's number, and compared with the others on the same tasks."""
+# ---------- the table
+def compare_models(plan: Plan) -> PaperComparison:
+    """Compare every model in every column with the paper and with the other models."""
     experiment = plan.experiment
+    reference = experiment.compared_with
     cells = {}
-    for place, column in enumerate(experiment.columns):
-        found = {model.name: _summary(plan.tests[model.name, place]) for model in experiment.models}
-        best = _best(found)
-        base = found[experiment.compared_with]
-        for name, summary in found.items():
-            comparable = (
-                base
-                and summary
-                and name != experiment.compared_with
-                and same_tasks([summary, base])
-            )
-            ahead = paired_difference(summary, base) if comparable and summary and base else None
-            cells[name, place] = Cell(summary, column.paper.get(name), ahead, name == best)
-    models, columns = (
-        tuple(m.name for m in experiment.models),
-        tuple(c.label for c in experiment.columns),
-    )
-    return PaperComparison(models, columns, cells, experiment.compared_with)
+    for index, column in enumerate(experiment.columns):
+        summaries = {m.name: _pooled_summary(plan.tests[m.name, index]) for m in experiment.models}
+        best = _best(summaries)
+        base = summaries[reference]
+        for name, summary in summaries.items():
+            ahead = None
+            if summary and base and name != reference and same_tasks([summary, base]):
+                ahead = paired_difference(summary, base)
+            cells[name, index] = Cell(summary, column.paper.get(name), ahead, name == best)
+    models = tuple(model.name for model in experiment.models)
+    columns = tuple(column.label for column in experiment.columns)
+    return PaperComparison(models, columns, cells, reference)
 
 
-def _summary(asked: Sequence[MeasurementRef]) -> Summary | None:
-    found = _found(asked)
-    return pool_seeds([summary_of(value) for value in found]) if found else None
+def _pooled_summary(jobs: Sequence[Job]) -> Summary | None:
+    measured = _measured(jobs)
+    return pool_seeds([summary_of(values) for values in measured]) if measured else None
 
 
-def _found(asked: Sequence[MeasurementRef]) -> list[Value]:
-    return [value for one in asked if (value := cached(*one)) is not None]
+def _measured(jobs: Sequence[Job]) -> list[Values]:
+    """The measurements that the jobs have made."""
+    cached = [read_cached(job.folder, one) for job in jobs for one in job.measurements]
+    return [values for values in cached if values is not None]
 
 
-def _best(found: dict[str, Summary | None]) -> str | None:
-    """The model that is ahead of every other by more than the paired interval, if there is one."""
-    some = {name: summary for name, summary in found.items() if summary}
-    if len(some) < 2:
+def _best(summaries: Mapping[str, Summary | None]) -> str | None:
+    """The model that beats every other by more than the paired interval, if there is one."""
+    measured = {name: summary for name, summary in summaries.items() if summary}
+    if len(measured) < 2:
         return None
-    first = max(some, key=lambda name: some[name].accuracy)
-    others = [summary for name, summary in some.items() if name != first]
+    first = max(measured, key=lambda name: measured[name].accuracy)
     ahead = all(
-        same_tasks([one, some[first]]) and excludes_zero(paired_difference(one, some[first]))
-        for one in others
+        same_tasks([other, measured[first]])
+        and excludes_zero(paired_difference(other, measured[first]))
+        for name, other in measured.items()
+        if name != first
     )
     return first if ahead else None
 
 
-def _pictures(plan: Plan, beside: PaperComparison) -> tuple[list[NamedFigure], list[str]]:
-    """The experiment's pictures, accuracies beside the paper's, and the learning curves of the first seeds; sentences
-    on pictures that could not be drawn."""
-    found, missing = [], []
-    if any(cell.paper for cell in beside.cells.values()):
-        found.append(
-            NamedFigure(
-                "accuracy",
-                "Accuracy beside the paper's",
-                FigureWithNumbers(comparison_figure(beside)),
-            )
-        )
-    for picture, looks in plan.looks:
+# ---------- the figures
+def draw_figures(plan: Plan, comparison: PaperComparison) -> tuple[list[Figure], list[str]]:
+    """Draw accuracies, the experiment's figures and learning curves; sentences on missing ones."""
+    figures = []
+    missing = []
+    if any(cell.paper for cell in comparison.cells.values()):
+        title = "Accuracy, ours and the paper's"
+        figures.append(Figure("accuracy", title, comparison_figure(comparison)))
+    kinds = [spec.kind for spec, _ in plan.figures]
+    for spec, jobs in plan.figures:
+        name = spec.kind if kinds.count(spec.kind) == 1 else _long_name(spec, jobs)
         try:
-            drawn = draw(picture, [_answer(look) for look in looks])
+            inputs = [_figure_input(*key, jobs[key]) for key in jobs]
+            figures.append(draw_figure(spec, inputs, name))
         except AnyshotError as error:
-            missing.append(f"The picture {picture.title!r} is not drawn: {error}")
-            continue
-        alone = [other.kind for other, _ in plan.looks].count(picture.kind) == 1
-        title = f"{picture.title}. {picture.note}" if picture.note else picture.title
-        found.append(NamedFigure(picture.kind if alone else _name(picture, looks), title, drawn))
-    if logs := _logs(plan):
-        found.append(
-            NamedFigure(
-                "training",
-                "Learning curves of the first seed",
-                FigureWithNumbers(training_figure(logs)),
-            )
-        )
-    return found, missing
+            missing.append(f"The figure {spec.title!r} was not drawn: {error}")
+    if logs := _first_logs(plan):
+        title = "Learning curves of the first seed"
+        figures.append(Figure("training", title, training_figure(logs)))
+    return figures, missing
 
 
-def _logs(plan: Plan) -> dict[str, list[dict[str, Any]]]:
+def _long_name(spec: FigureSpec, jobs: FigureJobs) -> str:
+    _, column, _ = next(iter(jobs))
+    return f"{spec.kind}-{column.set_name}"
+
+
+def _figure_input(model: str, column: Column, value: int, jobs: Sequence[Job]) -> FigureInput:
+    measured = _measured(jobs)
+    if len(measured) < len(jobs):
+        raise RunError(f"not every run of {model} was measured on {column.label}.")
+    way = jobs[0].measurements[0].task.way
+    return FigureInput(model, column.set_name, way, value, tuple(measured))
+
+
+def _first_logs(plan: Plan) -> dict[str, list[dict[str, Any]]]:
     """The log of each model's first run."""
-    asked = [(model, found[0].folder) for (model, _), found in plan.tests.items()]
-    asked += [(look.model, look.asked[0].folder) for _, looks in plan.looks for look in looks]
-    first = dict(reversed(asked))
-    runs = {
-        model: Run.find_started(first[model])
-        for model in dict.fromkeys(model for model, _ in asked)
-    }
+    first: dict[str, str] = {}
+    for model, job in _jobs_by_model(plan):
+        first.setdefault(model, job.folder)
+    runs = {model: Run.find_started(folder) for model, folder in first.items()}
     return {model: list(run.records()) for model, run in runs.items() if run}
 
 
-def _name(picture: Picture, looks: Sequence[FigureInput]) -> str:
-    return f"{picture.kind}-{looks[0].column.set}"
-
-
-def _answer(look: FigureInput) -> FigureValues:
-    found = _found(look.asked)
-    if len(found) < len(look.asked):
-        raise AnyshotError(
-            f"not every run of {look.model} has been measured on {look.column.label}."
-        )
-    return FigureValues(
-        look.model, look.column.set, look.asked[0].probe.task.way, look.value, tuple(found)
-    )
-
-
-def _protocol(plan: Plan, beside: PaperComparison) -> list[str]:
-    """What was done, and what differs from the paper."""
-    e, s = plan.experiment, plan.scale
-    seeds, some = s.seeds_of(e), next(iter(plan.tests.values()), ())
-    tasks = sorted({asked[0].probe.tasks for asked in plan.tests.values()})
-    counts = " to ".join(f"{n:,}" for n in dict.fromkeys((*tasks[:1], *tasks[-1:])))
-    sentences = []
-    if some:
-        task = some[0].probe.task
-        sentences.append(
-            f"{task.way}-way tasks, {task.query} query images a class; {counts} test tasks and {seeds} "
-            f"seed{'s' if seeds > 1 else ''} of each model. Accuracy in %, 95 % intervals over tasks"
-            f"{' and seeds' if seeds > 1 else ''}; bold: ahead of every other by more than the paired interval, "
-            "and differences larger than their interval."
-        )
-    short_of = (
-        [f"{seeds} seed{'s' if seeds > 1 else ''}, not {e.seeds}"] if seeds != e.seeds else []
-    )
-    short_of += [f"{counts} test tasks, not {e.tasks:,}"] if tasks and tasks[0] != e.tasks else []
-    starts = {unit.settings.train.body_from for unit in plan.units} - {None}
-    warm = {
-        run.settings.warm.epochs
-        for start in starts
-        if (run := Run.find_started(str(start))) and run.settings.warm
-    }
-    if starts:
-        epochs = f" of {' or '.join(map(str, sorted(warm)))} epochs" if warm else ""
-        ours = [
-            name
-            for name in pretrained.pretrained_models()
-            if name in starts and Run(name).folder == pretrained.HOME / name
-        ]
-        named = "".join(f" (that of the weights {name})" for name in ours)
-        short_of.append(
-            f"all models from one warm start{epochs} of the body{named}, not from the paper's random one"
-        )
-    for block in e.blocks if some else ():
-        names = ", ".join(column.label for column in block.columns)
-        sentences += (
-            [f"Learned from {', '.join(Path(i).name for i in learned(block))}: {names}."]
-            if names
-            else []
-        )
-    different = "; ".join([*short_of, *plan.differences])
-    sentences += [f"Other than the paper's protocol: {different}."] if different else []
-    return sentences + _drawn(plan, beside)
-
-
-def _drawn(plan: Plan, beside: PaperComparison) -> list[str]:
-    """Columns whose classes have fewer images than a fixed number that was asked for."""
-    found = []
-    for (_, place), asked in plan.tests.items():
-        rule, _, most = parse_shots(asked[0].probe.task.shots)
-        summaries = [beside.cells[model, place].summary for model in beside.models]
-        least = min((s.support_mean for s in summaries if s), default=most)
-        if rule == "fixed" and least < most:
-            found.append(
-                f"{beside.columns[place]}: {least:.0f} images a class on average, since there are no more."
-            )
-    return list(dict.fromkeys(found))
-
-
-def results(outcome: ExperimentResult) -> dict[str, Any]:
-    """The numbers as plain values."""
+# ---------- the numbers as JSON
+def results(result: ExperimentResult) -> dict[str, Any]:
+    """The numbers as plain values; the keys are those of results.json."""
+    comparison = result.comparison
     rows = []
-    for (model, place), cell in outcome.beside.cells.items():
-        asked = outcome.plan.tests[model, place]
+    for (model, index), cell in comparison.cells.items():
+        jobs = result.plan.tests[model, index]
+        paper = cell.paper and {"accuracy": cell.paper[0], "interval": cell.paper[1]}
         rows.append(
             {
                 "model": model,
-                "column": outcome.beside.columns[place],
-                "images": outcome.plan.experiment.columns[place].images,
-                "shots": asked[0].probe.task.shots,
-                "paper": None
-                if cell.paper is None
-                else {"accuracy": cell.paper[0], "interval": cell.paper[1]},
+                "column": comparison.columns[index],
+                "images": result.plan.experiment.columns[index].images,
+                "shots": jobs[0].measurements[0].task.shots,
+                "paper": paper,
                 "best": cell.best,
-                "reference": outcome.beside.reference,
+                "reference": comparison.reference,
                 "reference_minus_this": cell.ahead,
                 **(cell.summary.as_dict() if cell.summary else {}),
-                "run_names": [Path(one.folder).name for one in asked],
+                "run_names": [Path(job.folder).name for job in jobs],
             }
         )
-    pictures = {p.name: p.drawn.numbers for p in outcome.pictures}
     return {
         "rows": rows,
-        "pairs": _pairs(outcome.beside),
-        "notes": outcome.notes,
-        "pictures": pictures,
+        "pairs": _pairs(comparison),
+        "notes": result.notes,
+        "pictures": {figure.name: figure.numbers for figure in result.figures},
     }
 
 
-def _pairs(beside: PaperComparison) -> list[dict[str, Any]]:
-    """Every two models in every column, task by task: the first minus the second."""
-    found = []
-    for place, column in enumerate(beside.columns):
-        for one, two in itertools.combinations(beside.models, 2):
-            first, second = beside.cells[one, place].summary, beside.cells[two, place].summary
+def _pairs(comparison: PaperComparison) -> list[dict[str, Any]]:
+    """The paired difference of every two models in every column: the first minus the second."""
+    pairs = []
+    for index, column in enumerate(comparison.columns):
+        for one, two in itertools.combinations(comparison.models, 2):
+            first = comparison.cells[one, index].summary
+            second = comparison.cells[two, index].summary
             if first and second and same_tasks([first, second]):
                 names = {"column": column, "model": one, "minus": two}
-                found.append({**names, **dataclasses.asdict(paired_difference(second, first))})
-    return found
+                difference = dataclasses.asdict(paired_difference(second, first))
+                pairs.append({**names, **difference})
+    return pairs

@@ -1,4 +1,4 @@
-"""How much of an experiment is done: ``paper`` all of it, ``short`` within hours on two cores, ``smoke`` a minute."""
+"""How much of an experiment to run: ``paper`` (days), ``short`` (hours) or ``smoke`` (a minute)."""
 
 from __future__ import annotations
 
@@ -6,81 +6,93 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import SettingsError
 from anyshot.core.options import suggestion
 from anyshot.core.settings import parse_shots
 from anyshot.experiments.experiment import Experiment
 from anyshot.training import recipe
 
-LARGE = 50  #: images a class; a task of more costs more than those that methods are trained on
+LARGE = 50  #: images a class; larger tasks cost more than those of training
 
 
 @dataclass(frozen=True)
 class DataChoice:
-    """Image sets to put an experiment on: those learned from, and others that are only tested on."""
+    """Image sets that replace those of an experiment."""
 
-    learned: tuple[str, ...]
-    others: tuple[str, ...] = ()
+    train: tuple[str, ...]  #: learned from, and tested on
+    test: tuple[str, ...] = ()  #: tested on only
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What is other than the paper's protocol says. Settings are changed before those of a model."""
+    """What differs from the paper's protocol. A model's own changes are applied after these."""
 
     name: str
     share: float = 1.0  #: of the experiment's test tasks
-    pictured: int = 300  #: tasks that figures of ω, γ and z look at
-    seeds: int | None = None  #: instead of the experiment's
-    tasks: int | None = None  #: instead of the share
-    fewer_large: bool = False  #: the larger the tasks beyond those of training, the fewer
+    figure_tasks: int = 300  #: tasks of a figure of ω, γ or z
+    seeds: int | None = None  #: replaces the experiment's
+    tasks: int | None = None  #: replaces the share
+    fewer_large: bool = False  #: test fewer of the tasks that are larger than those of training
     task: Mapping[str, Any] = field(default_factory=dict)
     method: Mapping[str, Any] = field(default_factory=dict)
-    methods: Mapping[str, Mapping[str, Any]] = field(
-        default_factory=dict
-    )  #: of single methods besides
+    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  #: by method name
     train: Mapping[str, Any] = field(default_factory=dict)
-    warm: bool = False  #: whether all models start from one warm start
+    pretrained: bool = False  #: whether all models start from one pre-trained body
     data: DataChoice | None = None
 
     def seeds_of(self, experiment: Experiment) -> int:
-        """Runs of each model."""
+        """The number of runs of each model."""
         return self.seeds or (experiment.seeds_short if self.name == "short" else experiment.seeds)
 
     def tasks_of(self, experiment: Experiment, shots: str, adapts: bool = True) -> int:
-        """Tasks of a test with such shots, or of a look at φ, which adapts to none and need not spare large ones."""
+        """The number of test tasks under a shot rule.
+
+        A measurement that does not adapt (``adapts=False``) is cheap on large tasks, too.
+        """
         tasks = self.tasks or max(2, round(self.share * experiment.tasks))
         _, _, most = parse_shots(shots)
-        return (
-            max(2, tasks * LARGE // most) if self.fewer_large and adapts and most > LARGE else tasks
-        )
+        if self.fewer_large and adapts and most > LARGE:
+            return max(2, tasks * LARGE // most)
+        return tasks
 
 
 def with_pretrained_body(scale: Scale) -> Scale:
-    """The scale with one warm start for all models, and what a warm body needs of anyshot's recipe: centred features,
-    step sizes that suit it, balancing variables that do not wipe it out. The head and the prior of ω stay the paper's:
-    its methods are what is compared. The body learns, since of MAML and Prototypical Networks nothing else does, but
-    slowly: fast, it unlearns unfamiliar images."""
+    """Return the scale with one pre-trained body for all models.
+
+    It takes from anyshot's recipe what such a body needs: centred features, its step sizes, and
+    gains with which the balancing variables do not destroy it. The head and the prior of ω stay
+    the paper's, because the paper's methods are compared. The body keeps learning, because MAML
+    and Prototypical Networks have nothing else to learn, but slowly: a fast body loses accuracy
+    on unfamiliar images.
+    """
     method = {key: recipe.METHOD[key] for key in ("centre", "alpha", "alpha_head", "gains")}
-    train = {**scale.train, "body_rate": 0.1}
     return replace(
-        scale, warm=True, method={**method, **scale.method}, methods=recipe.EXCEPTIONS, train=train
+        scale,
+        pretrained=True,
+        method={**method, **scale.method},
+        methods=recipe.EXCEPTIONS,
+        train={**scale.train, "body_rate": 0.1},
     )
 
 
 PAPER = Scale("paper")
-COLD = Scale(
+SHORT_FROM_SCRATCH = Scale(
     "short",
     share=0.1,
-    pictured=100,
+    figure_tasks=100,
     fewer_large=True,
     train={
-        "iterations": 200, "decay": "cosine", "validate_every": 100, "validation_tasks": 50, "checkpoint_every": 25,
+        "iterations": 200,
+        "decay": "cosine",
+        "validate_every": 100,
+        "validation_tasks": 50,
+        "checkpoint_every": 25,
     },
-)  # fmt: skip
-SHORT = with_pretrained_body(COLD)
+)
+SHORT = with_pretrained_body(SHORT_FROM_SCRATCH)
 SMOKE = Scale(
     "smoke",
-    pictured=3,
+    figure_tasks=3,
     seeds=1,
     tasks=3,
     fewer_large=True,
@@ -95,12 +107,16 @@ SMOKE = Scale(
     },
     data=DataChoice(("glyphs",), ("digits",)),
 )
-SCALES = {scale.name: scale for scale in (SMOKE, COLD, PAPER)}  #: as the paper starts
+SCALES = {scale.name: scale for scale in (SMOKE, SHORT_FROM_SCRATCH, PAPER)}  #: from scratch
 
 
-def scale_of(name: str, start: str | None = None) -> Scale:
-    """The scale of a name, started by a recipe, "anyshot" or "paper"; None: by a warm body at the scale ``short``."""
+def find_scale(name: str, recipe: str | None = None) -> Scale:
+    """Return the scale of this name under a recipe.
+
+    ``"anyshot"`` starts from a pre-trained body, ``"paper"`` from scratch; None takes the scale's
+    default, which is a pre-trained body for ``short`` only.
+    """
     if name not in SCALES:
-        raise AnyshotError(f"There is no scale {name!r}{suggestion(name, SCALES)}")
-    warm = start == "anyshot" or (start is None and name == "short")
-    return with_pretrained_body(SCALES[name]) if warm else SCALES[name]
+        raise SettingsError(f"There is no scale {name!r}{suggestion(name, SCALES)}")
+    pretrained = recipe == "anyshot" or (recipe is None and name == "short")
+    return with_pretrained_body(SCALES[name]) if pretrained else SCALES[name]

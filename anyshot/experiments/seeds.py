@@ -1,4 +1,4 @@
-"""One training with several seeds, as a grid of runs."""
+"""Train with several seeds, as a grid of runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import RunError, SettingsError
 from anyshot.core.parallel.ranks import launched_by_torchrun
 from anyshot.core.settings import Settings
 from anyshot.experiments.launch import run_grid, show_progress
@@ -18,7 +18,7 @@ from anyshot.training.meta_training import train
 
 @dataclass(frozen=True)
 class SeedRun:
-    """One run of a sweep: settings with their seed, its folder, and how to train."""
+    """The run of one seed: its settings, its folder, and further options of training."""
 
     settings: Settings
     folder: Path
@@ -36,34 +36,52 @@ def train_seeds(
     address: str | None = None,
     **options: Any,
 ) -> list[Run]:
-    """Runs ``folder/seed-N`` that differ in nothing but their seed: the settings' and those after it.
+    """Train runs ``folder/seed-N`` that differ only in their seed.
 
-    ``stages`` trains one: :func:`anyshot.train`, or several stages (:func:`anyshot.training.recipe.train_by_recipe`). ``on``,
-    ``jobs`` and ``address`` are those of :func:`anyshot.experiments.launch.run_grid`, other options those of :func:`anyshot.train`.
+    Parameters
+    ----------
+    settings : Settings
+        The settings of all runs; their seed is the first of ``seeds`` consecutive ones.
+    folder : str or Path
+        The folder of the runs.
+    seeds : int
+        The number of runs.
+    stages : Callable
+        Trains one run: :func:`anyshot.train`, or a function with its parameters.
+    on, jobs, address
+        Those of :func:`anyshot.experiments.launch.run_grid`.
+    **options
+        Further options of ``stages``.
+
+    Returns
+    -------
+    list[Run]
+        The finished runs, in the order of their seeds.
     """
     if launched_by_torchrun():
-        raise AnyshotError(
-            "torchrun trains one run on all ranks; leave it for several seeds, or train one at a time."
+        raise SettingsError(
+            "torchrun trains one run on all ranks; use --seeds without torchrun, or train one "
+            "seed at a time."
         )
-    units = {}
+    grid = {}
     for seed in range(settings.train.seed, settings.train.seed + seeds):
-        place = Path(folder) / f"seed-{seed}"
-        units[str(place)] = SeedRun(
-            replace(settings, train=replace(settings.train, seed=seed)), place, options
+        run_folder = Path(folder) / f"seed-{seed}"
+        seeded = replace(settings, train=replace(settings.train, seed=seed))
+        grid[str(run_folder)] = SeedRun(seeded, run_folder, options)
+    with show_progress(list(grid.values()), "Seeds", _share_done):
+        results = run_grid(grid, partial(_train, stages), on=on, jobs=jobs, address=address)
+    if failed := [name for name, result in results.items() if result.error]:
+        raise RunError(
+            f"{len(failed)} of {seeds} runs failed ({', '.join(failed)}); "
+            "run the same command again to retry them."
         )
-    with show_progress(list(units.values()), "Seeds", _share):
-        found = run_grid(units, partial(_train, stages), on=on, jobs=jobs, address=address)
-    if failed := [place for place, outcome in found.items() if outcome.error]:
-        raise AnyshotError(
-            f"{len(failed)} of {seeds} runs failed ({', '.join(failed)}); the same command tries again."
-        )
-    return [Run(place) for place in units]
+    return [Run(name) for name in grid]
 
 
-def _train(stages: Callable[..., Run], unit: SeedRun) -> None:
-    stages(unit.settings, unit.folder, **unit.options)
+def _train(stages: Callable[..., Run], run: SeedRun) -> None:
+    stages(run.settings, run.folder, **run.options)
 
 
-def _share(unit: SeedRun) -> float:
-    run = Run.find_started(unit.folder)
-    return run.progress() if run else 0.0
+def _share_done(run: SeedRun) -> float:
+    started = Run.find_started(run.folder)
+    return started.progress() if started else 0.0

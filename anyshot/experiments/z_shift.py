@@ -1,4 +1,4 @@
-"""Where adaptation starts and how far it goes, with z: the t-SNE picture's vectors, and distances to the start."""
+"""How z shifts the initial parameters of a task, and how far adaptation moves from there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import SettingsError
 from anyshot.core.parallel.threads import map_tasks
 from anyshot.core.progress import progress
 from anyshot.data.tasks import Task, TaskStream
@@ -17,71 +17,72 @@ from anyshot.models.network import Parameters
 
 
 @torch.no_grad()
-def starts(method: Method, stream: TaskStream, tasks: int) -> list[list[float]]:
-    """θ∗E[z] − θ of each task, [tasks, channels]: weights by their length, so that distances are those of θ∗E[z].
+def initial_shifts(method: Method, stream: TaskStream, tasks: int) -> list[list[float]]:
+    """θ∗E[z] − θ of each task, [tasks, coordinates], such that distances are those of θ∗E[z].
 
-    A weight's channel c moves along itself, by z̃_c θ_c, whose coordinate is z̃_c ‖θ_c‖; biases move by z̃.
+    Channel c of a weight moves along itself by z̃_c θ_c, so its one coordinate is z̃_c ‖θ_c‖. A
+    bias moves by z̃.
     """
-    method, found = _with_z(method), []
-    with progress(f"Looking at starts on {stream.imagesets[0].name}", tasks) as advance:
+    taml = _require_z(method)
+    layers = taml.body.layers
+    norms = [taml.theta[layer.weight].flatten(1).norm(dim=1) for layer in layers]
+    shifts = []
+    with progress(f"Initial parameters on {stream.imagesets[0].name}", tasks) as advance:
         for index in range(tasks):
             task = stream.task(index)
-            phi = method.apply_gains_and_priors(
-                _posterior(method, task).mean, torch.tensor(task.shots).to(method.reference_tensor)
-            )
-            z = phi["z"].split([u.channels for u in method.body.layers for _ in range(2)])
-            lengths = [
-                method.theta[unit.weight].flatten(1).norm(dim=1) for unit in method.body.layers
-            ]
-            moves = [
-                part
-                for w, b, size in zip(z[::2], z[1::2], lengths, strict=True)
-                for part in (w * size, b)
-            ]
-            found.append(torch.cat(moves).tolist())
+            sizes = torch.tensor(task.shots).to(taml.reference_tensor)
+            phi = taml.apply_gains_and_priors(_posterior(taml, task).mean, sizes)
+            parts = phi["z"].split([layer.channels for layer in layers for _ in range(2)])
+            coordinates = []
+            for weight, bias, norm in zip(parts[::2], parts[1::2], norms, strict=True):
+                coordinates += [weight * norm, bias]
+            shifts.append(torch.cat(coordinates).tolist())
             advance()
-    return found
+    return shifts
 
 
 @torch.no_grad()
-def distances(
+def adaptation_distances(
     method: Method, stream: TaskStream, tasks: int, samples: int, workers: int | None = None
 ) -> list[dict[str, float]]:
-    """‖E[θ_0] − θ^τ‖ of each task, adapted from E[z] ("without" its variance), and for the mean over samples of what is
-    adapted from each ("with"): of all parameters, and of the "body" alone."""
-    method = _with_z(method)
+    """‖E[θ_0] − θ^τ‖ of each task.
 
-    def one(index: int) -> dict[str, float]:
+    "without": θ^τ is adapted from E[z]. "with": θ^τ is the mean over samples of z, each adapted.
+    Both for all parameters, and for the body alone.
+    """
+    taml = _require_z(method)
+
+    def measure(index: int) -> dict[str, float]:
         task = stream.task(index)
-        q, noise = _posterior(method, task), task.noise()
-        phis = [q.mean, *(q.sample(noise) for _ in range(samples))]
-        support, labels, _, _ = method.task_tensors(task)
-        members = [
-            method.inner_problem(support, labels, task.way, phi, method.settings.test_steps)
+        posterior = _posterior(taml, task)
+        noise = task.noise()
+        phis = [posterior.mean, *(posterior.sample(noise) for _ in range(samples))]
+        support, labels, _, _ = taml.task_tensors(task)
+        problems = [
+            taml.inner_problem(support, labels, task.way, phi, taml.settings.test_steps)
             for phi in phis
         ]
-        mean, *drawn = adapt_many(
-            members, rule=lambda inner: method.adapted_parameters(inner, order=0)
+        without, *sampled = adapt_many(
+            problems, rule=lambda problem: taml.adapted_parameters(problem, order=0)
         )
-        start, average = (
-            members[0].theta,
-            {k: torch.stack([t[k] for t in drawn]).mean(0) for k in mean},
-        )
-        body = list(method.theta)
-        found = {"without": (mean, list(mean)), "with": (average, list(mean)),
-                 "without, body": (mean, body), "with, body": (average, body)}  # fmt: skip
+        average = {name: torch.stack([t[name] for t in sampled]).mean(0) for name in without}
+        start = problems[0].theta
+        body = list(taml.theta)
         advance()
-        return {name: _distance(start, theta, keys) for name, (theta, keys) in found.items()}
+        return {
+            "without": _distance(start, without, list(without)),
+            "with": _distance(start, average, list(without)),
+            "without, body": _distance(start, without, body),
+            "with, body": _distance(start, average, body),
+        }
 
-    with progress(f"Measuring distances on {stream.imagesets[0].name}", tasks) as advance:
-        return map_tasks(one, range(tasks), workers)
+    with progress(f"Distances on {stream.imagesets[0].name}", tasks) as advance:
+        return map_tasks(measure, range(tasks), workers)
 
 
-def _with_z(method: Method) -> TAML:
+def _require_z(method: Method) -> TAML:
     if not isinstance(method, TAML) or "z" not in method.settings.balance:
-        raise AnyshotError(
-            f"{method.name} has no z to look at; take a model of taml whose balance has it."
-        )
+        raise SettingsError(f"{method.name} has no z; use a model of taml whose balance has z.")
     return method
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from anyshot.cli.main import main
-from anyshot.experiments import estimate as foretell
+from anyshot.experiments import estimate
 from anyshot.experiments import scale as scales
 
 FILE = """
@@ -24,9 +24,7 @@ def run(*arguments: object) -> int:
     return end.value.code or 0
 
 
-def test_an_experiment_of_ones_own_runs_from_its_file_and_is_not_run_twice(
-    tiny, tmp_path, monkeypatch, capsys
-):
+def test_an_experiment_file_runs_and_is_not_run_twice(tiny, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(scales.SCALES, "smoke", dataclasses.replace(scales.SMOKE, data=None))
     file = tmp_path / "mine.py"
     file.write_text(FILE.format(images=tiny))
@@ -40,19 +38,17 @@ def test_an_experiment_of_ones_own_runs_from_its_file_and_is_not_run_twice(
     assert capsys.readouterr().out == first
 
 
-def test_the_list_says_what_is_needed_and_ready_and_how_long_it_takes(
-    monkeypatch, tmp_path, capsys
-):
+def test_the_list_shows_needed_images(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "250")
-    monkeypatch.setattr(foretell, "measured_speed", lambda: foretell.Speed(0.2, 0.1, 0.001))
+    monkeypatch.setattr(estimate, "measure_speed", lambda: estimate.Speed(0.2, 0.1, 0.001))
     assert run("reproduce", "list") == 0
     out = capsys.readouterr().out
     assert "– cifar-fs, – miniimagenet, – svhn, – cub" in out
     assert "any-shot" in out
 
 
-def test_wrong_usage_is_said():
+def test_wrong_arguments_have_their_exit_codes():
     assert run("reproduce", "any-shots", "--scale", "smoke") == 1
     assert run("reproduce", "any-shot", "--scale", "large") == 2
     assert run("reproduce", "any-shot", "--data", "a,,b") == 2

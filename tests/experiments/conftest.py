@@ -11,16 +11,16 @@ from anyshot.experiments.scale import SMOKE
 
 @pytest.fixture(scope="session")
 def sets(tmp_path_factory) -> tuple[str, str]:
-    """Folders of two image sets of 16×16 pixels: one to learn from, one only to test on."""
-    place = tmp_path_factory.mktemp("sets")
+    """Folders of two image sets of 16×16 pixels: one for training, one for tests only."""
+    folder = tmp_path_factory.mktemp("sets")
     for name in ("tiny", "other"):
-        make_imageset(name=name).save(place / name)
-    return str(place / "tiny"), str(place / "other")
+        make_imageset(name=name).save(folder / name)
+    return str(folder / "tiny"), str(folder / "other")
 
 
 @pytest.fixture(scope="session")
 def experiment(sets) -> Experiment:
-    """Two models, of which one is tested in two ways, on two image sets."""
+    """Two trained models, one of them tested in two ways, on two image sets."""
     tiny, other = sets
     return Experiment(
         "mine",

@@ -1,4 +1,4 @@
-"""Every experiment, end to end at the scale that tests can bear; they share their runs."""
+"""Every experiment end to end at the scale smoke; the experiments share their runs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import AnyshotError, SettingsError
 from anyshot.core.registry import EXPERIMENTS
-from anyshot.experiments.reproduce import Request, find_experiment, plan_of, reproduce, scaled
+from anyshot.experiments import reproduce as reproduce_module
+from anyshot.experiments.estimate import job_seconds
+from anyshot.experiments.measurement import read_cached, summary_of
+from anyshot.experiments.plan import make_plan
+from anyshot.experiments.reproduce import (
+    Request,
+    find_experiment,
+    plan_for,
+    reproduce,
+    run_jobs,
+    scale_for,
+)
 from anyshot.experiments.scale import PAPER, SHORT, DataChoice
+from anyshot.training.presets import preset, pretraining_settings
+from anyshot.training.pretraining import pretrain
 
 FIGURES = {
     "ood": ["starts"],
@@ -29,12 +42,12 @@ def out(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_an_experiment_leaves_results_tables_figures_and_a_page(name, out):
+def test_an_experiment_writes_results_tables_figures_and_a_page(name, out):
     request = Request(EXPERIMENTS[name], "smoke", out)
-    outcome = reproduce(request)
-    found = json.loads((request.folder / "results.json").read_text())
-    rows = {(row["model"], row["column"]): row["accuracy"] for row in found["results"]["rows"]}
-    assert len(rows) == len(outcome.beside.models) * len(outcome.beside.columns)
+    result = reproduce(request)
+    written = json.loads((request.folder / "results.json").read_text())["results"]
+    rows = {(row["model"], row["column"]): row["accuracy"] for row in written["rows"]}
+    assert len(rows) == len(result.comparison.models) * len(result.comparison.columns)
     table = (request.folder / "table.md").read_text()
     for accuracy in rows.values():
         assert f"{100 * accuracy:.2f} ±" in table
@@ -43,88 +56,155 @@ def test_an_experiment_leaves_results_tables_figures_and_a_page(name, out):
     for figure in [*FIGURES.get(name, []), "training"]:
         assert (request.folder / f"{figure}.png").stat().st_size > 1000
         assert (request.folder / f"{figure}.svg").stat().st_size > 1000
-    assert page.count("data:image/png") == len(outcome.pictures)
-    assert not re.search(r'(src|href)="(?!data:|#)', page)  # it needs nothing else
+    assert page.count("data:image/png") == len(result.figures)
+    assert not re.search(r'(src|href)="(?!data:|#)', page)  # the page is self-contained
 
 
-def test_recipes_and_sizes_change_the_scale():
-    def scale(**chosen):
-        return scaled(Request(EXPERIMENTS["any-shot"], **chosen))
+# ---------- the scale of a request
+def scale(**changes):
+    return scale_for(Request(EXPERIMENTS["any-shot"], **changes))
 
+
+def test_the_default_scales_are_unchanged():
     assert scale() == SHORT
     assert scale(scale="paper") == PAPER
+
+
+def test_the_papers_recipe_trains_from_scratch():
     paper = scale(recipe="paper")
-    assert (paper.warm, paper.method) == (False, {})
+    assert (paper.pretrained, paper.method) == (False, {})
     assert SHORT.train == {**paper.train, "body_rate": 0.1}
-    for warm in (scale(scale="paper", recipe="anyshot"), scale(scale="paper", start="runs/warm")):
-        assert (warm.warm, warm.method, warm.train) == (True, SHORT.method, {"body_rate": 0.1})
-    with pytest.raises(AnyshotError, match="has no warm start"):
-        scale(recipe="paper", start="runs/warm")
-    small = scale(iterations=6, tasks=5, seeds=1)
-    assert (small.train["iterations"], small.train["validate_every"]) == (6, 3)
+
+
+@pytest.mark.parametrize("changes", [{"recipe": "anyshot"}, {"start": "runs/body"}])
+def test_a_pretrained_body_changes_the_scale_paper(changes):
+    changed = scale(scale="paper", **changes)
+    assert changed.pretrained
+    assert (changed.method, changed.train) == (SHORT.method, {"body_rate": 0.1})
+
+
+def test_a_pretrained_body_contradicts_the_papers_recipe():
+    with pytest.raises(SettingsError, match="--from"):
+        scale(recipe="paper", start="runs/body")
+
+
+def test_sizes_change_the_scale():
+    small = scale(iterations=6, tasks=5, seeds=1, validation_tasks=7)
+    assert small.train["iterations"] == 6
+    assert small.train["validate_every"] == 3
+    assert small.train["validation_tasks"] == 7
     assert small.tasks_of(EXPERIMENTS["any-shot"], "any-shot:1-50") == 5
-    assert (small.seeds_of(EXPERIMENTS["any-shot"]), SHORT.seeds_of(EXPERIMENTS["any-shot"])) == (
-        1,
-        3,
-    )
+    assert small.seeds_of(EXPERIMENTS["any-shot"]) == 1
+    assert SHORT.seeds_of(EXPERIMENTS["any-shot"]) == 3
 
 
-def test_an_experiment_of_ones_own_is_found_by_its_file(tmp_path):
+def test_validation_tasks_reach_every_run(experiment, tmp_path):
+    plan, _ = plan_for(Request(experiment, "smoke", tmp_path, validation_tasks=7))
+    assert {job.settings.train.validation_tasks for job in plan.jobs} == {7}
+    assert "validation_tasks 7, not 3,000" in plan.differences
+
+
+# ---------- experiments
+def test_an_experiment_is_found_by_its_file(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(
         "from anyshot.experiments import *\n"
-        "EXPERIMENT = Experiment('mine', 'Mine', (Model('MAML', 'maml'),), (Block('glyphs', (Column('glyphs'),)),))\n"
+        "models = (Model('MAML', 'maml'),)\n"
+        "EXPERIMENT = Experiment('mine', 'Mine', models, (Block('glyphs', (Column('glyphs'),)),))\n"
     )
     assert find_experiment(str(file)).name == "mine"
     with pytest.raises(AnyshotError, match="any-shot, multi-dataset"):
         find_experiment("any-shots")
 
 
-def test_what_a_model_changes_in_its_training_goes_before_the_scale(experiment, tmp_path):
+def test_a_models_training_settings_override_the_scale(experiment, tmp_path):
     slow = replace(experiment.models[0], name="slow", train={"rate": 0.5, "iterations": 7})
-    plan, _ = plan_of(
-        Request(replace(experiment, models=(*experiment.models, slow)), "smoke", tmp_path)
-    )
-    trained = {(unit.settings.train.rate, unit.settings.train.iterations) for unit in plan.units}
+    models = (*experiment.models, slow)
+    plan, _ = plan_for(Request(replace(experiment, models=models), "smoke", tmp_path))
+    trained = {(job.settings.train.rate, job.settings.train.iterations) for job in plan.jobs}
     assert trained == {(1e-3, 2), (0.5, 7)}
     assert "iterations 2, not 50,000 (MAML, TAML, naive, TAML)" in "; ".join(plan.differences)
 
 
-def test_the_recipes_own_experiment_runs(tmp_path):
+def test_the_recipes_experiment_runs(tmp_path):
     file = Path(__file__).parents[2] / "examples" / "recipe_experiment.py"
-    outcome = reproduce(Request(find_experiment(str(file)), "smoke", tmp_path))
-    assert len(outcome.plan.units) == len(outcome.beside.models) == 7
-    assert "failed" not in outcome.caption
+    result = reproduce(Request(find_experiment(str(file)), "smoke", tmp_path))
+    assert len(result.plan.jobs) == len(result.comparison.models) == 7
+    assert "failed" not in result.caption
 
 
-def test_a_warm_start_that_is_given_is_used_and_one_that_does_not_fit_refused(
-    experiment, sets, tmp_path
-):
-    import dataclasses
-
-    from anyshot.training.presets import preset, pretraining_settings
-    from anyshot.training.pretraining import pretrain
-
-    settings = dataclasses.replace(
-        pretraining_settings(preset("cifar-fs")), images=(sets[0],), ood=()
-    )
-    settings = dataclasses.replace(
-        settings, task=dataclasses.replace(settings.task, way=3, query=3)
-    )
-    small = dataclasses.replace(settings.warm, epochs=1, check_tasks=1)
-    start = str(pretrain(dataclasses.replace(settings, warm=small), tmp_path / "warm").folder)
-    plan, _ = plan_of(Request(experiment, "short", tmp_path, start=start))
-    assert {unit.settings.train.body_from for unit in plan.units} == {start}
-    with pytest.raises(AnyshotError, match="none learns from its images"):
-        plan_of(Request(experiment, "short", tmp_path, DataChoice((sets[1],)), start=start))
+@pytest.fixture
+def body(sets, tmp_path) -> str:
+    """A body that was pre-trained on the first set for one epoch."""
+    settings = replace(pretraining_settings(preset("cifar-fs")), images=(sets[0],), ood=())
+    settings = replace(settings, task=replace(settings.task, way=3, query=3))
+    settings = replace(settings, warm=replace(settings.warm, epochs=1, check_tasks=1))
+    return str(pretrain(settings, tmp_path / "body").folder)
 
 
-def test_an_experiment_is_put_on_ones_own_images(sets, tmp_path):
-    request = Request(
-        EXPERIMENTS["initialisation"], "smoke", tmp_path, DataChoice(sets[:1], sets[1:])
-    )
-    outcome = reproduce(request)
-    (distances, _) = outcome.pictures
-    assert list(distances.drawn.numbers) == ["tiny", "other"]
-    assert "instead of the paper's images" in outcome.caption
+def test_all_models_start_from_a_given_body(experiment, body, tmp_path):
+    plan, _ = plan_for(Request(experiment, "short", tmp_path, start=body))
+    assert {job.settings.train.body_from for job in plan.jobs} == {body}
+
+
+def test_a_body_of_other_images_is_refused(experiment, body, sets, tmp_path):
+    request = Request(experiment, "short", tmp_path, DataChoice((sets[1],)), start=body)
+    with pytest.raises(SettingsError, match=Path(body).name):
+        plan_for(request)
+
+
+def test_an_experiment_runs_on_other_images(sets, tmp_path):
+    data = DataChoice(sets[:1], sets[1:])
+    request = Request(EXPERIMENTS["initialisation"], "smoke", tmp_path, data)
+    result = reproduce(request)
+    (distances, _) = result.figures
+    assert list(distances.numbers) == ["tiny", "other"]
+    assert f"Run on {', '.join(sets)} instead" in result.caption
     assert request.folder.name == "initialisation-smoke-tiny-other"
+
+
+# ---------- jobs
+def test_a_failed_job_does_not_stop_the_others(experiment, tiny_scale, tmp_path, monkeypatch):
+    plan = make_plan(experiment, tiny_scale, tmp_path)
+    run_job = reproduce_module.run_job
+    first, second = plan.jobs
+
+    def failing(job, workers, command):
+        if job == first:
+            raise AnyshotError("The loss is NaN.")
+        run_job(job, workers, command)
+
+    monkeypatch.setattr(reproduce_module, "run_job", failing)
+    assert run_jobs(plan.jobs) == {first.folder: "The loss is NaN."}
+    assert read_cached(second.folder, second.measurements[0]) is not None
+
+
+def test_an_interrupt_stops_all_jobs(experiment, tiny_scale, tmp_path, monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reproduce_module, "run_job", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(make_plan(experiment, tiny_scale, tmp_path).jobs)
+
+
+def test_jobs_in_processes_measure_the_same(experiment, tiny_scale, tmp_path):
+    scores = []
+    for name, parallel in (("one", 1), ("two", 2)):
+        plan = make_plan(experiment, tiny_scale, tmp_path / name)
+        assert run_jobs(plan.jobs[:1], parallel) == {}
+        (job,) = plan.tests["MAML", 0]
+        scores.append(summary_of(read_cached(job.folder, *job.measurements)).scores)
+    assert scores[0] == scores[1]
+
+
+def test_the_longest_job_comes_first(experiment, tiny_scale, tmp_path, monkeypatch):
+    plan = make_plan(experiment, tiny_scale, tmp_path)
+    lengths = []
+    monkeypatch.setattr(
+        reproduce_module, "run_job", lambda job, workers, command: lengths.append(job_seconds(job))
+    )
+    run_jobs(plan.jobs)
+    assert len(set(lengths)) > 1
+    assert lengths == sorted(lengths, reverse=True)
+    assert [job_seconds(job) for job in plan.jobs] != lengths

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,16 +8,18 @@ import pytest
 
 from anyshot.evaluation.metrics import Metrics, Summary, TaskResult
 from anyshot.evaluation.report.paper_table import accuracy_lines, paired_lines
-from anyshot.experiments import results as outcomes
+from anyshot.experiments import results as results_module
 from anyshot.experiments.plan import make_plan
-from anyshot.experiments.results import collect, results
-from anyshot.experiments.run_jobs import run_jobs
+from anyshot.experiments.reproduce import run_jobs
+from anyshot.experiments.results import collect, compare_models, results
+
+PUBLISHED = sorted((Path(__file__).parents[2] / "docs" / "results").glob("*/results.json"))
 
 
-def summary(hits: list[int]) -> Summary:
-    """A test of tasks with ten query images, so many of which were recognised."""
+def summary(correct: list[int]) -> Summary:
+    """A test of tasks with ten query images, with this many correct answers in each task."""
     metrics = Metrics()
-    for index, n in enumerate(hits):
+    for index, n in enumerate(correct):
         labels = [0, 1] * 5
         rows = [
             [0.9, 0.1] if (label == 0) == (i < n) else [0.1, 0.9] for i, label in enumerate(labels)
@@ -30,89 +33,113 @@ def summary(hits: list[int]) -> Summary:
     [([6, 8, 5, 9], None), ([8, 9, 7, 10], "TAML"), ([3, 4, 3, 5], "MAML")],
     ids=["sometimes ahead", "always ahead", "always behind"],
 )
-def test_the_best_is_marked_only_where_it_is_ahead_of_every_other_task_by_task(
+def test_the_best_model_beats_every_other_by_the_paired_interval(
     experiment, tiny_scale, monkeypatch, taml, best
 ):
-    tests = {"MAML": [6, 7, 6, 8], "TAML, naive": [5, 6, 4, 7], "TAML": taml}
+    correct = {"MAML": [6, 7, 6, 8], "TAML, naive": [5, 6, 4, 7], "TAML": taml}
     plan = make_plan(experiment, tiny_scale, Path("nowhere"))
-    of = {id(asked): tests[model] for (model, _), asked in plan.tests.items()}
-    monkeypatch.setattr(outcomes, "_summary", lambda asked: summary(of[id(asked)]))
-    cells = outcomes.table(plan).cells
-    assert [model for (model, place), cell in cells.items() if cell.best and place == 0] == (
-        [best] if best else []
-    )
-    difference = (sum(taml) - sum(tests["MAML"])) / 40
+    by_jobs = {id(jobs): correct[model] for (model, _), jobs in plan.tests.items()}
+    monkeypatch.setattr(results_module, "_pooled_summary", lambda jobs: summary(by_jobs[id(jobs)]))
+    cells = compare_models(plan).cells
+    marked = [model for (model, column), cell in cells.items() if cell.best and column == 0]
+    assert marked == ([best] if best else [])
+    difference = (sum(taml) - sum(correct["MAML"])) / 40
     assert cells["MAML", 0].ahead.accuracy == pytest.approx(difference)
     assert cells["TAML", 0].ahead is None
 
 
 @pytest.fixture(scope="module")
-def outcome(experiment, tiny_scale, tmp_path_factory):
+def result(experiment, tiny_scale, tmp_path_factory):
     plan = make_plan(experiment, replace(tiny_scale, seeds=2), tmp_path_factory.mktemp("grid"))
-    assert run_jobs(plan.units) == {}
+    assert run_jobs(plan.jobs) == {}
     return collect(plan, {}, ["other is far away."])
 
 
-def test_the_seeds_of_a_model_are_one_row(outcome):
-    cell = outcome.beside.cells["TAML", 1]
+def test_the_seeds_of_a_model_are_pooled(result):
+    cell = result.comparison.cells["TAML", 1]
     assert cell.summary.runs == 2
     assert len(cell.summary.scores) == 2 * cell.summary.tasks
-    assert cell.summary.support_most == 2  # its column has shots of its own
+    assert cell.summary.support_most == 2  # the column's own shots
 
 
-def test_the_caption_says_all_that_differs_from_the_paper(outcome):
-    text = outcome.caption
+def test_the_caption_lists_all_differences_from_the_paper(result):
     for words in (
-        "iterations 2, not 50,000", "way 3, not 5", "2 seeds, not 3", "3 test tasks, not 3,000", "steps 1, not 5",
-        "other is far away.", "tiny, not cifar-fs", "Learned from tiny: tiny, other, fixed:2.",
-    ):  # fmt: skip
-        assert words in text
+        "iterations 2, not 50,000",
+        "way 3, not 5",
+        "2 seeds, not 3",
+        "3 test tasks, not 3,000",
+        "steps 1, not 5",
+        "other is far away.",
+        "tiny, not cifar-fs",
+        "tiny: tiny, other, fixed:2.",
+    ):
+        assert words in result.caption
 
 
-def test_a_failure_is_told_and_leaves_a_gap(outcome):
-    plan = outcome.plan
+def test_a_failed_model_has_a_sentence_and_an_empty_cell(result):
+    plan = result.plan
     gone = {
-        ("MAML", p): tuple(a._replace(folder="gone") for a in plan.tests["MAML", p]) for p in (0, 1)
+        ("MAML", column): tuple(replace(job, folder="gone") for job in plan.tests["MAML", column])
+        for column in (0, 1)
     }
-    found = collect(
-        replace(plan, tests={**plan.tests, **gone}), {"gone": "The loss is no longer finite."}
-    )
-    assert "MAML failed: The loss is no longer finite." in found.caption
-    assert accuracy_lines(found.beside)[1][1].text == "–"
-    assert paired_lines(found.beside)[1][1].text == "–"
+    failed = collect(replace(plan, tests={**plan.tests, **gone}), {"gone": "The loss is NaN."})
+    assert "MAML failed: The loss is NaN." in failed.caption
+    assert accuracy_lines(failed.comparison)[1][1].text == "–"
+    assert paired_lines(failed.comparison)[1][1].text == "–"
 
 
-def test_the_results_hold_every_pair_of_models(outcome):
-    pairs = results(outcome)["pairs"]
+def test_failed_pretraining_has_a_sentence(result):
+    assert "Pre-training failed: Full." in collect(result.plan, {"elsewhere": "Full."}).caption
+
+
+def test_the_results_hold_every_pair_of_models(result):
+    pairs = results(result)["pairs"]
     assert [(p["model"], p["minus"]) for p in pairs[:3]] == [
-        ("MAML", "TAML, naive"), ("MAML", "TAML"), ("TAML, naive", "TAML"),
-    ]  # fmt: skip
+        ("MAML", "TAML, naive"),
+        ("MAML", "TAML"),
+        ("TAML, naive", "TAML"),
+    ]
     assert len(pairs) == 6
-    cells = outcome.beside.cells
+    cells = result.comparison.cells
     expected = cells["MAML", 0].summary.accuracy - cells["TAML", 0].summary.accuracy
     assert pairs[1]["accuracy"] == pytest.approx(expected)
 
 
-def test_a_caption_names_weights_that_the_models_start_from(outcome, tmp_path, monkeypatch):
-    plan = outcome.plan
-    train = replace(plan.units[0].settings.train, body_from="glyphs")
-    units = tuple(
-        replace(unit, settings=replace(unit.settings, train=train)) for unit in plan.units
-    )
-    words = "one warm start of the body (that of the weights glyphs)"
-    assert words in collect(replace(plan, units=units), {}).caption
-    assert words not in outcome.caption
+def test_the_caption_names_the_weights_that_models_start_from(result):
+    plan = result.plan
+    train = replace(plan.jobs[0].settings.train, body_from="glyphs")
+    jobs = tuple(replace(job, settings=replace(job.settings, train=train)) for job in plan.jobs)
+    assert "(weights glyphs)" in collect(replace(plan, jobs=jobs), {}).caption
+    assert "weights glyphs" not in result.caption
 
 
-def test_the_results_name_runs_tasks_and_differences(outcome):
-    rows = results(outcome)["rows"]
+def test_the_results_name_runs_and_differences(result):
+    rows = results(result)["rows"]
     assert len(rows) == 6
     assert {row["reference"] for row in rows} == {"TAML"}
-    folders = {Path(unit.folder).name for unit in outcome.plan.units}
+    folders = {Path(job.folder).name for job in result.plan.jobs}
     assert all(
         set(row["run_names"]) <= folders and len(row["run_names"]) == row["runs"] == 2
         for row in rows
     )
     maml = next(row for row in rows if row["model"] == "MAML")
-    expected = outcome.beside.cells["TAML", 0].summary.accuracy - maml["accuracy"]
+    expected = result.comparison.cells["TAML", 0].summary.accuracy - maml["accuracy"]
     assert maml["reference_minus_this"].accuracy == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.parent.name)
+def test_published_results_have_the_keys_that_are_written_today(path, result):
+    published = json.loads(path.read_text())["results"]
+    today = results(result)
+    assert published.keys() == today.keys()
+    if published["rows"]:
+        assert published["rows"][0].keys() == today["rows"][0].keys()
+    if published["pairs"]:
+        assert published["pairs"][0].keys() == today["pairs"][0].keys()
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.parent.name)
+def test_published_tables_have_the_numbers_of_their_results(path):
+    table = (path.parent / "table.md").read_text()
+    for row in json.loads(path.read_text())["results"]["rows"]:
+        assert f"{100 * row['accuracy']:.2f} ± {100 * row['interval']:.2f}" in table

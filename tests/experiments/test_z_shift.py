@@ -5,10 +5,10 @@ import pytest
 import torch
 from support import make_imageset, make_method
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import SettingsError
 from anyshot.core.settings import TaskSettings
 from anyshot.data.tasks import TaskStream
-from anyshot.experiments.z_shift import distances, starts
+from anyshot.experiments.z_shift import adaptation_distances, initial_shifts
 from anyshot.methods.balancing import apply_z
 
 
@@ -24,14 +24,16 @@ def taml(**options: object):
 
 
 def means(method, task):
-    """E[z̃] as it acts on a task."""
-    q = method.posterior(method.images(task.support), task.support_labels, task.way)
-    return q, method.effective(q.mean, torch.tensor(task.shots).to(method.like))
+    """The posterior of a task, and the means that act on it."""
+    q = method.posterior(method.to_input(task.support), task.support_labels, task.way)
+    return q, method.apply_gains_and_priors(
+        q.mean, torch.tensor(task.shots).to(method.reference_tensor)
+    )
 
 
-def test_distances_between_starts_are_those_between_modulated_parameters(stream):
+def test_distances_between_shifts_are_those_between_modulated_parameters(stream):
     method = taml()
-    found = np.array(starts(method, stream, 3))
+    shifts = np.array(initial_shifts(method, stream, 3))
     thetas = []
     with torch.no_grad():
         for index in range(3):
@@ -41,36 +43,37 @@ def test_distances_between_starts_are_those_between_modulated_parameters(stream)
         start = torch.cat([value.flatten() for value in method.theta.values()]).numpy()
     for one, two in ((0, 1), (1, 2)):
         expected = np.linalg.norm(thetas[one] - thetas[two])
-        assert np.linalg.norm(found[one] - found[two]) == pytest.approx(expected)
-    assert np.linalg.norm(found[0]) == pytest.approx(np.linalg.norm(thetas[0] - start))
+        assert np.linalg.norm(shifts[one] - shifts[two]) == pytest.approx(expected)
+    assert np.linalg.norm(shifts[0]) == pytest.approx(np.linalg.norm(thetas[0] - start))
 
 
-def test_distances_to_the_adapted_parameters_equal_those_of_the_update_rule(stream):
+def test_distances_equal_those_of_the_update_rule(stream):
     method = taml()
-    (found,) = distances(method, stream, 1, samples=3)
+    (distances,) = adaptation_distances(method, stream, 1, samples=3)
     task = stream.task(0)
-    x, y, _, _ = method.tensors(task)
+    x, y, _, _ = method.task_tensors(task)
     q, _ = means(method, task)
     noise = task.noise()
     inners = [
-        method.inner(x, y, 3, phi, 2) for phi in (q.mean, *(q.sample(noise) for _ in range(3)))
+        method.inner_problem(x, y, 3, phi, 2)
+        for phi in (q.mean, *(q.sample(noise) for _ in range(3)))
     ]
     with torch.no_grad():
-        adapted = [method.learned(inner, order=0) for inner in inners]
+        adapted = [method.adapted_parameters(inner, order=0) for inner in inners]
     start = inners[0].theta
 
     def distance(theta, names) -> float:
         return sum(((theta[name] - start[name]) ** 2).sum() for name in names).sqrt().item()
 
     average = {name: sum(theta[name] for theta in adapted[1:]) / 3 for name in start}
-    assert found["without"] == pytest.approx(distance(adapted[0], start))
-    assert found["with"] == pytest.approx(distance(average, start))
-    assert found["with, body"] == pytest.approx(distance(average, method.theta))
-    assert found["without, body"] < found["without"]
+    assert distances["without"] == pytest.approx(distance(adapted[0], start))
+    assert distances["with"] == pytest.approx(distance(average, start))
+    assert distances["with, body"] == pytest.approx(distance(average, method.theta))
+    assert distances["without, body"] < distances["without"]
 
 
 def test_a_method_without_z_is_refused(stream):
-    with pytest.raises(AnyshotError, match="maml has no z"):
-        starts(make_method("maml"), stream, 1)
-    with pytest.raises(AnyshotError, match="taml has no z"):
-        distances(make_method("taml", balance=("omega",)), stream, 1, 2)
+    with pytest.raises(SettingsError, match="maml"):
+        initial_shifts(make_method("maml"), stream, 1)
+    with pytest.raises(SettingsError, match="taml"):
+        adaptation_distances(make_method("taml", balance=("omega",)), stream, 1, 2)

@@ -1,4 +1,7 @@
-"""A grid on this machine: a process for each unit, since a pool is broken as a whole when one of its processes dies."""
+"""A grid on this machine: one process for each job.
+
+A process pool would not do: it breaks as a whole when one of its processes dies.
+"""
 
 from __future__ import annotations
 
@@ -15,77 +18,76 @@ from multiprocessing.context import SpawnProcess
 from typing import Any, TypeVar
 
 from anyshot.core.parallel.threads import limit_cores, tune_process
-from anyshot.experiments.launch.job import RETRIES, Ended, JobResult, run_guarded
+from anyshot.experiments.launch.worker import RETRIES, JobResult, JobResults, run_in_worker
 
 T = TypeVar("T")
 
 
 @dataclass
-class _Job:
+class _Running:
     folder: str
     process: SpawnProcess
-    tries: int
+    attempt: int
 
 
-def run_locally(units: Mapping[str, T], run_unit: Callable[[T], object], jobs: int) -> Ended:
-    """Units, ``jobs`` at once, each in a process of its own; one that dies is begun again."""
-    context, waiting = multiprocessing.get_context("spawn"), deque((folder, 0) for folder in units)
-    running: dict[Any, _Job] = {}  # by the end of its pipe
+def run_in_processes(
+    grid: Mapping[str, T], run_job: Callable[[T], object], jobs: int
+) -> JobResults:
+    """Run ``jobs`` jobs at once, each in its own process; restart a job whose process dies."""
+    context = multiprocessing.get_context("spawn")
+    waiting = deque((folder, 1) for folder in grid)
+    running: dict[Any, _Running] = {}  # by the parent's end of the pipe
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
-                folder, tries = waiting.popleft()
-                end, other = context.Pipe(duplex=False)
-                process = context.Process(
-                    target=_work, args=(other, run_unit, units[folder], folder, jobs), daemon=True
-                )
+                folder, attempt = waiting.popleft()
+                ours, theirs = context.Pipe(duplex=False)
+                arguments = (theirs, run_job, grid[folder], folder, jobs)
+                process = context.Process(target=_work, args=arguments, daemon=True)
                 process.start()
-                other.close()  # so that the pipe ends with the process
-                running[end] = _Job(folder, process, tries)
-            for ended in wait(list(running)):
-                job = running.pop(ended)
-                outcome = _received(ended, job.process)
-                if outcome is None and job.tries < RETRIES:
-                    waiting.appendleft((job.folder, job.tries + 1))
+                theirs.close()  # so that the pipe ends when the process does
+                running[ours] = _Running(folder, process, attempt)
+            for pipe in wait(list(running)):
+                job = running.pop(pipe)
+                result = _receive(pipe, job.process)
+                if result is None and job.attempt <= RETRIES:
+                    waiting.appendleft((job.folder, job.attempt + 1))
                 else:
-                    yield job.folder, outcome or JobResult(error=_death(job))
-    finally:  # Ctrl-C, too; what is on disk bears that at any moment
+                    yield job.folder, result or JobResult(error=_describe_death(job))
+    finally:  # also on Ctrl-C; files are written atomically, so killing is safe at any time
         for job in running.values():
             job.process.kill()
         for job in running.values():
             job.process.join()
 
 
-def _received(end: Any, process: SpawnProcess) -> JobResult | None:
-    """What a process has to say; None if it died before it could."""
-    with closing(end):
+def _receive(pipe: Any, process: SpawnProcess) -> JobResult | None:
+    """The result that a process sent; None if it died before that."""
+    with closing(pipe):
         try:
-            return end.recv()
+            return pipe.recv()
         except EOFError:
             return None
         finally:
             process.join()
 
 
-def _death(job: _Job) -> str:
+def _describe_death(job: _Running) -> str:
     code = job.process.exitcode or 0
     how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    return f"its process died {job.tries + 1} times (the last time: {how}); is there enough memory?"
+    return f"its process died {job.attempt} times (the last time: {how}); is there enough memory?"
 
 
-def _work(
-    end: Connection, run_unit: Callable[[T], object], unit: T, folder: str, jobs: int
-) -> None:
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches every process of the terminal; the parent ends us
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+def _work(pipe: Connection, run_job: Callable[[T], object], job: T, folder: str, jobs: int) -> None:
+    # Ctrl-C reaches every process of the terminal; the parent decides when this one ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     tune_process()
     limit_cores(jobs)
-    end.send(run_guarded(run_unit, unit, folder))
+    pipe.send(run_in_worker(run_job, job, folder))
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

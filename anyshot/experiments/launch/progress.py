@@ -1,4 +1,4 @@
-"""How far a grid is, by what its folders hold, wherever its units run."""
+"""Progress of a grid, read from the folders of its jobs, wherever they run."""
 
 from __future__ import annotations
 
@@ -11,46 +11,48 @@ from anyshot.core.progress import progress
 
 T = TypeVar("T")
 
-LOOK = 2.0  #: seconds between looks
+INTERVAL = 2.0  #: seconds between updates
 
 
 @contextmanager
 def show_progress(
-    units: Sequence[T],
+    jobs: Sequence[T],
     title: str,
     share: Callable[[T], float],
-    seconds: Callable[[T], float] = lambda unit: 100.0,
+    seconds: Callable[[T], float] = lambda job: 100.0,
 ) -> Iterator[None]:
-    """Show until the block ends how far the units are, and the time left. ``share`` tells how much of a unit is done,
-    ``seconds`` how long it takes on an ordinary machine, so that the time left is right when units differ."""
-    total = [max(1, round(seconds(unit))) for unit in units]
+    """Show the progress of jobs and the time left until the block ends.
+
+    ``share`` returns the share of a job that is done, ``seconds`` how long it takes on a typical
+    machine: long jobs count for more.
+    """
+    lengths = [max(1, round(seconds(job))) for job in jobs]
     finished = threading.Event()
 
-    def behind() -> tuple[int, str]:
-        shares = [share(unit) for unit in units]
-        ready = sum(share > 0.999 for share in shares)
-        return sum(
-            round(s * t) for s, t in zip(shares, total, strict=True)
-        ), f"{ready} of {len(units)} runs"
+    def measure() -> tuple[int, str]:
+        shares = [share(job) for job in jobs]
+        ready = sum(done > 0.999 for done in shares)
+        total = sum(round(done * length) for done, length in zip(shares, lengths, strict=True))
+        return total, f"{ready} of {len(jobs)} runs"
 
-    shown, _ = behind()
-    with progress(title, sum(total), done=shown) as advance:
+    shown, _ = measure()
+    with progress(title, sum(lengths), done=shown) as advance:
 
-        def look() -> None:
+        def update() -> None:
             nonlocal shown
-            now, note = behind()
-            advance(max(0, now - shown), note)
-            shown = max(now, shown)
+            total, note = measure()
+            advance(max(0, total - shown), note)
+            shown = max(total, shown)
 
-        def watch() -> None:
-            while not finished.wait(LOOK):
-                look()
+        def update_until_finished() -> None:
+            while not finished.wait(INTERVAL):
+                update()
 
-        thread = threading.Thread(target=watch, daemon=True)
+        thread = threading.Thread(target=update_until_finished, daemon=True)
         thread.start()
         try:
             yield
         finally:
             finished.set()
             thread.join()
-            look()
+            update()

@@ -1,4 +1,7 @@
-"""A grid on the nodes of a Ray cluster, each unit a Ray task: one whose worker or node dies is begun again by Ray."""
+"""A grid on the nodes of a Ray cluster, each job a Ray task.
+
+Ray restarts a task whose worker or node dies.
+"""
 
 from __future__ import annotations
 
@@ -10,42 +13,45 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import AnyshotError, FileError
 from anyshot.core.files import os_errors_as_messages
 from anyshot.core.version import VERSION
-from anyshot.experiments.launch.job import RETRIES, Ended, JobResult, run_guarded
+from anyshot.experiments.launch.worker import RETRIES, JobResult, JobResults, run_in_worker
 
 T = TypeVar("T")
 
+#: Ray listens on this machine's loopback address only, because its ports run any code they get.
+LOCAL_CLUSTER = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+
 
 def run_on_ray(
-    units: Mapping[str, T], run_unit: Callable[[T], object], jobs: int | None, address: str | None
-) -> Ended:
-    """Units on the cluster at ``address``; without one on this machine, in a cluster that ends with us."""
-    ray = _ray()
-    ours = not ray.is_initialized()
-    if ours:
-        _join(ray, address)
+    grid: Mapping[str, T], run_job: Callable[[T], object], jobs: int | None, address: str | None
+) -> JobResults:
+    """Run jobs on the cluster at ``address``; without one, on a cluster that is started here."""
+    ray = _import_ray()
+    starts_ray = not ray.is_initialized()
+    if starts_ray:
+        _connect(ray, address)
     waiting: dict[Any, str] = {}
     try:
-        for place in {Path(folder).absolute().parent for folder in units}:
-            _check_nodes(ray, place)
-        task = ray.remote(max_retries=RETRIES, **_needs(ray, jobs))(_on_node)
-        here = os.getcwd()
+        for parent in {Path(folder).absolute().parent for folder in grid}:
+            _check_nodes(ray, parent)
+        remote = ray.remote(max_retries=RETRIES, **_resources(ray, jobs))(_run_on_node)
+        directory = os.getcwd()
         waiting = {
-            task.remote(run_unit, unit, folder, here): folder for folder, unit in units.items()
+            remote.remote(run_job, job, folder, directory): folder for folder, job in grid.items()
         }
         while waiting:
-            for done in ray.wait(list(waiting))[0]:
-                yield waiting.pop(done), _outcome(ray, done)
+            for task in ray.wait(list(waiting))[0]:
+                yield waiting.pop(task), _fetch_result(ray, task)
     finally:
         for task in waiting:
             ray.cancel(task, force=True)
-        if ours:
+        if starts_ray:
             ray.shutdown()
 
 
-def _ray() -> Any:
+def _import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
@@ -53,88 +59,90 @@ def _ray() -> Any:
     return ray
 
 
-def _join(ray: Any, address: str | None) -> None:
+def _connect(ray: Any, address: str | None) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    new = {} if address else {"include_dashboard": False}
+    options = {} if address else LOCAL_CLUSTER
     host, _, port = (address or "").rpartition("://")[2].rpartition(":")
     try:
-        if port.isdigit():  # Ray itself would try for minutes
+        if port.isdigit():  # Ray itself would retry for minutes
             socket.create_connection((host, int(port)), timeout=10).close()
-        ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **new)
+        ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **options)
     except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise AnyshotError(
-            f"There is no Ray cluster at {address!r} ({reason}); start one there with: ray start --head"
+            f"There is no Ray cluster at {address!r} ({reason}); "
+            "start one there with: ray start --head"
         ) from error
 
 
-def _needs(ray: Any, jobs: int | None) -> dict[str, float]:
-    """What a unit asks for: as many processors as there are for each of so many jobs, of one node; a GPU if any."""
-    there, nodes = (
-        ray.cluster_resources(),
-        [n["Resources"].get("CPU", 0) for n in ray.nodes() if n["Alive"]],
-    )
-    processors = int(there.get("CPU", 1)) // (jobs or int(there.get("CPU", 1)))
+def _resources(ray: Any, jobs: int | None) -> dict[str, float]:
+    """The resources of a job: an equal share of the processors, on one node, and a GPU if any."""
+    total = ray.cluster_resources()
+    nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
+    processors = int(total.get("CPU", 1))
+    share = processors // (jobs or processors)
     return {
-        "num_cpus": max(1, min(processors, int(max(nodes)))),
-        "num_gpus": min(1, there.get("GPU", 0)),
+        "num_cpus": max(1, min(share, int(max(nodes)))),
+        "num_gpus": min(1, total.get("GPU", 0)),
     }
 
 
 def _check_nodes(ray: Any, folder: Path) -> None:
-    """Every node must see the folder, and have our version."""
+    """Check that every node sees the folder and has this version of anyshot."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    probe = folder / f".{uuid.uuid4().hex}"
+    marker = folder / f".{uuid.uuid4().hex}"
     with os_errors_as_messages("write", folder):
         folder.mkdir(parents=True, exist_ok=True)
-        probe.touch()
+        marker.touch()
     try:
         nodes = {
             node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]
         }
-        look, seen = ray.remote(num_cpus=0)(_seen), {}
+        remote = ray.remote(num_cpus=0)(_inspect_node)
+        inspected = {}
         for node, name in nodes.items():
             there = NodeAffinitySchedulingStrategy(node, soft=False)
-            with suppress(ray.exceptions.RayError):  # it has died meanwhile
-                seen[name] = ray.get(look.options(scheduling_strategy=there).remote(probe))
+            with suppress(ray.exceptions.RayError):  # the node died in the meantime
+                inspected[name] = ray.get(remote.options(scheduling_strategy=there).remote(marker))
     finally:
-        probe.unlink()
-    for name, (version, visible) in seen.items():
+        marker.unlink()
+    for name, (version, visible) in inspected.items():
         if not visible:
-            raise AnyshotError(
-                f"The node {name} does not see the folder '{folder}'; name one that all nodes share, by the same path."
+            raise FileError(
+                f"The node {name} does not see the folder '{folder}'; use a folder that all nodes "
+                "share under the same path."
             )
         if version != VERSION:
             raise AnyshotError(
-                f"The node {name} has anyshot {version}, but this is {VERSION}; install the same there."
+                f"The node {name} has anyshot {version}, this machine has {VERSION}; "
+                "install the same version on both."
             )
 
 
-def _seen(probe: Path) -> tuple[str, bool]:
-    return VERSION, probe.exists()
+def _inspect_node(marker: Path) -> tuple[str, bool]:
+    """The node's version of anyshot, and whether it sees a file."""
+    return VERSION, marker.exists()
 
 
-def _on_node(run_unit: Callable[[T], object], unit: T, folder: str, here: str) -> JobResult:
-    """A unit in Ray's worker, in the folder that the command was given in, on the processors that it asked for."""
+def _run_on_node(run_job: Callable[[T], object], job: T, folder: str, directory: str) -> JobResult:
+    """Run a job in Ray's worker, in the directory of the command, on its share of the cores."""
     import ray
 
     from anyshot.core.parallel.threads import cores, limit_cores, tune_process
 
     tune_process()
     limit_cores(1)
-    limit_cores(
-        max(1, cores() // int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))
-    )
-    with suppress(OSError):  # relative paths need it, others do not
-        os.chdir(here)
-    return run_guarded(run_unit, unit, folder)
+    assigned = int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1))
+    limit_cores(max(1, cores() // assigned))
+    with suppress(OSError):  # only relative paths need it
+        os.chdir(directory)
+    return run_in_worker(run_job, job, folder)
 
 
-def _outcome(ray: Any, task: Any) -> JobResult:
+def _fetch_result(ray: Any, task: Any) -> JobResult:
     try:
         return ray.get(task)
     except ray.exceptions.RayError as error:
-        return JobResult(
-            error=f"its worker died {RETRIES + 1} times ({str(error).splitlines()[0]})"
-        )
+        reason = str(error).splitlines()[0]
+        return JobResult(error=f"its worker died {RETRIES + 1} times ({reason})")

@@ -1,4 +1,4 @@
-"""One unit of a grid in a process that is not ours: what it returns, and where its words go."""
+"""A job in a worker process: it returns a result and writes its output to a log file."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from anyshot.core.files import os_errors_as_messages
 
 T = TypeVar("T")
 
-RETRIES = 2  #: of a unit whose worker died: once is bad luck, three times is the unit
+RETRIES = 2  #: of a job whose worker died; a third death is the job's own fault
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """What a unit returned, or why it has failed."""
+    """The value that a job returned, or the message of its error."""
 
     value: Any = None
     error: str = ""
 
 
-Ended = Generator[tuple[str, JobResult], None, None]  #: units by their folders, as they end
+JobResults = Generator[tuple[str, JobResult], None, None]  #: (folder, result), as jobs end
 
 
-def run_guarded(run_unit: Callable[[T], object], unit: T, folder: str) -> JobResult:
-    """The unit, which writes to a file beside its folder what it has to say."""
+def run_in_worker(run_job: Callable[[T], object], job: T, folder: str) -> JobResult:
+    """Run a job; its output goes to ``FOLDER.log``, its error into the result."""
     log = Path(f"{folder}.log")
-    with _output(log):
+    with _redirect_output(log):
         try:
-            return JobResult(run_unit(unit))
+            return JobResult(run_job(job))
         except AnyshotError as error:
             return JobResult(error=str(error))
         except Exception as error:
@@ -43,11 +43,13 @@ def run_guarded(run_unit: Callable[[T], object], unit: T, folder: str) -> JobRes
 
 
 @contextmanager
-def _output(path: Path) -> Iterator[None]:
+def _redirect_output(path: Path) -> Iterator[None]:
+    """Append stdout, stderr and log records to a file."""
     with os_errors_as_messages("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         file = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 (closed below)
-    logger, handler = logging.getLogger("anyshot"), logging.StreamHandler(file)
+    logger = logging.getLogger("anyshot")
+    handler = logging.StreamHandler(file)
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:

@@ -1,0 +1,54 @@
+"""What a run's settings change in the paper's protocol, as sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from anyshot.core.settings import Settings
+
+#: Settings that are no part of the protocol, or that the caption explains in words.
+IGNORED = {"seed", "body_from", "checkpoint_every"}
+
+
+def protocol_differences(settings: Iterable[tuple[str, Settings, Settings]]) -> list[str]:
+    """Compare (model, settings used, the paper's settings), setting by setting.
+
+    A sentence is "iterations 200, not 50,000"; it names models only if it is not true of all.
+    """
+    models_of: dict[str, dict[tuple[str, str], list[str]]] = {}
+    everyone = set()
+    for model, used, paper in settings:
+        everyone.add(model)
+        here = _flatten(used)
+        there = _flatten(paper)
+        for key in there:
+            if key in IGNORED or here[key] == there[key]:
+                continue
+            values = (_describe(here[key]), _describe(there[key]))
+            models = models_of.setdefault(key, {}).setdefault(values, [])
+            if model not in models:
+                models.append(model)
+    sentences = []
+    for key, values_of in models_of.items():
+        parts = []
+        for (here, there), models in values_of.items():
+            who = "" if set(models) == everyone else f" ({', '.join(models)})"
+            parts.append(f"{key} {here}, not {there}{who}")
+        sentences.append("; ".join(parts))
+    return sentences
+
+
+def _flatten(settings: Settings) -> dict[str, object]:
+    values = settings.as_dict()
+    images = {key: values[key] for key in ("images", "ood")}
+    return {**images, **values["task"], **values["method"], **values["train"]}
+
+
+def _describe(value: object) -> str:
+    if value is None:
+        return "the method's default"
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:,}" if isinstance(value, int) else str(value)
