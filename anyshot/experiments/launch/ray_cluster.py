@@ -5,6 +5,7 @@ Ray restarts a task whose worker or node dies.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 import uuid
@@ -20,8 +21,9 @@ from anyshot.experiments.launch.worker import RETRIES, JobResult, JobResults, ru
 
 T = TypeVar("T")
 
-#: Ray listens on this machine's loopback address only, because its ports run any code they get.
-LOCAL_CLUSTER = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+#: Off: a cluster that is started here listens on the loopback address only. Despite its name, the
+#: switch works on every system; on macOS and Windows off is Ray's default.
+NETWORK_SWITCH = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
 def run_on_ray(
@@ -30,8 +32,10 @@ def run_on_ray(
     """Run jobs on the cluster at ``address``; without one, on a cluster that is started here."""
     ray = _import_ray()
     starts_ray = not ray.is_initialized()
-    if starts_ray:
+    if starts_ray and address:
         _connect(ray, address)
+    elif starts_ray:
+        _start_on_loopback(ray)
     waiting: dict[Any, str] = {}
     try:
         for parent in {Path(folder).absolute().parent for folder in grid}:
@@ -59,20 +63,51 @@ def _import_ray() -> Any:
     return ray
 
 
-def _connect(ray: Any, address: str | None) -> None:
+def _connect(ray: Any, address: str) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    options = {} if address else LOCAL_CLUSTER
-    host, _, port = (address or "").rpartition("://")[2].rpartition(":")
+    host, _, port = address.rpartition("://")[2].rpartition(":")
     try:
         if port.isdigit():  # Ray itself would retry for minutes
             socket.create_connection((host, int(port)), timeout=10).close()
-        ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **options)
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise AnyshotError(
             f"There is no Ray cluster at {address!r} ({reason}); "
             "start one there with: ray start --head"
         ) from error
+
+
+def _start_on_loopback(ray: Any) -> None:
+    """Start a cluster on this machine that no other machine can reach.
+
+    Ray's ports run code from anyone who reaches them. A node address of 127.0.0.1 is not enough:
+    Ray replaces it by that of a network interface, unless the switch is off. Ray reads the switch
+    when it is imported, so the constant is set as well; its other processes read the variable.
+    """
+    from ray._private import ray_constants
+
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    before = os.environ.get(NETWORK_SWITCH)
+    constant = ray_constants.ENABLE_RAY_CLUSTER
+    os.environ[NETWORK_SWITCH] = "0"
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        ray.init(
+            address="local", include_dashboard=False, log_to_driver=False, logging_level="ERROR"
+        )
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = constant
+        del os.environ[NETWORK_SWITCH]
+        if before is not None:
+            os.environ[NETWORK_SWITCH] = before
+    host = ray.util.get_node_ip_address()
+    if not ipaddress.ip_address(host).is_loopback:
+        ray.shutdown()
+        raise AnyshotError(
+            f"Ray {ray.__version__} would listen on {host} instead of this machine's loopback "
+            "address; start a cluster yourself and name it with --address."
+        )
 
 
 def _resources(ray: Any, jobs: int | None) -> dict[str, float]:
