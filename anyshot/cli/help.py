@@ -1,4 +1,4 @@
-"""Help without Python's types: Typer writes <bool> behind a switch and <list[Path]> behind an argument."""
+"""Help without Python types, which Typer prints after switches and arguments."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typer.core import TyperGroup
 
 
 class PlainHelp(TyperGroup):
-    """A group of commands whose own help, and that of its commands, shows types only where a value is asked for."""
+    """A command group whose help shows types only for options that take a value."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The group's options."""
-        return [plain(parameter) for parameter in super().get_params(ctx)]
+        """Return the options of the group."""
+        return [hide_type(parameter) for parameter in super().get_params(ctx)]
 
     def get_command(self, ctx: Any, name: str) -> Any:
-        """A command of the group."""
+        """Return a command of the group."""
         command = super().get_command(ctx, name)
         for parameter in command.get_params(ctx) if command else ():
-            plain(parameter)
+            hide_type(parameter)
         return command
 
 
-def plain(parameter: Any) -> Any:
-    """An argument has its name and a switch takes no value: neither needs a type."""
+def hide_type(parameter: Any) -> Any:
+    """Hide the type of an argument or switch, which adds nothing to its name."""
     if parameter.param_type_name == "argument" or parameter.is_flag:
         parameter.display_type_rich = lambda ctx: None
     return parameter

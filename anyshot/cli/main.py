@@ -1,4 +1,4 @@
-"""The command `anyshot`: each sub-command in its own file, thin: parse, call, print."""
+"""The command `anyshot`. Every sub-command has its own file, which parses, calls and prints."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from anyshot.cli import (
     evaluate,
     inspect,
     label,
+    pretrain,
     report,
     reproduce,
     serve,
@@ -24,30 +25,35 @@ from anyshot.cli import (
     train,
     weights,
 )
-from anyshot.cli import pretrain as warm
 from anyshot.cli.help import PlainHelp
+from anyshot.cli.interrupt import EXIT_CODE as INTERRUPTED
+from anyshot.cli.interrupt import raise_on_interrupt
 from anyshot.cli.method_options import find_method_options
-from anyshot.cli.terminal import flush, refusal, say, terminal
+from anyshot.cli.terminal import configure_output, describe_os_error, flush, print_error
 from anyshot.core.code_loading import user_code_location
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import AnyshotError, is_out_of_memory
 from anyshot.core.parallel import ranks
 from anyshot.core.parallel.threads import tune_process
 from anyshot.core.version import VERSION
 
 TORCHRUN_COMMANDS = ("train", "pretrain", "test")  #: commands that torchrun may start
+OUT_OF_MEMORY = (
+    "There is not enough memory. Use smaller tasks or images (--way, --shots, --query, --side), "
+    "a smaller --meta-batch, or --workers 1."
+)
 
 app = typer.Typer(
     cls=PlainHelp,
     no_args_is_help=True,
-    rich_markup_mode="markdown",  # lets paragraphs flow
-    pretty_exceptions_enable=False,  # main() has its own way of showing them
+    rich_markup_mode="markdown",  # joins the lines of a paragraph
+    pretty_exceptions_enable=False,  # main() prints errors
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with: anyshot demo. Every command has its own --help.",
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"anyshot {VERSION}")
         raise typer.Exit
 
@@ -57,22 +63,26 @@ def anyshot(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of a failure; works anywhere.")
+        bool,
+        typer.Option(
+            "--debug", help="Show the traceback of an error; may be anywhere in the command."
+        ),
     ] = False,
 ) -> None:
     """Learn image classifiers from uneven, scarce and unusual data.
 
-    Some classes have one image and others fifty; some tasks are like those of the past and others are not. Bayesian
-    TAML learns from many small tasks how to balance classes, tasks and what it already knows.
+    Some classes have one image and others fifty; some tasks resemble the training data and others
+    do not. Bayesian TAML learns from many small tasks how to balance classes, tasks and prior
+    knowledge.
     """
 
 
 app.command()(demo.demo)
-app.command()(warm.pretrain)
+app.command()(pretrain.pretrain)
 app.command(cls=find_method_options(train.train))(train.train)
 app.command()(test.test)
 app.command()(inspect.inspect)
@@ -88,76 +98,76 @@ app.add_typer(data.app, name="data")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command: exit code 0 on success, 1 on failure, 2 on wrong usage, 130 when interrupted."""
-    tune_process()  # the process is ours; a host program that imports anyshot keeps its own settings
+    """Run the command line and end with SystemExit.
+
+    Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
+    """
+    tune_process()  # here and not on import: a program that imports anyshot keeps its settings
     arguments = sys.argv[1:] if arguments is None else arguments
-    with terminal():
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    with configure_output(), raise_on_interrupt():
         try:
             _run(arguments)
         except KeyboardInterrupt as interrupt:
             if ranks.claims_error_message():
-                say(" ".join(["Interrupted.", *map(str, interrupt.args)]))
-            raise SystemExit(130) from interrupt
+                print_error(" ".join(["Interrupted.", *map(str, interrupt.args)]))
+            raise SystemExit(INTERRUPTED) from interrupt
+        except Exception as error:
+            if debug:
+                traceback.print_exc()
+            if ranks.claims_error_message():
+                print_error(_describe(error))
+            raise SystemExit(1) from error
 
 
 def _run(arguments: list[str]) -> None:
-    debug = "--debug" in arguments
-    arguments = [argument for argument in arguments if argument != "--debug"]
+    _check(arguments)
     try:
-        _check(arguments)
-        try:
-            with ranks.only_rank_zero_prints():
-                app(arguments, prog_name="anyshot")
-        finally:
-            flush()
-    except SystemExit as end:  # Typer ends this way, with 130 for Ctrl-C
-        if end.code == 130:
-            raise _interrupt(end) from end
+        with ranks.only_rank_zero_prints():
+            app(arguments, prog_name="anyshot")
+    except SystemExit as end:  # Typer ends every command this way
+        if end.code == INTERRUPTED:
+            raise _find_interrupt(end) from end
         if end.code and ranks.rank() and ranks.claims_error_message():
-            say(
-                f"Rank {ranks.rank()} refuses these arguments; start them there without torchrun to see why."
+            print_error(
+                f"Rank {ranks.rank()} rejected the arguments; run the command there without "
+                "torchrun to see the error."
             )
         raise
-    except AnyshotError as error:
-        _fail(str(error), debug)
-    except OSError as error:
-        _fail(refusal(error), debug)
-    except MemoryError:
-        _fail("There is not enough memory; --workers 1 and smaller tasks take less.", debug)
-    except Exception as error:
-        where = user_code_location(error)
-        whose = f"In {where}" if where else "This is a bug in anyshot"
-        _fail(f"{whose}: {type(error).__name__}: {error} (--debug shows where).", debug)
+    finally:
+        flush()
 
 
 def _check(arguments: list[str]) -> None:
-    if (
-        ranks.launched_by_torchrun()
-        and arguments
-        and not arguments[0].startswith("-")
-        and arguments[0] not in TORCHRUN_COMMANDS
-    ):
+    command = arguments[0] if arguments and not arguments[0].startswith("-") else None
+    if ranks.launched_by_torchrun() and command and command not in TORCHRUN_COMMANDS:
         raise AnyshotError(
-            f"torchrun is for {', '.join(TORCHRUN_COMMANDS)}; start anyshot {arguments[0]} without it."
+            f"torchrun is for {', '.join(TORCHRUN_COMMANDS)}; start anyshot {command} without it."
         )
     for before, argument in itertools.pairwise(["anyshot", *arguments]):
         if not argument.strip() or (argument.startswith("--") and argument.endswith("=")):
-            place = argument if argument.strip() else f"{before} ''"
-            say(f"An argument is empty ({place}); give a value or leave it out.")
+            shown = argument if argument.strip() else f"{before} ''"
+            print_error(f"An argument is empty ({shown}); give a value or leave it out.")
             raise SystemExit(2)
 
 
-def _interrupt(end: BaseException) -> KeyboardInterrupt:
-    """The interrupt behind an exit, with whatever the command had to say about it."""
+def _find_interrupt(end: BaseException) -> KeyboardInterrupt:
+    """Return the KeyboardInterrupt behind an exit, with the message that the command gave it."""
     cause: BaseException | None = end
     while cause is not None and not isinstance(cause, KeyboardInterrupt):
         cause = cause.__cause__ or cause.__context__
     return cause or KeyboardInterrupt()
 
 
-def _fail(sentence: str, debug: bool) -> None:
-    if debug:
-        traceback.print_exc()
-    if ranks.claims_error_message():
-        say(sentence)
-    raise SystemExit(1)
+def _describe(error: Exception) -> str:
+    """Return an error as one sentence: what failed, and whether it is a bug of anyshot."""
+    if isinstance(error, AnyshotError):
+        return str(error)
+    if is_out_of_memory(error):
+        return OUT_OF_MEMORY
+    if isinstance(error, OSError):
+        return describe_os_error(error)
+    location = user_code_location(error)
+    origin = f"In {location}" if location else "This is a bug in anyshot"
+    return f"{origin}: {type(error).__name__}: {error} (--debug shows where)."

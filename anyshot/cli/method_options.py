@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from anyshot.cli.help import plain
+from anyshot.cli.help import hide_type
 from anyshot.cli.settings_options import add_method_options
 from anyshot.core.errors import AnyshotError
 from anyshot.core.registry import METHODS
@@ -33,7 +33,7 @@ def find_method_options(function: Callable[..., None]) -> type[TyperCommand]:
                 raise typer.BadParameter(str(error), param_hint="--method") from error
             command = typer.main.get_command(app)
             for parameter in command.params:
-                plain(parameter)
+                hide_type(parameter)
             return command.make_context(info_name, args, parent, **extra)
 
     return Command

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 
 class AnyshotError(Exception):
     """Base class of all errors that a user can act on.
@@ -41,3 +43,23 @@ class FileError(AnyshotError):
 
 class ClassifierError(AnyshotError):
     """The classifier was given photos, labels or features that it cannot use."""
+
+
+#: parts of the messages of torch's RuntimeErrors for exhausted memory, on the CPU and on a GPU
+OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "out of memory", "bad_alloc")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error means that memory is exhausted.
+
+    Python and NumPy raise MemoryError, torch a RuntimeError, the operating system ENOMEM.
+
+    >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("shapes differ"))
+    (True, False)
+    """
+    if isinstance(error, MemoryError):
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(part in text for part in OUT_OF_MEMORY)

@@ -1,3 +1,5 @@
+"""The help of all commands."""
+
 from __future__ import annotations
 
 import re
@@ -10,12 +12,8 @@ from anyshot.cli.main import app
 
 
 def every_command(command, path=()) -> list[tuple[str, ...]]:
-    below = [
-        line
-        for name, one in getattr(command, "commands", {}).items()
-        for line in every_command(one, (*path, name))
-    ]
-    return [path, *below]
+    commands = getattr(command, "commands", {}).items()
+    return [path, *(line for name, one in commands for line in every_command(one, (*path, name)))]
 
 
 COMMANDS = every_command(typer.main.get_command(app))
@@ -30,19 +28,12 @@ def help_of(monkeypatch):
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_no_python_type_leaks_into_help(command, help_of):
+def test_help_shows_no_python_types(command, help_of):
     assert "--help" in help_of(command)
     assert re.findall(r"<[\w\[\]]+>", help_of(command)) == []
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_figures_are_pictures_and_never_numbers(command, help_of):
-    assert "write the figures" not in help_of(command)
-    drawing = {(), ("demo",), ("inspect",), ("reproduce",)}
-    assert ("figures" in help_of(command)) == (command in drawing)
-
-
-def test_an_option_and_a_panel_never_share_a_name(help_of):
+def test_option_and_panel_have_different_names(help_of):
     text = help_of(["train"])
     assert "--images,--train" in text
     assert "Settings: train " not in text
@@ -50,5 +41,5 @@ def test_an_option_and_a_panel_never_share_a_name(help_of):
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_no_star_is_taken_for_emphasis(command, help_of):
+def test_stars_are_not_read_as_emphasis(command, help_of):
     assert "/.jpg" not in help_of(command)
