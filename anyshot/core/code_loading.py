@@ -13,7 +13,7 @@ import importlib.metadata
 import re
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,6 +24,7 @@ IMPORT_PATH = re.compile(r"(?P<file>.+\.py|(?P<module>[^\W\d][\w.]*)):(?P<name>[
 #: the "file", its "sha256" and the "version" of the package that it belongs to
 Fingerprint = Mapping[str, str | None]
 SOURCE_DIGEST = "__digest__"  # global variable of every module that _run_file has made
+RUN_COPY = "__run_copy__"  # global variable of every module that load_copy has made
 
 
 def import_path(loaded: Any) -> str:
@@ -53,9 +54,7 @@ def load_object(path: str) -> Any:
     >>> load_object("json:dumps") is __import__("json").dumps
     True
     """
-    match = IMPORT_PATH.fullmatch(path)
-    if match is None:
-        raise CodeError(f"{path!r} is not an import path; write FILE.py:NAME or MODULE:NAME.")
+    match = _parse_import_path(path)
     try:
         if match["module"]:
             loaded: Any = importlib.import_module(match["module"])
@@ -72,20 +71,43 @@ def load_object(path: str) -> Any:
     return loaded
 
 
-def _run_file(path: Path) -> ModuleType:
+def _parse_import_path(path: str) -> re.Match[str]:
+    match = IMPORT_PATH.fullmatch(path)
+    if match is None:
+        raise CodeError(f"{path!r} is not an import path; write FILE.py:NAME or MODULE:NAME.")
+    return match
+
+
+def load_copy(path: str, copy: Path) -> str:
+    """Run a copy of the file or module of an import path; return the import path in the copy.
+
+    Relative imports of a module work as in the original.
+    """
+    match = _parse_import_path(path)
+    package = (match["module"] or "").rpartition(".")[0]
+    _run_file(copy, {RUN_COPY: True, "__package__": package or None})
+    return f"{copy.resolve()}:{match['name']}"
+
+
+def is_run_copy(loaded: Any) -> bool:
+    """Return whether a class or function was made by :func:`load_copy`."""
+    return RUN_COPY in vars(sys.modules.get(loaded.__module__, sys))
+
+
+def _run_file(path: Path, variables: Mapping[str, Any] | None = None) -> ModuleType:
     """Run a file as a module named by its absolute path; run it again only if it has changed.
 
     Python's import system would take bytecode from its cache, which compares times of a resolution
-    of one second; this compares the content.
+    of one second; this compares the content. ``variables`` are further global variables.
     """
     path = path.expanduser().resolve()
     name = str(path)
-    source = _read_source(path)
+    source = read_source(path)
     digest = hashlib.sha256(source).hexdigest()
     if name in sys.modules and vars(sys.modules[name]).get(SOURCE_DIGEST) == digest:
         return sys.modules[name]
     module = ModuleType(name)
-    vars(module).update({"__file__": name, SOURCE_DIGEST: digest})
+    vars(module).update({"__file__": name, SOURCE_DIGEST: digest, **(variables or {})})
     sys.modules[name] = module
     try:
         exec(compile(source, name, "exec"), vars(module))
@@ -95,7 +117,8 @@ def _run_file(path: Path) -> ModuleType:
     return module
 
 
-def _read_source(path: Path) -> bytes:
+def read_source(path: Path) -> bytes:
+    """Read a source file; a file that cannot be read is a CodeError."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -112,28 +135,34 @@ def user_code_location(error: BaseException) -> str | None:
 
 
 def fingerprint(path: str) -> Fingerprint:
-    """Return the file, its SHA-256 and the package version of the code at an import path."""
+    """Return the file, its SHA-256 and the package version of the code at an import path.
+
+    Nothing is imported or run.
+    """
     match = IMPORT_PATH.fullmatch(path)
     if match is None:  # registered inside a function
         return {"file": None, "sha256": None, "version": None}
-    file = match["file"]
+    file: str | None = match["file"]
     version = None
     if match["module"]:
-        load_object(path)
-        file = getattr(sys.modules[match["module"]], "__file__", None)
+        file = _module_file(match["module"])
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             version = importlib.metadata.version(match["module"].partition(".")[0])
-    digest = hashlib.sha256(_read_source(Path(file))).hexdigest() if file else None
+    digest = hashlib.sha256(read_source(Path(file))).hexdigest() if file else None
     return {"file": file, "sha256": digest, "version": version}
 
 
-def verify_code(recorded: Mapping[str, Fingerprint]) -> None:
-    """Raise an error if code differs from its recorded fingerprint."""
-    for path, before in recorded.items():
-        now = fingerprint(path)
-        if now["sha256"] != before.get("sha256"):
-            raise CodeError(
-                f"{path!r} is not the code that this run started with: '{now['file']}' has changed "
-                f"(SHA-256 {str(before.get('sha256'))[:12]}… then, {str(now['sha256'])[:12]}… now)."
-                " Restore that version, or start a new run."
-            )
+def _module_file(module: str) -> str | None:
+    """Find the file of a module without importing it or its packages; None if it has no file."""
+    if module in sys.modules:
+        return getattr(sys.modules[module], "__file__", None)
+    folders: Sequence[str] | None = None  # of the package that the module belongs to
+    name = ""
+    for part in module.split("."):
+        name = f"{name}.{part}" if name else part
+        specs = (finder.find_spec(name, folders) for finder in sys.meta_path)
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is None or (name != module and spec.submodule_search_locations is None):
+            raise CodeError(f"There is no module {name!r}; install it or extend PYTHONPATH.")
+        folders = spec.submodule_search_locations
+    return spec.origin if spec is not None and spec.has_location else None

@@ -13,7 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from anyshot.core.code_loading import IMPORT_PATH, absolute_path, import_path, load_object
+from anyshot.core.code_loading import (
+    IMPORT_PATH,
+    absolute_path,
+    import_path,
+    is_run_copy,
+    load_object,
+)
 from anyshot.core.errors import SettingsError
 
 T = TypeVar("T")
@@ -83,6 +89,8 @@ class Registry:
         """
 
         def decorate(registered: T) -> T:
+            if is_run_copy(registered):  # a run's copy must not replace the code of this process
+                return registered
             previous = self._registered.get(name, registered)
             taken = name in self._builtin or import_path(previous) != import_path(registered)
             if taken or IMPORT_PATH.fullmatch(name):
@@ -101,6 +109,10 @@ class Registry:
                 "name each once, or rename one of them."
             )
         return {label: self[name] for label, name in zip(shown, names, strict=True)}
+
+    def is_registered(self, path: str) -> bool:
+        """Return whether this process has registered the object with this import path."""
+        return path in map(import_path, self._registered.values())
 
     def is_builtin(self, name: str) -> bool:
         """Return whether the name is a short name that comes with anyshot."""

@@ -1,105 +1,116 @@
-"""A run's folder: settings, version, seeds, log and checkpoints; enough to repeat the run or to go on with it.
+"""A run folder: everything that is needed to repeat a run, continue it or use what it has learned.
 
-RUN/run.json                               settings, image sets with classes, splits and checksums, image size, version,
-                                           command; where code that is not anyshot's own came from
-RUN/log.jsonl                              one line an iteration or validation
-RUN/checkpoints/meta-0000120.safetensors   everything that the next iteration depends on; the last two are kept
+RUN/run.json                               settings, image sets with classes, splits and checksums,
+                                           image size, version, command, fingerprints of user code
+RUN/code/                                  copies of user code (see runs/user_code.py)
+RUN/log.jsonl                              one line per iteration or validation
+RUN/checkpoints/meta-0000120.safetensors   the state that the next iteration depends on
 RUN/best.safetensors                       the parameters that validation chose
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from anyshot.core.atomic_folders import lock_folder, remove_stale_temporaries
-from anyshot.core.code_loading import Fingerprint, fingerprint, verify_code
-from anyshot.core.errors import AnyshotError
-from anyshot.core.files import append_line, os_errors_as_messages, read_json, to_plain, write_json
+from anyshot.core.errors import RunError
+from anyshot.core.files import write_json
 from anyshot.core.parallel.device import choose_device
 from anyshot.core.parallel.ranks import rank_zero_only
 from anyshot.core.settings import Settings
+from anyshot.core.settings_diff import describe_differences
 from anyshot.core.version import VERSION
 from anyshot.data import ImageSet
 from anyshot.methods import Method, create_method
-from anyshot.runs import pretrained
-from anyshot.runs.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from anyshot.runs import pretrained, user_code
+from anyshot.runs.checkpoint import (
+    Checkpoint,
+    CheckpointFolder,
+    check_run_id,
+    read_checkpoint,
+    write_checkpoint,
+)
+from anyshot.runs.description import description_file, read_description
+from anyshot.runs.identity import extends, is_longer, run_identity
 from anyshot.runs.image_record import SetRecord
 from anyshot.runs.image_sets import open_for_evaluation
+from anyshot.runs.log_file import LogFile
 
 log = logging.getLogger(__name__)
 
-KEPT = 2  #: checkpoints that stay on disk: the newest, and one more should it be damaged
-NAME = re.compile(r"[a-z]+-\d+\.safetensors")  #: of a checkpoint; names sort by time
-
 
 class Run:
-    """A run folder that exists, or the name of a trained method that comes with anyshot (`anyshot weights`).
+    """A run folder that exists, or a pretrained method that comes with anyshot.
 
-    >>> Run("glyphs").settings.method.name
+    Parameters
+    ----------
+    folder : str or Path
+        Folder that ``anyshot train`` wrote, or a name that ``anyshot weights`` lists.
+    trust_code : bool
+        Whether user code that the run names (a method, body, statistic or shot rule that does not
+        come with anyshot) may be executed. Reading the folder never executes it;
+        :meth:`load_method` does.
+
+    Attributes
+    ----------
+    settings : Settings
+        Settings of the run.
+    image_size : tuple of int
+        Height and width of the images.
+    sets : tuple of SetRecord
+        Image sets that the run was trained and validated on.
+    info : dict
+        Everything in ``run.json``.
+
+    Raises
+    ------
+    RunError
+        If there is no run in the folder, or its description is damaged.
+
+    Examples
+    --------
+    >>> run = Run("glyphs")
+    >>> run.settings.method.name
     'taml'
+    >>> method = run.load_method()
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, trust_code: bool = False) -> None:
         self.folder = Path(folder)
-        if not self._described(self.folder) and str(folder) in pretrained.pretrained_models():
+        self.trust_code = trust_code
+        if not description_file(self.folder) and str(folder) in pretrained.pretrained_models():
             self.folder = pretrained.HOME / str(folder)
-        file = self._described(self.folder)
+        file = description_file(self.folder)
         if file is None:
-            raise AnyshotError(
-                f"There is no run in '{self.folder}'; anyshot train makes one"
-                + (
-                    f"; {' and '.join(pretrained.pretrained_models())} come with anyshot."
-                    if pretrained.pretrained_models()
-                    else "."
-                )
+            names = " and ".join(pretrained.pretrained_models())
+            raise RunError(
+                f"There is no run in '{self.folder}'; anyshot train creates one"
+                + (f". {names} come with anyshot." if names else ".")
             )
-        self.info: dict[str, Any] = read_json(file)
-        try:
-            self.settings = Settings.from_dict(self.info["settings"])
-            height, width = map(int, self.info["image_size"])
-            if min(height, width) < 1:
-                raise ValueError("images of no size")
-            self.image_size = height, width
-            self.sets = tuple(map(SetRecord.from_dict, self.info["sets"]))
-            self.code: dict[str, Fingerprint] = {
-                place: dict(self.info["code"][place]) for place in self.settings.user_code()
-            }
-        except (
-            AnyshotError,
-            KeyError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            OverflowError,
-        ) as error:
-            raise AnyshotError(
-                f"'{file}' does not describe a run ({type(error).__name__}: {error}); restore it, "
-                "or choose another folder."
-            ) from error
-
-    @staticmethod
-    def _described(folder: Path) -> Path | None:
-        """The file that describes a run: its own, or that of weights (:meth:`pack`)."""
-        files = (folder / "run.json", folder / "config.json")
-        return next((file for file in files if file.is_file()), None)
+        description = read_description(file)
+        self.info = description.info
+        self.settings = description.settings
+        self.image_size = description.image_size
+        self.sets = description.sets
+        self.code = description.code
+        self.run_id = description.run_id
+        self.log_file = LogFile(self.folder / "log.jsonl")
+        self.checkpoints = CheckpointFolder(self.folder / "checkpoints", self.run_id)
 
     @classmethod
-    def find_started(cls, folder: str | Path) -> Run | None:
-        """The run in a folder, if there is one that ever began: one that has a checkpoint or a log."""
+    def find_started(cls, folder: str | Path, trust_code: bool = False) -> Run | None:
+        """Return the run in a folder if it has a checkpoint or a log, otherwise None."""
         if not (Path(folder) / "run.json").is_file():
             return None
-        run = cls(folder)
-        return run if run.log_path.exists() or _checkpoints(run.folder) else None
+        run = cls(folder, trust_code)
+        return run if run.log_file.exists() or run.checkpoints.paths() else None
 
     @classmethod
     def open_or_create(
@@ -111,143 +122,180 @@ class Run:
         sets: Sequence[SetRecord] = (),
         body: Mapping[str, str] | None = None,
     ) -> Run:
-        """A new run, or the one that stands there if it has the same settings, except perhaps for more iterations."""
+        """Create a run, continue the one in the folder, or extend it by more iterations.
+
+        The caller gives the settings, so the run's code is trusted.
+
+        Raises
+        ------
+        RunError
+            If the folder holds a run with other settings.
+        """
+        folder = Path(folder)
         run = cls.find_started(folder)
-        if run is not None and run.settings == settings:
-            return run
-        if run is not None and not _extends(run.settings, settings):
-            raise AnyshotError(
-                f"'{folder}' holds a run with other settings ({_differences(run.settings, settings)}); choose "
-                "another folder or delete it." + _why_not_longer(run.settings, settings)
+        if run is None:
+            code = user_code.record_code(settings)
+            run_id = run_identity(settings, image_size, sets, code, body)
+            user_code.copy_code(code, folder)
+        elif run.settings == settings:
+            return cls(folder, trust_code=True)
+        elif extends(run.settings, settings):
+            sets, code, body, run_id = run.sets, run.code, run.info.get("body"), run.run_id
+        else:
+            changes = describe_differences(run.settings.as_dict(), settings.as_dict())
+            decays = is_longer(run.settings, settings)
+            raise RunError(
+                f"'{folder}' holds a run with other settings ({changes}); choose another folder or "
+                "delete it."
+                + (" A run whose learning rate decays cannot be extended." if decays else "")
             )
         info = {
-            "settings": settings.as_dict(), "image_size": image_size, "version": VERSION, "command": command,
-            "threads": torch.get_num_threads(), "sets": sets if run is None else run.sets,
-            "code": {place: fingerprint(place) for place in settings.user_code()} if run is None else run.code,
-            "body": body if run is None else run.info.get("body"),
+            "settings": settings.as_dict(), "image_size": image_size, "version": VERSION,
+            "command": command, "threads": torch.get_num_threads(), "sets": sets, "code": code,
+            "body": body, "id": run_id,
         }  # fmt: skip
-        write_json(Path(folder) / "run.json", info)
-        return cls(folder)
+        write_json(folder / "run.json", info)
+        return cls(folder, trust_code=True)
 
     def imageset(self, source: str | Path | ImageSet) -> ImageSet:
-        """An image set (a name, a folder, or one from Python) with the splits that tests of this run must use.
+        """Open an image set with the splits that tests of this run must use.
 
-        Classes of the run's own sets are in the split that they were in when it began, and those that came since are
-        test classes. Classes of any other set whose images this run has learned from are moved to the train split.
+        Classes of the run's own sets keep the split that they had when the run started; classes
+        added since are test classes. Classes of any other set whose images this run was trained on
+        move to the train split.
+
+        Parameters
+        ----------
+        source : str, Path or ImageSet
+            Name or folder of an image set, or the set itself.
+
+        Returns
+        -------
+        ImageSet
         """
         images, moved = open_for_evaluation(source, self.sets, self.image_size)
         if moved:
             log.warning(
-                "%s: the run '%s' has learned from the images of %d of its classes (%s); they count as training "
-                "classes (--split train tests on them).",
-                images.name, self.folder, len(moved), ", ".join(moved[:3]) + (" …" if len(moved) > 3 else ""),
+                "%s: the run '%s' was trained on the images of %d of its classes (%s); they count "
+                "as training classes (use --split train to test on them).",
+                images.name, self.folder, len(moved),
+                ", ".join(moved[:3]) + (" …" if len(moved) > 3 else ""),
             )  # fmt: skip
         return images
 
-    # ------------------------------------------------------------------------------------------------ log
-    @property
-    def log_path(self) -> Path:
-        """One JSON object a line."""
-        return self.folder / "log.jsonl"
-
+    # ------------------------------------------------------------------------------------------ log
     @rank_zero_only
     def log(self, record: Mapping[str, Any]) -> None:
-        """Add a line."""
-        append_line(self.log_path, json.dumps(to_plain(record)))
+        """Add a record to the log."""
+        self.log_file.append(record)
 
     def records(self, kind: str | None = None) -> Iterator[dict[str, Any]]:
-        """The log's lines, all or those with a given "kind" ("iteration", "validation", "calibration"; "epoch",
-        "check"); a half line, as ``kill`` may leave it, is passed over."""
-        if not self.log_path.exists():
-            return
-        with os_errors_as_messages("read", self.log_path):
-            text = self.log_path.read_text(encoding="utf-8", errors="replace")
-        for line in text.splitlines():
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(record, dict) and "kind" in record and kind in (None, record["kind"]):
-                yield record
+        """Yield the records of the log.
+
+        Parameters
+        ----------
+        kind : str, optional
+            Only records of this kind: "iteration", "validation" or "calibration" of meta-training,
+            "epoch" or "check" of pre-training.
+        """
+        return self.log_file.records(kind)
 
     @rank_zero_only
     def truncate_log(self, lines: int) -> None:
-        """Keep the first ``lines`` lines: what came after the checkpoint will be written again."""
-        if self.log_path.exists():
-            with os_errors_as_messages("write", self.log_path), open(self.log_path, "r+b") as file:
-                for _ in range(lines):
-                    file.readline()
-                file.truncate(file.tell())
+        """Keep the first ``lines`` lines; what came after the checkpoint will be written again."""
+        self.log_file.truncate(lines)
 
     def log_lines(self) -> int:
-        """How many lines the log has."""
-        if not self.log_path.exists():
-            return 0
-        with os_errors_as_messages("read", self.log_path):
-            return self.log_path.read_bytes().count(b"\n")
+        """Return the number of lines of the log."""
+        return self.log_file.count_lines()
 
-    # ------------------------------------------------------------------------------------------------ checkpoints
+    # ---------------------------------------------------------------------------------- checkpoints
     def progress(self) -> float:
-        """How much of the training is done, by the newest checkpoint's name."""
-        s, names = self.settings, [path.stem for path in _checkpoints(self.folder)]
-        done = int(names[-1].rpartition("-")[2]) if names else 0
+        """Return the share of the training that is done, by the newest checkpoint's name."""
+        paths = self.checkpoints.paths()
+        done = int(paths[-1].stem.rpartition("-")[2]) if paths else 0
+        s = self.settings
         return done / (s.warm.epochs if s.warm else s.train.iterations)
 
     @rank_zero_only
     def save_checkpoint(self, name: str, checkpoint: Checkpoint) -> None:
-        """Write atomically, then drop all but the newest few. Names must sort by time."""
-        write_checkpoint(self.folder / "checkpoints" / f"{name}.safetensors", checkpoint)
-        for old in _checkpoints(self.folder)[:-KEPT]:
-            with suppress(OSError):  # it will be tried again
-                old.unlink()
+        """Write a checkpoint and delete all but the newest few. Names must sort by time."""
+        self.checkpoints.save(name, checkpoint)
 
     def latest_checkpoint(self) -> Checkpoint | None:
-        """The newest whole checkpoint; a damaged one is passed over."""
-        paths = _checkpoints(self.folder)
-        for path in reversed(paths):
-            try:
-                return read_checkpoint(path)
-            except AnyshotError as error:
-                log.warning("%s The one before it is used.", error)
-        if paths:
-            raise AnyshotError(
-                f"No checkpoint of the run '{self.folder}' can be read; delete its folder 'checkpoints' to start again."
-            )
-        return None
+        """Return the newest intact checkpoint of this run, or None."""
+        return self.checkpoints.latest()
 
     @property
     def best_path(self) -> Path:
-        """The file of the parameters to use."""
+        """File of the parameters that validation chose."""
         return self.folder / "best.safetensors"
 
     @rank_zero_only
     def save_best(self, checkpoint: Checkpoint) -> None:
-        """The parameters to use from now on."""
-        write_checkpoint(self.best_path, checkpoint)
+        """Write the parameters to use."""
+        write_checkpoint(self.best_path, replace(checkpoint, run_id=self.run_id))
 
     def best(self) -> Checkpoint:
-        """The parameters that validation chose."""
+        """Read the parameters that validation chose."""
         if not self.best_path.exists():
-            raise AnyshotError(
-                f"The run '{self.folder}' has no chosen parameters yet; let it reach its first validation (if its file "
-                "best.safetensors is lost, delete the folder 'checkpoints' and train the run again)."
+            raise RunError(
+                f"The run '{self.folder}' has no chosen parameters yet; train it until its first "
+                "validation. If its file best.safetensors is lost, delete the folder 'checkpoints' "
+                "and train the run again."
             )
-        return read_checkpoint(self.best_path)
+        checkpoint = read_checkpoint(self.best_path)
+        check_run_id(checkpoint, self.run_id, self.best_path)
+        return checkpoint
 
     def export(self, folder: str | Path) -> None:
-        """Write what is needed to use the run: its settings, what it learned from, and its chosen parameters."""
-        self.best()  # says so if there is none yet, or a damaged one
-        write_json(Path(folder) / "config.json", self.info)
-        shutil.copyfile(self.best_path, Path(folder) / self.best_path.name)
+        """Write the settings, the recorded image sets, user code and the chosen parameters."""
+        self.best()  # raises if there are none yet, or if the file is damaged
+        folder = Path(folder)
+        write_json(folder / "config.json", self.info)
+        shutil.copyfile(self.best_path, folder / self.best_path.name)
+        if (code := self.folder / user_code.CODE_FOLDER).is_dir():
+            shutil.copytree(code, folder / user_code.CODE_FOLDER, dirs_exist_ok=True)
+
+    # --------------------------------------------------------------------------------------- method
+    def resolve_settings(self) -> Settings:
+        """Return the settings with import paths that lead to the code the run started with.
+
+        Raises
+        ------
+        CodeError
+            If the run names user code that is not trusted, or of which no intact copy is left.
+        """
+        return user_code.resolve_code(self.settings, self.code, self.folder, self.trust_code)
 
     def new_method(self, device: str = "cpu") -> Method:
-        """The run's method at its start; code that is not anyshot's own must be what the run began with."""
-        verify_code(self.code)
-        method = create_method(self.settings.method, self.image_size, self.settings.train.seed)
+        """Create the run's method with its initial parameters."""
+        settings = self.resolve_settings()
+        method = create_method(settings.method, self.image_size, settings.train.seed)
         return method.to(choose_device(device))
 
     def load_method(self, device: str = "cpu", best: Checkpoint | None = None) -> Method:
-        """The trained method, ready to predict on a device (``auto``: the best there is)."""
+        """Load the trained method.
+
+        Parameters
+        ----------
+        device : str
+            Where to compute: "cpu", "cuda", "mps" or "auto".
+        best : Checkpoint, optional
+            The parameters, if they have been read already.
+
+        Returns
+        -------
+        Method
+            The method, ready for :meth:`Method.adapt` and :meth:`Method.predict`.
+
+        Raises
+        ------
+        RunError
+            If the run has no chosen parameters yet, or they do not fit the settings.
+        CodeError
+            If the run uses code that is not trusted (see ``trust_code``).
+        """
         method = self.new_method(device)
         with self.matching_tensors("best.safetensors"):
             best = best or self.best()
@@ -257,82 +305,47 @@ class Run:
 
     @contextmanager
     def matching_tensors(self, name: str) -> Iterator[None]:
-        """Tensors that are not those of the settings' method are an error in one sentence."""
+        """Turn errors about tensors that do not fit the method into a RunError."""
         try:
             yield
         except (RuntimeError, KeyError, TypeError, ValueError) as error:
-            first = str(error).splitlines()[0]
-            raise AnyshotError(
-                f"{name} of the run '{self.folder}' does not fit its settings ({first})."
+            reason = str(error).splitlines()[0]
+            raise RunError(
+                f"{name} of the run '{self.folder}' does not fit its settings ({reason})."
             ) from error
 
 
-def load(run: str | Path, device: str = "cpu") -> Method:
-    """The trained method of a run's folder, or of weights that come with anyshot, ready to predict.
+def load(run: str | Path, device: str = "cpu", trust_code: bool = False) -> Method:
+    """Load a trained method.
 
-    method = anyshot.load("cifar-fs")
-    predictor = method.adapt(images, labels)
+    Parameters
+    ----------
+    run : str or Path
+        Run folder, or a pretrained method that comes with anyshot (``anyshot weights``).
+    device : str
+        Where to compute: "cpu", "cuda", "mps" or "auto".
+    trust_code : bool
+        Whether code in or named by the run may be executed. Runs of built-in methods need none.
+
+    Returns
+    -------
+    Method
+
+    Raises
+    ------
+    RunError
+        If there is no run in the folder, or it is damaged or has no chosen parameters yet.
+    CodeError
+        If the run uses code that does not come with anyshot, and ``trust_code`` is false.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> method = load("glyphs")
+    >>> images = np.random.default_rng(0).integers(0, 256, (6, 28, 28, 3), dtype=np.uint8)
+    >>> predictor = method.adapt(images, [0, 0, 0, 1, 1, 1])
+    >>> predictor(images).shape
+    torch.Size([6, 2])
     """
-    return Run(run).load_method(device)
+    return Run(run, trust_code).load_method(device)
 
-
-@contextmanager
-def exclusive_training(folder: str | Path) -> Iterator[None]:
-    """The folder is this training's alone until the block ends or the process dies. What earlier ones left half written
-    goes; a folder in which no run has begun is left as it was found."""
-    folder = Path(folder)
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
-    with os_errors_as_messages("create", folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    busy = f"The run '{folder}' is being trained by another process; wait for it, or choose another folder."
-    try:
-        with lock_folder(folder / ".lock", busy):
-            for place in (folder, folder / "checkpoints"):
-                remove_stale_temporaries(place, files=True)
-            try:
-                yield
-            finally:
-                if Run.find_started(folder) is None:
-                    (folder / "run.json").unlink(missing_ok=True)
-    finally:
-        for path in (folder / "checkpoints", *made):
-            with suppress(OSError):  # not empty: it has begun
-                path.rmdir()
-
-
-def _checkpoints(folder: Path) -> list[Path]:
-    place = folder / "checkpoints"
-    if not place.is_dir():
-        return []
-    with os_errors_as_messages("read", place):
-        return sorted(
-            path for path in place.iterdir() if NAME.fullmatch(path.name) and path.is_file()
-        )
-
-
-def _longer(old: Settings, new: Settings) -> bool:
-    """Whether only the number of iterations differs, and grows."""
-    same = replace(new, train=replace(new.train, iterations=old.train.iterations))
-    return same == old and new.train.iterations > old.train.iterations
-
-
-def _extends(old: Settings, new: Settings) -> bool:
-    """Longer, and the same up to where the old one ends: a decay of the rate is that of the whole run."""
-    return _longer(old, new) and old.train.decay == "none"
-
-
-def _why_not_longer(old: Settings, new: Settings) -> str:
-    return " A run whose rate decays cannot be extended." if _longer(old, new) else ""
-
-
-def _differences(old: Settings, new: Settings) -> str:
-    """way 5, not 10; rate 0.001, not 0.002"""
-    a, b = _flat(old.as_dict()), _flat(new.as_dict())
-    return "; ".join(
-        f"{key} {a.get(key)}, not {b.get(key)}" for key in a | b if a.get(key) != b.get(key)
-    )
-
-
-def _flat(values: dict[str, Any]) -> dict[str, Any]:
-    parts = [_flat(v) if isinstance(v, dict) else {k: v} for k, v in values.items()]
-    return {key: value for part in parts for key, value in part.items()}

@@ -29,8 +29,9 @@ from anyshot.evaluation.temperature import calibrate_temperature
 from anyshot.methods import Method
 from anyshot.runs.checkpoint import Checkpoint
 from anyshot.runs.log import Callback, TrainingLog
-from anyshot.runs.run import Run, exclusive_training
+from anyshot.runs.run import Run
 from anyshot.runs.start import InitialBody, open_or_create_run
+from anyshot.runs.training_lock import exclusive_training
 from anyshot.training.optimizer import Optimizer
 
 log = logging.getLogger(__name__)

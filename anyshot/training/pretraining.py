@@ -31,7 +31,7 @@ from anyshot.methods.base import accuracy
 from anyshot.methods.prototype_head import prototypes
 from anyshot.runs.checkpoint import Checkpoint
 from anyshot.runs.log import Callback, TrainingLog
-from anyshot.runs.run import Run, exclusive_training
+from anyshot.runs.run import Run
 from anyshot.runs.start import open_or_create_run
 from anyshot.training.ema import update_ema
 from anyshot.training.pretraining_images import PretrainingImages
