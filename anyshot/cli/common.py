@@ -35,6 +35,10 @@ Split = Annotated[
 Csv = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Also write the results to this CSV file.")
 ]
+TrustCode = Annotated[
+    bool,
+    typer.Option("--trust-code", help="Execute code of the run that does not come with anyshot."),
+]
 ESTIMATE_FROM = 100  # tasks: from this number on, the commands print how long the work will take
 
 
@@ -47,12 +51,15 @@ def check_files(*paths: Path | None) -> None:
             check_writable(path)
 
 
-def open_runs(folders: Sequence[Path], chosen: Mapping[str, Any]) -> list[Run]:
+def open_runs(
+    folders: Sequence[Path], chosen: Mapping[str, Any], trust_code: bool = False
+) -> list[Run]:
     """Open the runs and replace the settings that the command's options choose."""
     from anyshot.runs.run import Run
 
-    runs = [Run(folder) for folder in folders]
+    runs = [Run(folder, trust_code) for folder in folders]
     for run in runs:
+        run.resolve_settings()  # refuses code that is not trusted before anything loads it
         run.settings = settings_with(run.settings, chosen)
     return runs
 

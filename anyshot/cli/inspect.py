@@ -12,6 +12,7 @@ from anyshot.cli.common import (
     Seed,
     Split,
     Tasks,
+    TrustCode,
     check_files,
     open_runs,
     parse_images,
@@ -35,6 +36,7 @@ def inspect(
     ] = None,
     json: Json = None,
     device: Device = "auto",
+    trust_code: TrustCode = False,
     **chosen: Any,
 ) -> None:
     """Show the balancing variables of Bayesian TAML for a set of tasks, as tables and figures.
@@ -52,7 +54,7 @@ def inspect(
     from anyshot.evaluation.report.result_files import write_results
     from anyshot.evaluation.report.tables import print_tables
 
-    (run,) = open_runs([folder], chosen)
+    (run,) = open_runs([folder], chosen, trust_code)
     figures = figures or folder / "figures"
     check_files(json, figures / "training.png")
     trials = plan_runs([run], parse_images(images), split, seed, device)

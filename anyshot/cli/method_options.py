@@ -23,7 +23,7 @@ def find_method_options(function: Callable[..., None]) -> type[TyperCommand]:
         def make_context(
             self, info_name: Any, args: list[str], parent: Any = None, **extra: Any
         ) -> Any:
-            method = None if extra.get("resilient_parsing") else _method_in(args)
+            method = None if extra.get("resilient_parsing") else _find_method(args, self.params)
             if method is None or METHODS.is_builtin(method):
                 return super().make_context(info_name, args, parent, **extra)
             app = typer.Typer(rich_markup_mode=self.rich_markup_mode)
@@ -39,15 +39,25 @@ def find_method_options(function: Callable[..., None]) -> type[TyperCommand]:
     return Command
 
 
-def _method_in(args: Sequence[str]) -> str | None:
-    """The method that the arguments speak of: by its option, or by the folder of a run that exists."""
+def _find_method(args: Sequence[str], parameters: Sequence[Any]) -> str | None:
+    """Find the method that the arguments name: by --method, or by the folder of a run to train.
+
+    Training a run executes its code, so this may, too. The values of other options, such as
+    --from, may be folders of runs as well; their code is not executed.
+    """
     named = [a.partition("=")[2] for a in args if a.startswith("--method=")]
     named += [value for flag, value in itertools.pairwise(args) if flag == "--method"]
     if named:
         return named[-1]
-    for argument in args:
-        if (Path(argument) / "run.json").is_file():
+    with_value = {
+        flag
+        for parameter in parameters
+        if not getattr(parameter, "is_flag", True)
+        for flag in parameter.opts
+    }
+    for previous, argument in itertools.pairwise(["", *args]):
+        if previous not in with_value and (Path(argument) / "run.json").is_file():
             from anyshot.runs.run import Run
 
-            return Run(argument).settings.method.name
+            return Run(argument, trust_code=True).resolve_settings().method.name
     return None

@@ -12,6 +12,7 @@ from anyshot.cli.common import (
     Seed,
     Split,
     Tasks,
+    TrustCode,
     check_files,
     open_runs,
     parse_images,
@@ -35,6 +36,7 @@ def report(
     seed: Seed = 0,
     workers: Workers = None,
     device: Device = "auto",
+    trust_code: TrustCode = False,
     **chosen: Any,
 ) -> None:
     """Test runs, inspect them and write everything to one self-contained HTML page.
@@ -51,7 +53,7 @@ def report(
     from anyshot.evaluation.report.tables import describe_tasks
 
     check_files(out)
-    runs = open_runs(folders, chosen)
+    runs = open_runs(folders, chosen, trust_code)
     trials = plan_runs(runs, parse_images(images), split, seed, device)
     notes = print_size_warnings(trials)
     print_time_estimate(trials, tasks, workers)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import AnyshotError, CodeError
 from anyshot.core.options import nested_dataclass
 from anyshot.core.registry import METHODS, Registry, display_name
 from anyshot.core.settings import MethodSettings, Settings
@@ -118,7 +118,10 @@ def settings_with(
             )
     whole = changes.pop("", {})
     try:
-        given = _own_given(changes.get("method", {}).get("name", base.method.name), chosen)
+        known = {_option_name(part, field) for part, field, _ in _fields(EVERYTHING)}
+        others = [name for name, value in chosen.items() if value is not None and name not in known]
+        method = changes.get("method", {}).get("name", base.method.name)
+        given = _own_given(method, chosen) if others else {}
         if given:
             changes.setdefault("method", {})["options"] = base.method.options | given
         parts = {
@@ -142,7 +145,11 @@ def settings_diff(
         )
         name = _flag(part, field)[2:]
         found.setdefault(PANELS.get(part, part), []).append((name, value, before))
-    for field, _ in _own_fields(settings.method.name):
+    try:
+        own = _own_fields(settings.method.name)
+    except CodeError:  # the file is gone: the run has a copy of it, and none of these is new
+        own = []
+    for field, _ in own:
         value, before = (
             _shown(one.method.options.get(field.name, field.default)) for one in (settings, base)
         )

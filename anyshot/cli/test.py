@@ -13,6 +13,7 @@ from anyshot.cli.common import (
     Seed,
     Split,
     Tasks,
+    TrustCode,
     check_files,
     open_runs,
     parse_images,
@@ -66,6 +67,7 @@ def test(
     pool_seeds: PoolSeeds = False,
     workers: Workers = None,
     device: Device = "auto",
+    trust_code: TrustCode = False,
     json: Json = None,
     csv: Csv = None,
     per_task: PerTask = None,
@@ -102,7 +104,7 @@ def test(
     check_files(json, csv, per_task)
     extra = parse_metrics(metrics)
     with process_group(choose_device(device)):
-        runs = open_runs(folders, chosen)
+        runs = open_runs(folders, chosen, trust_code)
         trials = plan_runs(runs, parse_images(images), split, seed, device)
         if pool_seeds:
             check_poolable(trials)

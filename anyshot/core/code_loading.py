@@ -163,6 +163,6 @@ def _module_file(module: str) -> str | None:
         specs = (finder.find_spec(name, folders) for finder in sys.meta_path)
         spec = next((spec for spec in specs if spec is not None), None)
         if spec is None or (name != module and spec.submodule_search_locations is None):
-            raise CodeError(f"There is no module {name!r}; install it or extend PYTHONPATH.")
+            raise CodeError(f"There is no module {module!r}; install it or extend PYTHONPATH.")
         folders = spec.submodule_search_locations
     return spec.origin if spec is not None and spec.has_location else None

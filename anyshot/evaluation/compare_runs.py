@@ -99,8 +99,9 @@ def plan_runs(
     for run in runs:
         name = run.folder.name if names.count(run.folder.name) == 1 else str(run.folder)
         method = run.load_method(device)
+        task = run.resolve_settings().task
         for source in [*run.settings.images, *run.settings.ood] if images is None else images:
-            stream = TaskStream(run.imageset(source), split, run.settings.task, seed)
+            stream = TaskStream(run.imageset(source), split, task, seed)
             trials.append(RunOnSet(name, run.settings, method, stream))
     return trials
 

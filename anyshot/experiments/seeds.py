@@ -75,7 +75,7 @@ def train_seeds(
             f"{len(failed)} of {seeds} runs failed ({', '.join(failed)}); "
             "run the same command again to retry them."
         )
-    return [Run(name) for name in grid]
+    return [Run(name, trust_code=True) for name in grid]
 
 
 def _train(stages: Callable[..., Run], run: SeedRun) -> None:

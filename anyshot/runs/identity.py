@@ -22,9 +22,9 @@ def run_identity(
 ) -> str:
     """Return a digest of everything that the numbers of a run depend on.
 
-    The number of iterations and the names of image sets are left out, so that an extended run and a
-    run on a copy of the images have the same identity. A run stores its identity when it starts: the
-    digest is never computed again.
+    The number of iterations and the names of image sets are left out, so that an extended run and
+    a run on a copy of the images have the same identity. A run stores its identity when it starts;
+    the digest is never computed again.
     """
     values = settings.as_dict()
     values["images"] = [record.checksum for record in sets]

@@ -342,10 +342,9 @@ def load(run: str | Path, device: str = "cpu", trust_code: bool = False) -> Meth
     --------
     >>> import numpy as np
     >>> method = load("glyphs")
-    >>> images = np.random.default_rng(0).integers(0, 256, (6, 28, 28, 3), dtype=np.uint8)
+    >>> images = np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), dtype=np.uint8)
     >>> predictor = method.adapt(images, [0, 0, 0, 1, 1, 1])
     >>> predictor(images).shape
     torch.Size([6, 2])
     """
     return Run(run, trust_code).load_method(device)
-

@@ -62,9 +62,10 @@ def resolve_code(
         nor the copy is what the run started with.
     """
     copies = {}
-    for path, record in records.items():
-        if record.get("file") is None:  # defined inside a function: there is nothing to load
-            continue
+    for path in settings.user_code():
+        record = records.get(path)
+        if record is None or record.get("file") is None:
+            continue  # the caller has named the code, or this process has defined it: no file
         unchanged = _current_digest(path) == record.get("sha256")
         if unchanged and _is_registered(path):  # this process has run the code already
             continue

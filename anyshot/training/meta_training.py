@@ -111,16 +111,17 @@ class MetaTraining:
         self.run, self.settings, self.workers, self.state = run, run.settings, workers, State()
         self.journal, s, t = TrainingLog(run, callback), self.settings, self.settings.train
         self.method = run.new_method(device)
+        task = run.resolve_settings().task
         self.optimiser = Optimizer(self.method, t)
         self.stream = TaskStream(
-            imagesets, "train", s.task, t.seed, s.mixing, t.meta_batch, t.augment
+            imagesets, "train", task, t.seed, s.mixing, t.meta_batch, t.augment
         )
         self.validation = {
-            i.name: TaskStream(i, "validation", s.task, t.seed)
+            i.name: TaskStream(i, "validation", task, t.seed)
             for i in imagesets
             if "validation" in i.splits
         }
-        self.ood = {i.name: TaskStream(i, "validation", s.task, t.seed) for i in ood}
+        self.ood = {i.name: TaskStream(i, "validation", task, t.seed) for i in ood}
         if t.calibrate and not self.validation:
             raise AnyshotError(
                 "There are no classes to validate on, so there is nothing to calibrate with; leave it."

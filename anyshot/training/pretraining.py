@@ -33,6 +33,7 @@ from anyshot.runs.checkpoint import Checkpoint
 from anyshot.runs.log import Callback, TrainingLog
 from anyshot.runs.run import Run
 from anyshot.runs.start import open_or_create_run
+from anyshot.runs.training_lock import exclusive_training
 from anyshot.training.ema import update_ema
 from anyshot.training.pretraining_images import PretrainingImages
 
@@ -102,7 +103,7 @@ class Pretraining:
             weight_decay=self.settings.weight_decay, nesterov=self.settings.momentum > 0,
         )  # fmt: skip
         self.streams = {
-            i.name: TaskStream(i, "validation", run.settings.task, self.seed)
+            i.name: TaskStream(i, "validation", run.resolve_settings().task, self.seed)
             for i in (*imagesets, *ood)
             if "validation" in i.splits
         }

@@ -42,6 +42,7 @@ def a_run(folder: str, own: Settings | None = None, imageset=None) -> SimpleName
     return SimpleNamespace(
         folder=Path(folder),
         settings=own or settings(),
+        resolve_settings=lambda: own or settings(),
         load_method=lambda device: make_method("maml", alpha=0.1),
         imageset=lambda name: imageset or make_imageset(name=name),
     )

@@ -8,8 +8,13 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from anyshot.core.errors import AnyshotError
-from anyshot.runs.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from anyshot.core.errors import RunError
+from anyshot.runs.checkpoint import (
+    Checkpoint,
+    CheckpointFolder,
+    read_checkpoint,
+    write_checkpoint,
+)
 
 
 @pytest.fixture
@@ -25,7 +30,7 @@ def written(tmp_path):
     return tmp_path / "a.safetensors", checkpoint
 
 
-def test_what_was_written_is_read(written):
+def test_written_checkpoint_is_read_back(written):
     path, checkpoint = written
     found = read_checkpoint(path)
     assert found.state == checkpoint.state
@@ -35,7 +40,7 @@ def test_what_was_written_is_read(written):
         assert torch.equal(found.tensors[name], tensor)
 
 
-def test_no_flipped_bit_goes_unnoticed(written):
+def test_every_flipped_bit_is_detected(written):
     path, checkpoint = written
     whole = path.read_bytes()
     rng = random.Random(0)
@@ -45,9 +50,9 @@ def test_no_flipped_bit_goes_unnoticed(written):
         path.write_bytes(broken)
         try:
             found = read_checkpoint(path)
-        except AnyshotError:
+        except RunError:
             continue
-        # A changed blank in the header, say, changes nothing that is read.
+        # A changed blank in the header changes nothing that is read.
         assert found.state == checkpoint.state
         assert all(
             torch.equal(found.tensors[name], tensor) for name, tensor in checkpoint.tensors.items()
@@ -55,19 +60,32 @@ def test_no_flipped_bit_goes_unnoticed(written):
 
 
 @pytest.mark.parametrize("state", ["{}", "3", "null", "", json.dumps({"iteration": 0})])
-def test_a_state_that_was_not_written_with_these_tensors_is_refused(written, state):
+def test_state_of_another_checkpoint_is_refused(written, state):
     path, checkpoint = written
     with safe_open(path, "pt") as file:
         sha256 = file.metadata()["sha256"]
     save_file(checkpoint.tensors, path, {"state": state, "sha256": sha256})
-    with pytest.raises(AnyshotError, match="not what was written"):
+    with pytest.raises(RunError, match=r"a\.safetensors.*digest"):
         read_checkpoint(path)
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"x", b"\xff" * 64, b"{}" * 50, (2).to_bytes(8, "little") + b"{}"]
 )
-def test_what_is_no_checkpoint_is_refused(tmp_path, content):
+def test_file_that_is_not_a_checkpoint_is_refused(tmp_path, content):
     (tmp_path / "a.safetensors").write_bytes(content)
-    with pytest.raises(AnyshotError, match="damaged"):
+    with pytest.raises(RunError, match="damaged"):
         read_checkpoint(tmp_path / "a.safetensors")
+
+
+@pytest.mark.parametrize(("writer", "reader"), [("a", "b"), (None, "b"), ("a", None)])
+def test_checkpoint_of_another_run_is_refused(tmp_path, writer, reader):
+    CheckpointFolder(tmp_path, writer).save("meta-0000001", Checkpoint({"iteration": 1}, {}))
+    with pytest.raises(RunError, match=r"meta-0000001\.safetensors.*another run"):
+        CheckpointFolder(tmp_path, reader).latest()
+
+
+@pytest.mark.parametrize("run_id", ["a", None])
+def test_checkpoint_of_the_same_run_is_read(tmp_path, run_id):
+    CheckpointFolder(tmp_path, run_id).save("meta-0000001", Checkpoint({"iteration": 1}, {}))
+    assert CheckpointFolder(tmp_path, run_id).latest() == Checkpoint({"iteration": 1}, {}, run_id)

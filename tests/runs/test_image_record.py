@@ -75,13 +75,13 @@ def test_what_has_changed_is_named(record):
     without = ImageSet.from_arrays(
         "zoo", {k: v for k, v in arrays().items() if k != "cat"}, {"train": ["ape"]}
     )
-    assert record.change(zoo()) == ""
-    assert record.change(zoo({"eel": pixels(9)})) == ""
-    assert record.change(zoo({"dog": pixels(9, 3)})) == ""  # nothing was learned from it
-    assert record.change(without) == "its class 'cat' is gone"
-    assert record.change(zoo({"ape": pixels(0, 21)})) == "its class 'ape' has 21 images, not 20"
-    assert record.change(zoo({"ape": pixels(9)})) == "the images of its class 'ape' are others"
-    assert record.change(zoo({"bee": one_pixel})) in (
+    assert record.difference(zoo()) == ""
+    assert record.difference(zoo({"eel": pixels(9)})) == ""
+    assert record.difference(zoo({"dog": pixels(9, 3)})) == ""  # nothing was learned from it
+    assert record.difference(without) == "its class 'cat' is gone"
+    assert record.difference(zoo({"ape": pixels(0, 21)})) == "its class 'ape' has 21 images, not 20"
+    assert record.difference(zoo({"ape": pixels(9)})) == "the images of its class 'ape' are others"
+    assert record.difference(zoo({"bee": one_pixel})) in (
         "the images of its class 'bee' are others",
         "some of its images are others",
     )

@@ -92,7 +92,7 @@ def test_a_set_saved_by_its_owner_is_found_again_by_its_name(tmp_path):
 def test_a_run_goes_on_only_with_the_images_it_began_with(tmp_path):
     train(settings(), tmp_path, imagesets=[make_imageset()], ood=[])
     other = make_imageset()
-    arrays = {label: other.of(label).copy() for label in other.classes}
+    arrays = {label: other.images_of(label).copy() for label in other.classes}
     arrays["class 0"][:] = 0
     changed = replace(ImageSet.from_arrays("tiny", arrays, {}), splits=other.splits)
     with pytest.raises(
@@ -158,10 +158,9 @@ def test_a_copy_of_the_training_images_is_recognised_and_not_tested_on(pictures,
     copy = names(made.imageset(tmp_path / "copy"))
     assert copy["train"] == learned - {sorted(learned)[0]} | {"renamed"}
     *kept, _ = sorted(copy["train"])  # "renamed" comes last, as in the folder
-    assert caplog.messages[-1] == (
-        f"copy: the run '{made.folder}' has learned from the images of 3 of its classes ({', '.join(kept)}, renamed); "
-        "they count as training classes (--split train tests on them)."
-    )
+    warning = caplog.messages[-1]
+    assert str(made.folder) in warning
+    assert f"3 of its classes ({', '.join(kept)}, renamed)" in warning
     shutil.rmtree(tmp_path / "copy")
     for name in learned:
         shutil.copytree(pictures / name, tmp_path / "copy" / name)

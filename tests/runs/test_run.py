@@ -11,13 +11,14 @@ import torch
 from support import assert_equal, make_imageset
 
 from anyshot.core.code_loading import fingerprint
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import AnyshotError, RunError
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
 from anyshot.core.version import VERSION
 from anyshot.methods import create_method
 from anyshot.runs.checkpoint import Checkpoint
 from anyshot.runs.image_record import SetRecord
-from anyshot.runs.run import Run, exclusive_training
+from anyshot.runs.run import Run
+from anyshot.runs.training_lock import exclusive_training
 
 
 def make(folder) -> Run:
@@ -39,7 +40,7 @@ def test_a_run_records_all_that_it_depends_on_and_keeps_it_when_it_is_made_longe
     assert made.info == {
         "settings": json.loads(json.dumps(settings.as_dict())), "image_size": [16, 20], "version": VERSION,
         "command": "anyshot train x", "threads": torch.get_num_threads(), "code": {code: fingerprint(code)},
-        "sets": json.loads(json.dumps([asdict(record)])), "body": body,
+        "sets": json.loads(json.dumps([asdict(record)])), "body": body, "id": made.run_id,
     }  # fmt: skip
     assert made.image_size == (16, 20)
     assert made.sets == (record,)
@@ -120,7 +121,7 @@ def test_what_lies_beside_checkpoints_is_not_taken_for_one(tmp_path):
 def test_a_half_line_in_the_log_is_passed_over(tmp_path):
     made = make(tmp_path)
     made.log({"kind": "iteration", "loss": float("nan")})
-    with open(made.log_path, "a") as file:
+    with open(made.log_file.path, "a") as file:
         file.write('{"kind": "itera')
     assert list(made.records()) == [{"kind": "iteration", "loss": None}]
     made.truncate_log(1)
@@ -128,7 +129,7 @@ def test_a_half_line_in_the_log_is_passed_over(tmp_path):
 
 
 def test_a_run_without_chosen_parameters_says_so(tmp_path):
-    with pytest.raises(AnyshotError, match="no chosen parameters yet"):
+    with pytest.raises(AnyshotError, match=str(tmp_path)):
         make(tmp_path).best()
 
 
@@ -142,10 +143,9 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
     newest.write_bytes(newest.read_bytes()[:10])
     assert made.latest_checkpoint().state == {"iteration": 0}
     (sentence,) = caplog.messages
-    assert sentence.startswith(f"The checkpoint '{newest}' is damaged (")
-    assert sentence.endswith("). The one before it is used.")
+    assert str(newest) in sentence
     (tmp_path / "checkpoints" / "meta-0000000.safetensors").write_text("{")
-    with pytest.raises(AnyshotError, match=r"No checkpoint .* can be read"):
+    with pytest.raises(AnyshotError, match=f"{tmp_path}.*can be read"):
         made.latest_checkpoint()
 
 
@@ -179,9 +179,7 @@ def test_a_run_may_be_made_longer_unless_its_rate_decays(tmp_path):
         Run.open_or_create(tmp_path / "a", longer(base, 100), (32, 32))
     decays = replace(base, train=TrainSettings(decay="cosine"))
     Run.open_or_create(tmp_path / "b", decays, (32, 32)).log({"kind": "iteration"})
-    with pytest.raises(
-        AnyshotError, match=r"delete it\. A run whose rate decays cannot be extended\.$"
-    ):
+    with pytest.raises(AnyshotError, match="decays"):
         Run.open_or_create(tmp_path / "b", longer(decays, 60_000), (32, 32))
 
 
@@ -219,8 +217,8 @@ def test_two_trainings_of_one_folder_do_not_meet(tmp_path):
 def test_the_lock_is_released_by_death(tmp_path):
     code = f"""
 import os, sys
-from anyshot.runs.run import training_in
-with training_in({str(tmp_path)!r}):
+from anyshot.runs.training_lock import exclusive_training
+with exclusive_training({str(tmp_path)!r}):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -267,13 +265,13 @@ def test_what_a_killed_training_left_half_written_is_cleared(tmp_path):
 
 def test_lines_of_the_log_that_are_no_records_are_passed_over(tmp_path):
     made = make(tmp_path)
-    made.log_path.write_bytes(b'3\n[]\n{}\nnull\n\xff\xfe\n{"kind": "warm"}\n')
+    made.log_file.path.write_bytes(b'3\n[]\n{}\nnull\n\xff\xfe\n{"kind": "warm"}\n')
     assert list(made.records()) == list(made.records("warm")) == [{"kind": "warm"}]
 
 
 def test_what_the_system_refuses_is_said_with_its_place(tmp_path, monkeypatch):
     made = make(tmp_path)
-    made.log_path.mkdir()
+    made.log_file.path.mkdir()
     asks = {
         "read": (lambda: list(made.records()), made.log_lines),
         "write": (lambda: made.truncate_log(1),),
@@ -282,7 +280,7 @@ def test_what_the_system_refuses_is_said_with_its_place(tmp_path, monkeypatch):
         for call in calls:
             with pytest.raises(
                 AnyshotError,
-                match=f"^Cannot {verb} '{re.escape(str(made.log_path))}': Is a directory",
+                match=f"^Cannot {verb} '{re.escape(str(made.log_file.path))}': Is a directory",
             ):
                 call()
     (tmp_path / "checkpoints").mkdir()
@@ -291,3 +289,44 @@ def test_what_the_system_refuses_is_said_with_its_place(tmp_path, monkeypatch):
         AnyshotError, match=f"^Cannot read '{re.escape(str(tmp_path / 'checkpoints'))}': "
     ):
         made.latest_checkpoint()
+
+
+def test_checkpoints_and_parameters_of_another_run_are_refused(tmp_path):
+    runs = {
+        seed: Run.open_or_create(
+            tmp_path / str(seed), Settings(train=TrainSettings(seed=seed)), (32, 32)
+        )
+        for seed in (0, 1)
+    }
+    for run in runs.values():
+        run.save_checkpoint("meta-0000001", Checkpoint({"iteration": 1}, {}))
+        run.save_best(Checkpoint({}, {}))
+    name = "checkpoints/meta-0000002.safetensors"
+    (tmp_path / "0" / name).write_bytes(
+        (tmp_path / "1" / "checkpoints" / "meta-0000001.safetensors").read_bytes()
+    )
+    runs[0].best_path.write_bytes(runs[1].best_path.read_bytes())
+    for read, file in ((runs[0].latest_checkpoint, name), (runs[0].best, "best.safetensors")):
+        with pytest.raises(RunError, match=f"{tmp_path / '0' / file}.*another run"):
+            read()
+
+
+def test_equal_runs_and_extended_runs_have_one_identity(tmp_path):
+    one = make(tmp_path / "one")
+    assert make(tmp_path / "two").run_id == one.run_id
+    one.log({"kind": "iteration"})
+    extended = Run.open_or_create(tmp_path / "one", longer(Settings(), 60_000), (32, 32))
+    assert extended.run_id == one.run_id
+    whole = Run.open_or_create(tmp_path / "whole", longer(Settings(), 60_000), (32, 32))
+    assert whole.run_id == one.run_id
+
+
+def test_run_from_before_identities_continues(tmp_path):
+    made = make(tmp_path)
+    info = {key: value for key, value in made.info.items() if key != "id"}
+    (tmp_path / "run.json").write_text(json.dumps(info))
+    old = Run(tmp_path)
+    old.save_checkpoint("meta-0000001", Checkpoint({"iteration": 1}, {}))
+    assert Run(tmp_path).latest_checkpoint().state == {"iteration": 1}
+    again = Run.open_or_create(tmp_path, longer(Settings(), 60_000), (32, 32))
+    assert again.latest_checkpoint().state == {"iteration": 1}
