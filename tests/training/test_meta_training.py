@@ -10,7 +10,7 @@ from support import assert_equal, assert_kills_change_nothing, make_imageset
 from tiny_runs import tiny
 from tiny_runs import train_tiny as run
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import AnyshotError, RunError
 from anyshot.core.settings import Settings, TaskSettings
 from anyshot.data.tasks import TaskStream
 from anyshot.methods import METHODS
@@ -316,16 +316,14 @@ def restore_default_type():
     torch.set_default_dtype(torch.float32)
 
 
-def test_a_checkpoint_of_another_method_is_an_error_in_one_sentence(tmp_path):
+def test_checkpoint_of_another_run_is_refused(tmp_path):
     run(tiny("meta-sgd", iterations=1), tmp_path / "meta-sgd")
     made = run(tiny("protonet", iterations=1), tmp_path / "protonet")
     for name in ("best.safetensors", "checkpoints/meta-0000001.safetensors"):
         (tmp_path / "meta-sgd" / name).replace(made.folder / name)
-    with pytest.raises(
-        AnyshotError, match=r"best\.safetensors of the run .* does not fit its settings"
-    ):
+    with pytest.raises(RunError, match=r"protonet/best\.safetensors.*another run"):
         made.load_method()
-    with pytest.raises(AnyshotError, match="newest checkpoint of the run"):
+    with pytest.raises(RunError, match=r"meta-0000001\.safetensors.*another run"):
         run(tiny("protonet", iterations=1), made.folder)
 
 
