@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,35 +10,16 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from anyshot.classifier.active_learning import choose_images
-from anyshot.classifier.backbones import (
-    Backbone,
-    Picture,
-    compute_features,
-    open_backbone,
-    to_pixels,
-)
 from anyshot.classifier.backbones.backbone import Source
 from anyshot.classifier.confidence.explanation import Explanation, explain
-from anyshot.classifier.heads.learner import AdaptedLearner
+from anyshot.classifier.fitted_state import FittedState, Images
 from anyshot.classifier.predictions import Predictions
+from anyshot.classifier.repeated_images import find_matches
 from anyshot.classifier.serialization import load_classifier, save_classifier
-from anyshot.classifier.sklearn_compat import (
-    Estimator,
-    InvalidInput,
-    check_features,
-    check_labels,
-    check_vectors,
-    is_fitted,
-)
-from anyshot.classifier.weights import ClassifierWeights, open_weights
-from anyshot.core.errors import ClassifierError
-
-CHUNK = 1000  # images scored at once
-
-Images = Sequence[Picture] | NDArray[Any]
+from anyshot.classifier.sklearn_compat import check_classes, check_features, check_labels, is_fitted
 
 
-class AnyShotClassifier(Estimator):
+class AnyShotClassifier(FittedState):
     """Image classifier for any number of images per class, on the features of a frozen backbone.
 
     Five heads (logistic regression, two Bayesian discriminants, TAML on the head, kernel ridge
@@ -65,6 +44,8 @@ class AnyShotClassifier(Estimator):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The class labels, sorted.
+    conflicts_ : list of (int, int)
+        Pairs of the same image with different labels, as indices into `features_`.
     features_ : ndarray of shape (n_images, n_features), float32
         The features of the images that were learned from.
     labels_ : ndarray of shape (n_images,), int64
@@ -132,7 +113,9 @@ class AnyShotClassifier(Estimator):
         with self._unchanged_on_error():
             self._start_fit()
             features, labels = self._features_and_labels(X, y, first=True)
-            return self._adapt(features, labels)
+            self._adapt(features, labels)
+            self._warn_about_conflicts(X)
+            return self
 
     def fit_features(self, features: ArrayLike, y: ArrayLike) -> AnyShotClassifier:
         """Learn from features that the backbone computed before, for example by `transform`.
@@ -155,7 +138,9 @@ class AnyShotClassifier(Estimator):
         with self._unchanged_on_error():
             self._start_fit()
             checked = check_features(features)
-            return self._adapt(checked, check_labels(y, len(checked)))
+            self._adapt(checked, check_labels(y, len(checked)))
+            self._warn_about_conflicts()
+            return self
 
     def partial_fit(
         self, X: Images, y: ArrayLike, classes: ArrayLike | None = None
@@ -169,62 +154,29 @@ class AnyShotClassifier(Estimator):
         y : array-like of shape (n_images,)
             Their labels.
         classes : array-like, optional
-            Ignored.
+            All labels that are expected, now or later. Other labels are an error. Classes without
+            images so far are in `classes_`, with probability 0. Without this argument a class is
+            known from its first image on.
 
         Returns
         -------
         AnyShotClassifier
             This classifier.
         """
-        if not is_fitted(self):
-            return self.fit(X, y)
         with self._unchanged_on_error():
-            features, labels = self._features_and_labels(X, y)
-            return self._adapt(
-                np.concatenate([self.features_, features]),
-                np.concatenate([self.classes_[self.labels_], labels]),
-            )
-
-    @contextmanager
-    def _unchanged_on_error(self) -> Iterator[None]:
-        """Restore all attributes if the block fails; attributes are replaced, never modified."""
-        before = dict(vars(self))
-        try:
-            yield
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
-
-    def _start_fit(self) -> None:
-        self.weights_: ClassifierWeights = open_weights(self.weights)
-        self.fit_params_: dict[str, Any] = Estimator.get_params(self, deep=False)
-        self.backbone_: Backbone | None = None
-        self.reference_: NDArray[np.uint8] | None = None  # images whose statistics a body uses
-
-    def _features_and_labels(
-        self, X: Images, y: ArrayLike, first: bool = False
-    ) -> tuple[NDArray[np.float32], NDArray[Any]]:
-        """Features and labels. Image labels are checked first, because features take time."""
-        if self.fit_params_["backbone"] is None:
-            features = check_vectors(self, X, first)
-            return features, check_labels(y, len(features))
-        labels = check_labels(y, len(X))
-        if first and self._open_backbone().bind:
-            X = self.reference_ = np.stack([to_pixels(x, self._open_backbone().side) for x in X])
-        return self._features(X), labels
-
-    def _adapt(self, features: NDArray[np.float32], labels: NDArray[Any]) -> AnyShotClassifier:
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        self.features_ = features
-        self.labels_: NDArray[np.int64] = codes.astype(np.int64)
-        if len(self.classes_) > 1:
-            self.adapted_: AdaptedLearner = self.weights_.learner.adapt(
-                torch.from_numpy(features),
-                torch.from_numpy(self.labels_),
-                native=self.fit_params_["backbone"] == self.weights_.config["backbone"],
-            )
-        return self
+            first = not is_fitted(self)
+            if first:
+                self._start_fit()
+            announced = None if classes is None else check_classes(classes, y)
+            features, labels = self._features_and_labels(X, y, first)
+            if not first:
+                features = np.concatenate([self.features_, features])
+                labels = np.concatenate([self.classes_[self.labels_], labels])
+                known = self.classes_
+                announced = known if announced is None else np.concatenate([known, announced])
+            self._adapt(features, labels, announced)
+            self._warn_about_conflicts(X if first else None)
+            return self
 
     # ------------------------------------------------------------------------------------------ answers
     def classify(self, X: Images) -> Predictions:
@@ -254,6 +206,7 @@ class AnyShotClassifier(Estimator):
             unknown_scores=scores,
             unknown=scores > float(self.weights_.confidence.threshold),
             features=checked,
+            support_matches=find_matches(checked, self.features_),
         )
 
     def predict_proba(self, X: Images) -> NDArray[np.float64]:
@@ -286,7 +239,8 @@ class AnyShotClassifier(Estimator):
     def explain(self) -> Explanation:
         """Weight and evidence of each class, expected accuracy, and the class to photograph next."""
         self._check_two_classes()
-        return explain(self.adapted_, self.weights_.confidence, [str(c) for c in self.classes_])
+        names = [str(c) for c in self.classes_[self.seen_]]
+        return explain(self.adapted_, self.weights_.confidence, names)
 
     def label_next(self, X: Images, count: int = 20) -> NDArray[np.int64]:
         """Indices of the unlabelled images to label first, the most useful first."""
@@ -328,52 +282,3 @@ class AnyShotClassifier(Estimator):
 
     save_pretrained = save
     from_pretrained = load
-
-    # ------------------------------------------------------------------------------------------ features
-    def _open_backbone(self) -> Backbone:
-        """The backbone, opened with the parameters of the fit when it is first needed."""
-        if self.backbone_ is None:
-            how = self.fit_params_
-            self.backbone_ = open_backbone(how["backbone"], side=how["side"], device=how["device"])
-        if self.backbone_.bind and self.reference_ is not None:
-            self.backbone_ = self.backbone_.bind(self.reference_)
-        return self.backbone_
-
-    def _features(self, X: Images) -> NDArray[np.float32]:
-        if self.fit_params_["backbone"] is None:
-            return check_vectors(self, X, first=False)
-        if isinstance(X, str | Path):
-            raise InvalidInput(f"Images were given as one path, {str(X)!r}; give a list of paths.")
-        backbone = self._open_backbone()
-        if backbone.bind:
-            raise ClassifierError(
-                f"The features of {backbone.name!r} depend on the images that are learned from, "
-                "but this classifier was fitted to features; call fit with images."
-            )
-        features = compute_features(list(X), backbone)
-        if not np.isfinite(features).all():
-            raise InvalidInput(
-                f"The backbone {backbone.name!r} computed features that are not finite numbers."
-            )
-        return features
-
-    def _probabilities(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
-        if len(self.classes_) == 1:
-            return np.ones((len(features), 1))
-        chunks = torch.from_numpy(features).split(CHUNK)
-        p = torch.cat([self.adapted_(chunk).exp() for chunk in chunks])
-        return (p / p.sum(1, keepdim=True)).numpy()
-
-    def _unknown(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
-        confidence = self.weights_.confidence
-        chunks = torch.from_numpy(features).split(CHUNK)
-        scores = [confidence.unknown_score(self.adapted_, chunk) for chunk in chunks]
-        return torch.cat(scores).double().numpy()
-
-    def _check_two_classes(self) -> None:
-        is_fitted(self, strict=True)
-        if len(self.classes_) < 2:
-            raise ClassifierError(
-                f"The classifier knows one class only, {self.classes_[0]!r}; "
-                "give images of a second class first."
-            )

@@ -25,6 +25,9 @@ class Predictions:
         Whether the score is above the calibrated threshold.
     features : ndarray of shape (n_images, n_features), float32
         The features that the answers were computed from.
+    support_matches : ndarray of shape (n_images,), int64
+        Index of the support image that is the same image, or −1. Such images say nothing about
+        the accuracy on new ones.
     """
 
     classes: NDArray[Any]
@@ -32,6 +35,7 @@ class Predictions:
     unknown_scores: NDArray[np.float64]
     unknown: NDArray[np.bool_]
     features: NDArray[np.float32]
+    support_matches: NDArray[np.int64]
 
     @property
     def labels(self) -> NDArray[Any]:

@@ -80,4 +80,5 @@ def load_classifier(
         classifier.n_features_in_ = features.shape[1]
     else:
         classifier._open_backbone()
-    return classifier._adapt(features, np.asarray(config["classes"])[labels])
+    classifier._adapt(features, np.asarray(config["classes"])[labels])
+    return classifier

@@ -79,6 +79,13 @@ def check_labels(y: ArrayLike, images: int) -> NDArray[Any]:
     """Labels [images]: text or integers, one for each image."""
     if y is None:
         raise InvalidInput("requires y to be passed, but the target y is None.")
+    missing = [i for i, label in enumerate(np.asarray(y, object).ravel()) if label is None]
+    if missing:
+        raise InvalidInput(f"Label number {missing[0]} is None; give every image a label.")
+    try:
+        np.unique(np.asarray(y))
+    except TypeError as error:
+        raise InvalidInput(f"The labels cannot be sorted ({error}); use one type.") from error
     if BaseEstimator is not None:
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
@@ -92,6 +99,18 @@ def check_labels(y: ArrayLike, images: int) -> NDArray[Any]:
     if not images:
         raise InvalidInput("There are 0 images to learn from; give at least one of each class.")
     return labels
+
+
+def check_classes(classes: ArrayLike, y: ArrayLike) -> NDArray[Any]:
+    """The announced classes; an error if a label is not among them."""
+    announced = check_labels(classes, len(np.ravel(np.asarray(classes, object))))
+    others = sorted({str(label) for label in np.ravel(y)} - {str(c) for c in announced})
+    if others:
+        raise InvalidInput(
+            f"The label {others[0]!r} is not among the classes "
+            f"{', '.join(map(repr, announced.tolist()))}; add it to classes."
+        )
+    return announced
 
 
 def check_vectors(estimator: Any, X: Any, first: bool) -> NDArray[np.float32]:

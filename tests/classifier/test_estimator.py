@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
-from support import colours
+from support import colours, wide_colours
+from torch import nn
 
 from anyshot.classifier import AnyShotClassifier
 from anyshot.classifier.backbones import Backbone
@@ -279,3 +281,91 @@ def test_a_refused_fit_changes_nothing():
     with pytest.raises(ClassifierError, match="6 images"):
         vectors.fit(np.zeros((6, 4)), [0] * 5)
     assert vectors.n_features_in_ == 5
+
+
+@pytest.mark.parametrize("size", [1e38, 1e-38])
+def test_features_of_any_size_give_the_same_answers(size):
+    x = np.abs(RNG.normal(size=(12, 5))) + np.repeat([[0.0], [1.0]], 6, 0)
+    y = np.repeat([0, 1], 6)
+    expected = AnyShotClassifier(None).fit(x, y).predict_proba(x)
+    scaled = (x / x.max() * size).astype(np.float32)
+    found = AnyShotClassifier(None).fit(scaled, y).predict_proba(scaled)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+    assert np.ptp(found) > 0.5
+
+
+def test_announced_classes_are_known_before_their_first_image():
+    x, y = three()
+    clf = classifier().partial_fit(x[:8], y[:8], classes=["red", "green", "blue", "violet"])
+    assert list(clf.classes_) == ["blue", "green", "red", "violet"]
+    p = clf.predict_proba(x)
+    np.testing.assert_array_equal(p[:, [0, 3]], 0)
+    np.testing.assert_array_equal(p[:, 1:3], classifier().fit(x[:8], y[:8]).predict_proba(x))
+    assert [c.name for c in clf.explain().classes] == ["green", "red"]
+    later = clf.partial_fit(x[8:], y[8:])
+    assert list(later.classes_) == ["blue", "green", "red", "violet"]
+    expected = classifier().fit(x, y).predict_proba(x)
+    np.testing.assert_array_equal(later.predict_proba(x)[:, :3], expected)
+
+
+def test_a_label_that_was_not_announced_is_refused():
+    x, y = three()
+    with pytest.raises(ClassifierError, match="'blue'"):
+        classifier().partial_fit(x, y, classes=["red", "green"])
+
+
+@pytest.mark.parametrize("labels", [["a", None, "b"], [None] * 3, np.array(["a", 1, "b"], object)])
+def test_labels_that_cannot_be_compared_are_refused(labels):
+    with pytest.raises(ClassifierError):
+        classifier().fit(three()[0][:3], labels)
+
+
+@pytest.mark.parametrize("dump", ["pickle", "joblib"])
+@pytest.mark.parametrize("backbone", [colours, nn.Flatten(), None, "efficientnet-lite0"])
+def test_a_fitted_classifier_can_be_pickled(dump, backbone, monkeypatch, tmp_path):
+    quick = Backbone("quick", 8, "", lambda pixels: wide_colours(pixels))
+    monkeypatch.setattr(backbones, "_open_lite", lambda size, side, device: quick)
+    x, y = three()
+    if backbone is None:
+        x = colours(np.stack(x))
+    clf = AnyShotClassifier(backbone, side=None if backbone is None else 8).fit(x, y)
+    if dump == "pickle":
+        again = pickle.loads(pickle.dumps(clf))
+    else:
+        joblib = pytest.importorskip("joblib")
+        joblib.dump(clf, tmp_path / "clf")
+        again = joblib.load(tmp_path / "clf")
+    np.testing.assert_array_equal(again.predict_proba(x), clf.predict_proba(x))
+
+
+def test_the_same_image_with_two_labels_is_named(tmp_path, caplog):
+    x, y = three()
+    for i, image in enumerate(x):
+        Image.fromarray(image).save(tmp_path / f"{i}.png")
+    (tmp_path / "copy.png").write_bytes((tmp_path / "2.png").read_bytes())
+    paths = [*(tmp_path / f"{i}.png" for i in range(len(x))), tmp_path / "copy.png"]
+    clf = classifier().fit(paths, [*y, "blue"])
+    assert clf.conflicts_ == [(2, len(x))]
+    (message,) = (r.getMessage() for r in caplog.records)
+    assert f"{tmp_path / '2.png'} (red) and {tmp_path / 'copy.png'} (blue)" in message
+    caplog.clear()
+    assert classifier().fit([*paths], [*y, "red"]).conflicts_ == []
+    assert not caplog.records
+
+
+def test_images_that_were_learned_from_are_marked():
+    x, y = three()
+    new, _ = three((1, 1, 1), seed=60)
+    found = classifier().fit(x, y).classify([*new, x[4], x[0]])
+    assert found.support_matches.tolist() == [-1, -1, -1, 4, 0]
+
+
+def test_is_unknown_uses_the_calibrated_threshold(fitted):
+    x, _ = three((6, 6, 6), seed=31)
+    noise = list(np.random.default_rng(3).integers(0, 255, (12, 8, 8, 3), np.uint8))
+    scores = fitted.unknown_score([*x, *noise])
+    threshold = float(fitted.weights_.confidence.threshold)
+    between = (scores > min(0.5, threshold)) & (scores <= max(0.5, threshold))
+    assert between.any()  # otherwise 0.5 could not be told from the threshold
+    np.testing.assert_array_equal(fitted.is_unknown([*x, *noise]), scores > threshold)
+    np.testing.assert_array_equal(fitted.classify([*x, *noise]).unknown, scores > threshold)

@@ -42,7 +42,13 @@ def signed_sqrt_normalize(features: Tensor, damping: WithinClassDamping | None =
     tensor([[ 2.,  0., -3.]])
     """
     x = features.sign() * features.abs().sqrt()
-    x = x / x.norm(dim=1, keepdim=True).clamp_min(SMALLEST_NORM)
+    norm = x.norm(dim=1, keepdim=True)
+    extreme = (norm < SMALLEST_NORM) | norm.isinf()  # the squares under- or overflow
+    if extreme.any():
+        largest = x.abs().amax(1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
+        x = torch.where(extreme, x / largest, x)
+        norm = x.norm(dim=1, keepdim=True)
+    x = x / norm.clamp_min(SMALLEST_NORM)
     return x if damping is None else torch.nn.functional.normalize(damping(x), dim=1)
 
 

@@ -1,0 +1,173 @@
+"""The state of a fitted classifier, and the steps from images to answers that its methods share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from anyshot.classifier.backbones import (
+    Backbone,
+    Picture,
+    compute_features,
+    open_backbone,
+    to_pixels,
+)
+from anyshot.classifier.backbones.backbone import Source
+from anyshot.classifier.heads.learner import AdaptedLearner
+from anyshot.classifier.repeated_images import describe_conflicts, find_conflicts
+from anyshot.classifier.sklearn_compat import (
+    Estimator,
+    InvalidInput,
+    check_labels,
+    check_vectors,
+    is_fitted,
+)
+from anyshot.classifier.weights import ClassifierWeights, open_weights
+from anyshot.core.errors import ClassifierError
+from anyshot.core.text import readable
+
+log = logging.getLogger(__name__)
+
+CHUNK = 1000  # images scored at once
+
+Images = Sequence[Picture] | NDArray[Any]
+
+
+class FittedState(Estimator):
+    """Base class of `AnyShotClassifier`: its attributes after a fit, and how they are computed."""
+
+    backbone: Source | None
+    weights: str | Path
+    side: int | None
+    device: str
+
+    # ------------------------------------------------------------------------------------------ fitting
+    @contextmanager
+    def _unchanged_on_error(self) -> Iterator[None]:
+        """Restore all attributes if the block fails; attributes are replaced, never modified."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    def _start_fit(self) -> None:
+        self.weights_: ClassifierWeights = open_weights(self.weights)
+        self.fit_params_: dict[str, Any] = Estimator.get_params(self, deep=False)
+        self.backbone_: Backbone | None = None
+        self.reference_: NDArray[np.uint8] | None = None  # images whose statistics a body uses
+
+    def _features_and_labels(
+        self, X: Images, y: ArrayLike, first: bool = False
+    ) -> tuple[NDArray[np.float32], NDArray[Any]]:
+        """Features and labels. Image labels are checked first, because features take time."""
+        if self.fit_params_["backbone"] is None:
+            features = check_vectors(self, X, first)
+            return features, check_labels(y, len(features))
+        labels = check_labels(y, len(X))
+        if first and self._open_backbone().bind:
+            X = self.reference_ = np.stack([to_pixels(x, self._open_backbone().side) for x in X])
+        return self._features(X), labels
+
+    def _adapt(
+        self,
+        features: NDArray[np.float32],
+        labels: NDArray[Any],
+        announced: NDArray[Any] | None = None,
+    ) -> None:
+        """Fit the heads; classes that are announced without images get no head."""
+        self.classes_ = np.unique(
+            labels if announced is None else np.concatenate([labels, announced])
+        )
+        self.features_ = features
+        self.labels_: NDArray[np.int64] = np.searchsorted(self.classes_, labels).astype(np.int64)
+        self.seen_: NDArray[np.int64] = np.unique(self.labels_)  # classes with images
+        if len(self.seen_) > 1:
+            self.adapted_: AdaptedLearner = self.weights_.learner.adapt(
+                torch.from_numpy(features),
+                torch.from_numpy(np.searchsorted(self.seen_, self.labels_)),
+                native=self.fit_params_["backbone"] == self.weights_.config["backbone"],
+            )
+
+    def _warn_about_conflicts(self, X: Images | None = None) -> None:
+        """Warn if the same image has two labels; vectors of one's own may well be equal."""
+        self.conflicts_: list[tuple[int, int]] = []
+        if self.fit_params_["backbone"] is None:
+            return
+        self.conflicts_ = find_conflicts(self.features_, self.labels_)
+        if self.conflicts_:
+            names = [f"image {i}" for i in range(len(self.labels_))]
+            for i, image in enumerate([] if X is None else X):
+                if isinstance(image, str | Path):
+                    names[i] = readable(str(image))
+            labels = [readable(str(label)) for label in self.classes_[self.labels_]]
+            log.warning("%s", describe_conflicts(self.conflicts_, names, labels))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but a backbone that can be opened again by its name, for pickle."""
+        inherited = getattr(super(), "__getstate__", None)
+        state = dict(inherited() if inherited else vars(self))
+        if isinstance(state.get("fit_params_", {}).get("backbone"), str | Path):
+            state["backbone_"] = None
+        return state
+
+    # ------------------------------------------------------------------------------------------ features
+    def _open_backbone(self) -> Backbone:
+        """The backbone, opened with the parameters of the fit when it is first needed."""
+        if self.backbone_ is None:
+            how = self.fit_params_
+            self.backbone_ = open_backbone(how["backbone"], side=how["side"], device=how["device"])
+        if self.backbone_.bind and self.reference_ is not None:
+            self.backbone_ = self.backbone_.bind(self.reference_)
+        return self.backbone_
+
+    def _features(self, X: Images) -> NDArray[np.float32]:
+        if self.fit_params_["backbone"] is None:
+            return check_vectors(self, X, first=False)
+        if isinstance(X, str | Path):
+            raise InvalidInput(f"Images were given as one path, {str(X)!r}; give a list of paths.")
+        backbone = self._open_backbone()
+        if backbone.bind:
+            raise ClassifierError(
+                f"The features of {backbone.name!r} depend on the images that are learned from, "
+                "but this classifier was fitted to features; call fit with images."
+            )
+        features = compute_features(list(X), backbone)
+        if not np.isfinite(features).all():
+            raise InvalidInput(
+                f"The backbone {backbone.name!r} computed features that are not finite numbers."
+            )
+        return features
+
+    def _probabilities(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
+        probabilities = np.zeros((len(features), len(self.classes_)))
+        if len(self.seen_) == 1:
+            probabilities[:, self.seen_] = 1
+            return probabilities
+        chunks = torch.from_numpy(features).split(CHUNK)
+        p = torch.cat([self.adapted_(chunk).exp() for chunk in chunks])
+        probabilities[:, self.seen_] = (p / p.sum(1, keepdim=True)).numpy()
+        return probabilities
+
+    def _unknown(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
+        confidence = self.weights_.confidence
+        chunks = torch.from_numpy(features).split(CHUNK)
+        scores = [confidence.unknown_score(self.adapted_, chunk) for chunk in chunks]
+        return torch.cat(scores).double().numpy()
+
+    def _check_two_classes(self) -> None:
+        is_fitted(self, strict=True)
+        if len(self.seen_) < 2:
+            raise ClassifierError(
+                f"The classifier has images of one class only, {self.classes_[self.seen_[0]]!r}; "
+                "give images of a second class first."
+            )
