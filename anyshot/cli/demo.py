@@ -1,4 +1,4 @@
-"""anyshot demo: the whole story in a few minutes."""
+"""anyshot demo: train, test, inspect and classify in a few minutes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 METHODS = ("maml", "taml")
 IMAGES = ("glyphs", "digits")
-FEW_TO_MANY = (2, 3, 5, 10, 20)  # pictures to learn from, class by class
-NEW = 5  # pictures of each class to be asked about
+SUPPORT = (2, 3, 5, 10, 20)  # support photos of the classes that the classifier learns
+QUERIES = 5  # photos of each class that it classifies
+INSPECTED = 100  # tasks at most that ω, γ and z are computed for
 
 
 def demo(
@@ -36,13 +37,13 @@ def demo(
     workers: Workers = None,
     json: Json = None,
 ) -> None:
-    """Train, test and look inside Bayesian TAML and MAML on embedded images; some three minutes on two cores.
+    """Train, test and inspect MAML and Bayesian TAML on embedded images, in about three minutes.
 
-    Both learn from scratch from tasks of some characters of the embedded glyphs. They are then tested on characters
-    they have never seen (in distribution) and on real handwritten digits (out of distribution), with anything from 1
-    to 50 images a class. MAML is as published, with the best of three step sizes; TAML has anyshot's head, which starts
-    at the class means, and to stay within minutes predicts at its posterior's mean instead of averaging samples.
-    In the end, what TAML has learned classifies pictures in folders, as it would yours.
+    Both methods train from scratch on tasks of the embedded glyphs. They are tested on new
+    characters (in distribution) and on handwritten digits (out of distribution), with 1 to 50
+    images per class. MAML is as published, with the best of three step sizes. TAML has anyshot's
+    prototype head and, to save time, predicts at the posterior mean instead of averaging samples.
+    Finally, the trained TAML body classifies photos in folders.
     """
     from anyshot.evaluation.compare_runs import add_differences, evaluate_runs, plan_runs
     from anyshot.evaluation.inspection import inspect_runs
@@ -50,78 +51,91 @@ def demo(
     from anyshot.evaluation.report.balancing_tables import balance_tables
     from anyshot.evaluation.report.result_files import results_as_json, write_csv, write_results
     from anyshot.evaluation.report.tables import describe_tasks, print_tables
-    from anyshot.training.meta_training import train
-    from anyshot.training.presets import preset
 
-    started = time.monotonic()
+    start = time.monotonic()
     check_files(folder / "results.json", json)
-    runs = []
-    for name in METHODS:
-        settings = _settings(preset("glyphs", name), seed, iterations)
-        runs.append(train(settings, folder / name, workers=workers, command="anyshot demo"))
+    runs = train_runs(folder, seed, iterations, workers)
+    taml = runs[-1]
     trials = plan_runs(runs, IMAGES, "test", seed)
     notes = print_size_warnings(trials)
     rows = add_differences(evaluate_runs(trials, tasks, workers))
-    records = inspect_runs(
-        [trial for trial in trials if trial.settings == runs[-1].settings], min(tasks, 100)
-    )
+    taml_trials = [trial for trial in trials if trial.settings == taml.settings]
+    records = inspect_runs(taml_trials, min(tasks, INSPECTED))
     print_results(rows, f"New classes, {describe_tasks(runs, notes)}")
     print_tables(*balance_tables(records))
-    paths = save_inspection_figures(runs, records, folder)
+    figures = save_inspection_figures(runs, records, folder)
     write_csv(folder / "results.csv", rows)
-    seconds = time.monotonic() - started
+    seconds = time.monotonic() - start
     for path in {folder / "results.json", *([json] if json else [])}:
         write_results(
-            path, results_as_json(rows), settings={run.folder.name: run.settings.as_dict() for run in runs},
-            split="test", tasks=tasks, seeds=[seed], notes=notes, seconds=seconds,
-        )  # fmt: skip
-    names = ", ".join(path.name for path in paths)
-    classify_pictures(runs[-1], folder)
-    print(
-        f"\n{seconds:.0f} seconds. In {folder}: results.json, results.csv, {names}, answers.html."
-    )
-    print(
-        f"Next: anyshot test {runs[-1].folder} --images digits --shots class-imbalance:1-50 --prediction mc"
-    )
+            path,
+            results_as_json(rows),
+            settings={run.folder.name: run.settings.as_dict() for run in runs},
+            split="test",
+            tasks=tasks,
+            seeds=[seed],
+            notes=notes,
+            seconds=seconds,
+        )
+    classify_photos(taml, folder)
+    files = ["results.json", "results.csv", *(path.name for path in figures), "answers.html"]
+    print(f"\n{seconds:.0f} seconds. Files in {folder}: {', '.join(files)}.")
+    options = "--images digits --shots class-imbalance:1-50 --prediction mc"
+    print(f"Next: anyshot test {taml.folder} {options}")
 
 
-def classify_pictures(run: Run, folder: Path) -> None:
-    """The last word: folders of pictures through the classifier for everybody, with the run as its backbone."""
+def train_runs(folder: Path, seed: int, iterations: int, workers: int | None) -> list[Run]:
+    """Train both methods with a budget of minutes; return the runs in the order of METHODS."""
+    from anyshot.training.meta_training import train
+    from anyshot.training.presets import preset
+
+    runs = []
+    for name in METHODS:
+        settings = shorten_training(preset("glyphs", name), seed, iterations)
+        runs.append(train(settings, folder / name, workers=workers, command="anyshot demo"))
+    return runs
+
+
+def shorten_training(settings: Settings, seed: int, iterations: int) -> Settings:
+    """The settings with few iterations, one validation and one adaptation per prediction."""
+    train = dataclasses.replace(
+        settings.train, seed=seed, iterations=iterations, validate_every=0, validation_tasks=20
+    )
+    method = dataclasses.replace(settings.method, prediction="naive")
+    return dataclasses.replace(settings, train=train, method=method)
+
+
+def classify_photos(run: Run, folder: Path) -> None:
+    """Classify photos in folders with the run as the backbone, and print the accuracy."""
     from anyshot.classifier.folders import classify_images, find_labelled_images
 
-    images = run.imageset(IMAGES[-1])
-    write_folders(images, folder / "pictures")
-    support, query = folder / "pictures" / "learn", folder / "pictures" / "new"
-    print(f"\nPictures in folders, as you may have them: {', '.join(map(str, FEW_TO_MANY))} of a class to learn from, "
-          f"{NEW} new ones of each.\n$ anyshot classify --support {support} --query {query} --backbone {run.folder} "
-          f"--html {folder / 'answers.html'}\n")  # fmt: skip
+    write_photos(run.imageset(IMAGES[-1]), folder / "photos")
+    support = folder / "photos" / "support"
+    query = folder / "photos" / "query"
+    page = folder / "answers.html"
+    counts = ", ".join(map(str, SUPPORT))
+    print(
+        f"\nPhotos in folders: {counts} support photos of the classes, {QUERIES} new photos each."
+        f"\n$ anyshot classify --support {support} --query {query} --backbone {run.folder} "
+        f"--html {page}\n"
+    )
     classifier, explanation = learn_from_folder(support, str(run.folder), LEARNER, None, "cpu")
-    asked = find_labelled_images(query)
-    answers = sorted(classify_images(classifier, asked.paths), key=lambda a: -a.doubt)
+    photos = find_labelled_images(query)
+    answers = sorted(classify_images(classifier, photos.paths), key=lambda a: -a.doubt)
     print_answers(answers, query)
     print(explanation)
-    write_page(folder / "answers.html", answers, explanation, asked)
-    right = sum(a.label == a.path.parent.name for a in answers)
-    print(f"{right} of {len(answers)} right, as the names of the folders tell.")
+    write_page(page, answers, explanation, photos)
+    correct = sum(answer.label == answer.path.parent.name for answer in answers)
+    print(f"{correct} of {len(answers)} are correct according to the names of their folders.")
 
 
-def write_folders(images: ImageSet, root: Path) -> None:
-    """learn/CLASS/*.png, from few pictures to many, and new/CLASS/*.png; of classes that nothing has learned from."""
+def write_photos(images: ImageSet, root: Path) -> None:
+    """Write test classes as support/CLASS/*.png (few to many photos) and query/CLASS/*.png."""
     from PIL import Image
 
-    for c, count in zip(images.splits["test"], FEW_TO_MANY, strict=False):
-        label = images.classes[c]
-        for i, pixels in enumerate(images.images_of(label)[: count + NEW]):
-            path = root / ("learn" if i < count else "new") / label / f"{i}.png"
+    for c, count in zip(images.splits["test"], SUPPORT, strict=False):
+        name = images.classes[c]
+        for i, pixels in enumerate(images.images_of(name)[: count + QUERIES]):
+            path = root / ("support" if i < count else "query") / name / f"{i}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(pixels).save(path)
-
-
-def _settings(base: Settings, seed: int, iterations: int) -> Settings:
-    """The preset with a budget of minutes: fewer iterations, one validation, one adaptation for each prediction."""
-    train = dataclasses.replace(
-        base.train, seed=seed, iterations=iterations, validate_every=0, validation_tasks=20
-    )
-    return dataclasses.replace(
-        base, train=train, method=dataclasses.replace(base.method, prediction="naive")
-    )

@@ -133,7 +133,7 @@ def test(
 
 
 def parse_metrics(metrics: str | None) -> list[str]:
-    """Split the value of --metrics into names in the registry's form, and check that each exists."""
+    """Split the value of --metrics into names of the registry and check that each exists."""
     if metrics is None:
         return []
     names = [METRICS.canonical_name(name) for name in split_commas(metrics, "metrics")]

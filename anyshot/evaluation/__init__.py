@@ -1,5 +1,5 @@
 """Evaluate, compare and inspect trained methods.
 
-``metrics/`` computes numbers, ``report/`` makes tables, figures and pages. Imports ``core``, ``data``,
-``methods`` and ``runs``.
+``metrics/`` computes numbers, ``report/`` makes tables, figures and pages. The package imports
+``core``, ``data``, ``methods`` and ``runs``.
 """

@@ -57,6 +57,7 @@ class ResultRow:
     summary: Summary
     paired: PairedDifference | None = None  #: to the first run on the same images
     paired_to: str = ""  #: name of that run
+    part: str = ""  #: if the image set is incomplete: "7,300 of 26,032 official test images"
 
     @property
     def labels(self) -> dict[str, str]:
@@ -133,7 +134,8 @@ def evaluate_runs(
             summary = evaluate(
                 trial.method, trial.stream, tasks, workers=workers, advance=advance, metrics=metrics
             )
-        rows.append(ResultRow(trial.name, trial.images, (trial.settings,), summary))
+        part = trial.stream.imagesets[0].part_of_official(trial.stream.split)
+        rows.append(ResultRow(trial.name, trial.images, (trial.settings,), summary, part=part))
     return rows
 
 
@@ -176,7 +178,7 @@ def pool_rows(rows: Sequence[ResultRow]) -> list[ResultRow]:
         name = f"{first.run} +{len(group) - 1}" if len(group) > 1 else first.run
         settings = tuple(row.settings[0] for row in group)
         summary = pool_seeds([row.summary for row in group])
-        pooled.append(ResultRow(name, first.images, settings, summary))
+        pooled.append(replace(first, run=name, settings=settings, summary=summary))
     return pooled
 
 

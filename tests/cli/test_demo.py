@@ -51,6 +51,10 @@ def test_the_demo_trains_tests_looks_inside_and_leaves_its_results(
     for name in ("omega.png", "gamma.svg", "z.png", "training.png", "results.csv"):
         assert (tmp_path / name).stat().st_size > 100
         assert name in out
-    for line, count in (("class 8: 2 images", 1), ("class 11: 10 images", 1), ("of 20 right", 1)):
+    for line, count in (
+        ("class 8: 2 images", 1),
+        ("class 11: 10 images", 1),
+        ("of 20 are correct", 1),
+    ):
         assert out.count(line) == count
     assert (tmp_path / "answers.html").read_text().count("<figure") == 20

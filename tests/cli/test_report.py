@@ -23,8 +23,17 @@ def test_a_page_on_runs_has_everything_inside_it(trained, tmp_path):
         )
     assert not end.value.code
     page = out.read_text()
-    for words in ("Learning curves", "Calibration", "by the number of images", "taml: ω", "taml: γ", "taml: ‖z‖",
-                  "A task of tiny", "support images", "difference to the first"):  # fmt: skip
+    for words in (
+        "Learning curves",
+        "Calibration",
+        "by the number of images",
+        "taml: ω",
+        "taml: γ",
+        "taml: ‖z‖",
+        "A task of tiny",
+        "support images",
+        "difference to the first",
+    ):
         assert words in page
     assert not re.search(r'(src|href)="(?!data:|#)', page)
     assert (

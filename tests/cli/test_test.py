@@ -192,8 +192,13 @@ def test_how_long_many_tasks_will_take_is_said_before(trained, monkeypatch, caps
         in capsys.readouterr().err
     )
     assert [format_duration(s) for s in (5, 99, 100, 5900, 6000, 1e6)] == [
-        "5 seconds", "99 seconds", "2 minutes", "98 minutes", "1.7 hours", "12 days",
-    ]  # fmt: skip
+        "5 seconds",
+        "99 seconds",
+        "2 minutes",
+        "98 minutes",
+        "1.7 hours",
+        "12 days",
+    ]
 
 
 @pytest.mark.parametrize("option", ["--json", "--csv", "--per-task"])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -65,8 +66,11 @@ def a_row(
 def test_every_run_meets_every_image_set_and_its_own_by_default():
     trials = plan_runs([a_run("x/one"), a_run("x/two")], ["tiny", "other"])
     assert [(trial.name, trial.images) for trial in trials] == [
-        ("one", "tiny"), ("one", "other"), ("two", "tiny"), ("two", "other"),
-    ]  # fmt: skip
+        ("one", "tiny"),
+        ("one", "other"),
+        ("two", "tiny"),
+        ("two", "other"),
+    ]
     assert [trial.images for trial in plan_runs([a_run("x/one")])] == ["tiny"]
     (other,) = plan_runs([a_run("x/one")], split="validation", seed=3)
     assert (other.stream.split, other.stream.seed) == ("validation", 3)
@@ -144,8 +148,10 @@ def test_seeds_become_one_row_for_each_image_set_and_other_runs_stay():
     ]
     rows = pool_rows([*seeds, a_row("taml", [1, 1, 1], "a", method="taml")])
     assert [(row.run, row.images, row.labels["seed"], row.summary.runs) for row in rows] == [
-        ("maml-0 +1", "a", "0 1", 2), ("maml-0 +1", "b", "0 1", 2), ("taml", "a", "0", 1),
-    ]  # fmt: skip
+        ("maml-0 +1", "a", "0 1", 2),
+        ("maml-0 +1", "b", "0 1", 2),
+        ("taml", "a", "0", 1),
+    ]
     assert rows[0].summary == pool_seeds([seeds[0].summary, seeds[2].summary])
     assert add_differences(rows)[-1].paired == paired_difference(rows[0].summary, rows[2].summary)
 
@@ -168,3 +174,14 @@ def test_whether_seeds_can_be_pooled_is_known_before_the_work():
         check_poolable(
             [trial("a", settings()), trial("b", settings(seed=1), make_imageset(classes=15))]
         )
+
+
+def test_a_row_says_which_part_of_a_published_set_was_tested():
+    whole = make_imageset()
+    part = replace(whole, notes={**whole.notes, "part": {"test": [120, 900]}})
+    for images, expected in ((whole, ""), (part, "120 of 900")):
+        (row,) = evaluate_runs(plan_runs([a_run("one", imageset=images)]), 1, workers=1)
+        assert expected in row.part
+        assert bool(row.part) == bool(expected)
+        (pooled,) = pool_rows([row])
+        assert pooled.part == row.part

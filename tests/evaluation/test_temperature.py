@@ -16,7 +16,7 @@ from anyshot.training.meta_training import MetaTraining, train
 def overconfident(
     seed: int = 0, true: float = 2.5, n: int = 400
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Tasks whose labels are drawn from the probabilities at another temperature than they are told at."""
+    """Tasks whose labels follow the probabilities at temperature `true` instead of 1."""
     rng = np.random.default_rng(seed)
     probabilities, labels = [], []
     for way in (2, 5):

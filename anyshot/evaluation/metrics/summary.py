@@ -189,7 +189,9 @@ class Metrics:
     Examples
     --------
     >>> import anyshot
-    >>> metrics = anyshot.Metrics({"certain": lambda p, labels, shots: (p.max(axis=1) > 0.8).mean()})
+    >>> def certain(p, labels, shots):
+    ...     return (p.max(axis=1) > 0.8).mean()
+    >>> metrics = anyshot.Metrics({"certain": certain})
     >>> metrics.update(anyshot.TaskResult(0, [[0.9, 0.1], [0.3, 0.7]], labels=[0, 1], shots=[1, 5]))
     >>> len(metrics), metrics.compute().extra
     (1, {'certain': 0.5})

@@ -1,1 +1,4 @@
-"""Numbers for people: tables on the screen, CSV and JSON on disk, and figures."""
+"""Tables, result files, figures and HTML pages of what ``evaluation`` measures.
+
+The package imports ``core``, ``data``, ``methods``, ``runs`` and the rest of ``evaluation``.
+"""

@@ -17,17 +17,24 @@ SIDE = 120  # pixels of a thumbnail
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; --warn: #c60; }
-body { font: 16px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 70rem; padding: 0 1rem; }
+body { font: 16px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 70rem;
+  padding: 0 1rem; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-.sheet { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: .8rem; padding: 0; }
-figure { margin: 0; padding: .5rem; border: 1px solid var(--line); border-radius: .5rem; overflow-wrap: anywhere; }
-figure img { width: 100%; aspect-ratio: 1; object-fit: cover; border-radius: .3rem; display: block; }
+.sheet { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr));
+  gap: .8rem; padding: 0; }
+figure { margin: 0; padding: .5rem; border: 1px solid var(--line); border-radius: .5rem;
+  overflow-wrap: anywhere; }
+figure img { width: 100%; aspect-ratio: 1; object-fit: cover; border-radius: .3rem;
+  display: block; }
 figcaption { font-size: .85rem; } figcaption b { display: block; font-size: 1rem; }
 meter { width: 100%; } .unknown b { color: var(--warn); } small { opacity: .75; }
-table { border-collapse: collapse; } td, th { border: 1px solid var(--line); padding: .35rem .6rem; text-align: right; }
-td { white-space: nowrap; } th { text-align: left; font-weight: 600; } td a { display: block; color: inherit; }
+table { border-collapse: collapse; }
+td, th { border: 1px solid var(--line); padding: .35rem .6rem; text-align: right; }
+td { white-space: nowrap; } th { text-align: left; font-weight: 600; }
+td a { display: block; color: inherit; }
 section.cell { display: none; } section.cell:target { display: block; }
-.scroll { overflow-x: auto; } img.plot { max-width: 100%; background: #fff; padding: .4rem; border-radius: .4rem; }
+.scroll { overflow-x: auto; }
+img.plot { max-width: 100%; background: #fff; padding: .4rem; border-radius: .4rem; }
 """
 
 

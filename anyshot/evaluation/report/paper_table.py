@@ -1,4 +1,4 @@
-"""Our numbers beside the paper's: one table, as Markdown, LaTeX, HTML or on the screen."""
+"""Tables that compare our numbers with the paper's: Markdown, LaTeX, HTML, terminal."""
 
 from __future__ import annotations
 
@@ -8,118 +8,104 @@ from html import escape
 from typing import NamedTuple
 
 from anyshot.core._rich import Table, Text, box
-from anyshot.evaluation.metrics import PairedDifference, Summary
+from anyshot.evaluation.metrics import SHOTS, PairedDifference, Summary
 from anyshot.evaluation.report.html import table as html_table
-from anyshot.evaluation.report.tables import percent, with_interval
+from anyshot.evaluation.report.tables import dashed, percent, with_interval
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A model in a column."""
+    """The result of one model in one column."""
 
-    summary: Summary | None  #: None where its run failed
+    summary: Summary | None  #: None if its run failed
     paper: tuple[float, float] | None = None  #: accuracy and interval in %
-    ahead: PairedDifference | None = (
-        None  #: the model that others are compared with, minus this one
-    )
-    best: bool = False  #: ahead of every other by more than the paired interval
+    ahead: PairedDifference | None = None  #: the reference model minus this one
+    best: bool = False  #: better than every other model by more than the paired interval
 
 
 @dataclass(frozen=True)
 class PaperComparison:
-    """Models and columns, and what came out."""
+    """The results of several models in several columns."""
 
     models: tuple[str, ...]
     columns: tuple[str, ...]
-    cells: Mapping[tuple[str, int], Cell]  #: by model and column
-    reference: str  #: the model that others are compared with
+    cells: Mapping[tuple[str, int], Cell]  #: by model and number of the column
+    reference: str  #: the model that the others are compared with
 
 
 class TableCell(NamedTuple):
-    """A cell's text."""
+    """The text of a cell."""
 
     text: str
     bold: bool = False
 
 
-TableRows = list[list[TableCell]]  #: the heading first, then a line for each model
+TableRows = list[list[TableCell]]  #: the heading, then one row for each model
 
 
-def accuracy_lines(beside: PaperComparison) -> TableRows:
-    """Accuracy with its interval and, where there is one, the paper's and the difference; in %."""
-    with_paper = [
-        any(beside.cells[model, place].paper for model in beside.models)
-        for place in range(len(beside.columns))
-    ]
+def accuracy_lines(comparison: PaperComparison) -> TableRows:
+    """Accuracy with its interval in %, and the paper's accuracy with the difference if known."""
+    columns = range(len(comparison.columns))
+    cells = comparison.cells
+    in_paper = [any(cells[model, c].paper for model in comparison.models) for c in columns]
     heading = [TableCell("")]
-    for column, paper in zip(beside.columns, with_paper, strict=True):
-        heading += [
-            TableCell(column),
-            *([TableCell("paper"), TableCell("difference")] if paper else []),
-        ]
-    lines = [heading]
-    for model in beside.models:
-        line = [TableCell(model)]
-        for place, paper in enumerate(with_paper):
-            cell = beside.cells[model, place]
-            line.append(TableCell(_accuracy(cell.summary), cell.best))
-            line += [TableCell(_published(cell)), TableCell(_difference(cell))] if paper else []
-        lines.append(line)
-    return lines
+    for c in columns:
+        heading.append(TableCell(comparison.columns[c]))
+        heading += [TableCell("paper"), TableCell("difference")] if in_paper[c] else []
+    rows = [heading]
+    for model in comparison.models:
+        row = [TableCell(model)]
+        for c in columns:
+            cell = cells[model, c]
+            row.append(TableCell(_accuracy(cell.summary), cell.best))
+            if in_paper[c]:
+                row += [TableCell(_published(cell)), TableCell(_difference(cell))]
+        rows.append(row)
+    return rows
 
 
-def paired_lines(beside: PaperComparison, what: str = "accuracy", times: float = 1.0) -> TableRows:
-    """The accuracy or NLL of the model that others are compared with, minus that of each of them, task by task. Bold
-    where the interval excludes zero."""
-    lines = [
-        [TableCell(f"{beside.reference} minus"), *(TableCell(column) for column in beside.columns)]
-    ]
-    for model in beside.models:
-        if model != beside.reference:
-            cells = [beside.cells[model, place].ahead for place in range(len(beside.columns))]
-            lines.append([TableCell(model), *(_ahead(paired, what, times) for paired in cells)])
-    return lines
+def paired_lines(
+    comparison: PaperComparison, what: str = "accuracy", times: float = 1.0
+) -> TableRows:
+    """The reference model minus each other model, task by task.
+
+    ``what`` is "accuracy" or "nll", ``times`` a factor for all numbers. Cells are bold if the
+    interval excludes zero.
+    """
+    heading = [f"{comparison.reference} minus", *comparison.columns]
+    rows = [[TableCell(text) for text in heading]]
+    for model in comparison.models:
+        if model != comparison.reference:
+            paired = [comparison.cells[model, c].ahead for c in range(len(comparison.columns))]
+            rows.append([TableCell(model), *(_paired(one, what, times) for one in paired)])
+    return rows
 
 
-def detail_lines(beside: PaperComparison) -> TableRows:
-    """NLL, calibration, the worst class, and accuracy by shots."""
-    some = [cell.summary for cell in beside.cells.values() if cell.summary]
-    ranges = [
-        name
-        for name in (some[0].by_shots if some else ())
-        if any(s.by_shots[name] is not None for s in some)
-    ]
-    shots = [f"{name.replace('-', '–')} shot{'s' if name != '1' else ''}" for name in ranges]
-    lines = [
-        [
-            TableCell(word)
-            for word in ("", "images", "NLL", "ECE", "worst class", *shots, "tasks", "runs")
-        ]
-    ]
-    for place, column in enumerate(beside.columns):
-        for model in beside.models:
-            if s := beside.cells[model, place].summary:
-                by_shots = [s.by_shots[name] for name in ranges]
-                numbers = [
-                    f"{100 * s.ece:.1f}",
-                    f"{100 * s.worst_class:.1f}",
-                    *map(percent, by_shots),
-                ]
-                cells = [model, column, f"{s.nll:.3f}", *numbers, str(s.tasks), str(s.runs)]
-                lines.append([TableCell(cell) for cell in cells])
-    return lines
+def detail_lines(comparison: PaperComparison) -> TableRows:
+    """NLL, ECE, worst class and accuracy by shots, one row for each column and model."""
+    summaries = [cell.summary for cell in comparison.cells.values() if cell.summary]
+    ranges = [name for name in SHOTS if any(s.by_shots[name] is not None for s in summaries)]
+    shots = [f"{dashed(name)} shot{'s' if name != '1' else ''}" for name in ranges]
+    heading = ["", "images", "NLL", "ECE", "worst class", *shots, "tasks", "runs"]
+    rows = [[TableCell(text) for text in heading]]
+    for c, column in enumerate(comparison.columns):
+        for model in comparison.models:
+            if s := comparison.cells[model, c].summary:
+                shares = [s.ece, s.worst_class, *(s.by_shots[name] for name in ranges)]
+                numbers = [f"{s.nll:.3f}", *map(percent, shares), str(s.tasks), str(s.runs)]
+                rows.append([TableCell(text) for text in (model, column, *numbers)])
+    return rows
 
 
 def excludes_zero(paired: PairedDifference | None, what: str = "accuracy") -> bool:
-    """Whether a difference is larger than its interval."""
+    """Whether a difference is larger than the half-width of its interval."""
     if paired is None or (interval := getattr(paired, f"{what}_interval")) is None:
         return False
     return bool(abs(getattr(paired, what)) > interval)
 
 
-# ---------------------------------------------------------------------------------------------------- forms
 def markdown(lines: TableRows) -> str:
-    """A table as GitHub shows it."""
+    """The table in Markdown."""
     rows = [
         "| " + " | ".join(f"**{t.text}**" if t.bold else t.text for t in line) + " |"
         for line in lines
@@ -128,7 +114,7 @@ def markdown(lines: TableRows) -> str:
 
 
 def latex(lines: TableRows, caption: str) -> str:
-    """A table for a paper, with booktabs."""
+    """The table in LaTeX, with booktabs."""
     rows = [
         " & ".join(f"\\textbf{{{_tex(t.text)}}}" if t.bold else _tex(t.text) for t in line) + r" \\"
         for line in lines
@@ -137,12 +123,13 @@ def latex(lines: TableRows, caption: str) -> str:
     columns = "l" + "r" * (len(lines[0]) - 1)
     return (
         "\\begin{table}\n\\centering\n\\small\n"
-        f"\\begin{{tabular}}{{{columns}}}\n{body}\n\\end{{tabular}}\n\\caption{{{_tex(caption)}}}\n\\end{{table}}\n"
+        f"\\begin{{tabular}}{{{columns}}}\n{body}\n\\end{{tabular}}\n"
+        f"\\caption{{{_tex(caption)}}}\n\\end{{table}}\n"
     )
 
 
 def html(lines: TableRows) -> str:
-    """A table for a page."""
+    """The table in HTML."""
     cells = [
         [f"<b>{escape(t.text)}</b>" if t.bold else escape(t.text) for t in line] for line in lines
     ]
@@ -150,19 +137,38 @@ def html(lines: TableRows) -> str:
 
 
 def rich_table(lines: TableRows, title: str) -> Table:
-    """A table for the screen."""
+    """The table for the terminal."""
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
-    for place, heading in enumerate(lines[0]):
-        table.add_column(heading.text, justify="right" if place else "left")
+    for index, heading in enumerate(lines[0]):
+        table.add_column(heading.text, justify="right" if index else "left")
     for line in lines[1:]:
         table.add_row(*(Text(t.text, style="bold" if t.bold else "") for t in line))
     return table
 
 
-_TEX = {"±": r"$\pm$", "−": "$-$", "–": "--", "ω": r"$\omega$", "γ": r"$\gamma$", "θ": r"$\theta$", "×": r"$\times$",
-        "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "…": r"\dots{}", "\u2113": r"$\ell$", "∗": "$*$",
-        "→": r"$\to$", "\\": r"\textbackslash{}", "$": r"\$", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}"}  # fmt: skip
+_TEX = {
+    "±": r"$\pm$",
+    "−": "$-$",
+    "–": "--",
+    "ω": r"$\omega$",
+    "γ": r"$\gamma$",
+    "θ": r"$\theta$",
+    "×": r"$\times$",
+    "∗": "$*$",
+    "→": r"$\to$",
+    "\u2113": r"$\ell$",
+    "…": r"\dots{}",
+    "&": r"\&",
+    "%": r"\%",
+    "_": r"\_",
+    "#": r"\#",
+    "$": r"\$",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\\": r"\textbackslash{}",
+}
 
 
 def _tex(text: str) -> str:
@@ -170,11 +176,9 @@ def _tex(text: str) -> str:
 
 
 def _accuracy(summary: Summary | None) -> str:
-    return (
-        "–"
-        if summary is None
-        else with_interval(f"{100 * summary.accuracy:.2f}", summary.interval, 100, 2)
-    )
+    if summary is None:
+        return "–"
+    return with_interval(f"{100 * summary.accuracy:.2f}", summary.interval, 100, 2)
 
 
 def _published(cell: Cell) -> str:
@@ -182,22 +186,20 @@ def _published(cell: Cell) -> str:
 
 
 def _difference(cell: Cell) -> str:
-    return (
-        _signed(100 * cell.summary.accuracy - cell.paper[0]) if cell.paper and cell.summary else "–"
-    )
+    if not cell.paper or not cell.summary:
+        return "–"
+    return _signed(100 * cell.summary.accuracy - cell.paper[0])
 
 
-def _ahead(paired: PairedDifference | None, what: str, times: float) -> TableCell:
+def _paired(paired: PairedDifference | None, what: str, times: float) -> TableCell:
     if paired is None:
         return TableCell("–")
     value, interval = getattr(paired, what), getattr(paired, f"{what}_interval")
     digits = 2 if what == "accuracy" else 3
-    return TableCell(
-        with_interval(_signed(times * value, digits), interval, times, digits),
-        excludes_zero(paired, what),
-    )
+    text = with_interval(_signed(times * value, digits), interval, times, digits)
+    return TableCell(text, excludes_zero(paired, what))
 
 
 def _signed(value: float, digits: int = 2) -> str:
-    """With its sign; nothing is +0.00, from whichever side."""
+    """A number with its sign; a number that rounds to zero is +0.00."""
     return f"{round(value, digits) + 0.0:+.{digits}f}"

@@ -72,7 +72,13 @@ def write_results(path: PathLike, results: Any, **facts: Any) -> None:
 def results_as_json(rows: Sequence[ResultRow]) -> list[dict[str, Any]]:
     """The rows as values that JSON can hold."""
     return [
-        {**row.labels, **row.summary.as_dict(), "paired_to": row.paired_to, "paired": row.paired}
+        {
+            **row.labels,
+            "part": row.part,
+            **row.summary.as_dict(),
+            "paired_to": row.paired_to,
+            "paired": row.paired,
+        }
         for row in rows
     ]
 

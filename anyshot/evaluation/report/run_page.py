@@ -17,7 +17,7 @@ from anyshot.evaluation.report.experiment_figures import calibration_figure, sho
 from anyshot.evaluation.report.result_files import provenance
 from anyshot.evaluation.report.sample_task import STYLE, sample_task
 from anyshot.evaluation.report.style import figure_png
-from anyshot.evaluation.report.tables import dashed, percent, with_interval
+from anyshot.evaluation.report.tables import dashed, describe_parts, percent, with_interval
 from anyshot.evaluation.report.training_curves import load_logs, training_figure
 from anyshot.methods import TAML
 from anyshot.runs.run import Run
@@ -36,7 +36,7 @@ def report_page(
     """
     body = [
         STYLE,
-        f"<p>{escape(title)}</p>",
+        f"<p>{escape(' '.join([title, *describe_parts(rows)]))}</p>",
         results_table(add_differences(rows)),
         _plot("Accuracy by the number of images of a class", shots_figure(rows)),
         _plot("Calibration", calibration_figure(rows)),

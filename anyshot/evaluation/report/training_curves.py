@@ -96,7 +96,7 @@ def _last_iteration(curves: Mapping[str, Curves]) -> int:
 
 
 def _add_legend(figure: Figure, curves: Mapping[str, Curves]) -> None:
-    """Add a legend of the runs (colours) and of the image sets (line styles) where there are several."""
+    """Add a legend of the runs (colours) and image sets (line styles) if there are several."""
     sets = list(
         dict.fromkeys(k for of_run in curves.values() for k in of_run.get("validation", {}))
     )

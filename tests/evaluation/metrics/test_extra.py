@@ -18,7 +18,10 @@ from anyshot.evaluation.metrics import Metrics, TaskResult, average_sets, pool_s
 from anyshot.evaluation.metrics.extra import brier
 from anyshot.evaluation.metrics.summary import confidence_half_width
 
-OWN = "def rare(p, labels, shots):\n    return p[range(len(labels)), labels][shots[labels] == shots.min()].mean()\n"
+OWN = """
+def rare(p, labels, shots):
+    return p[range(len(labels)), labels][shots[labels] == shots.min()].mean()
+"""
 
 
 def answers(seed: int, tasks: int = 5) -> Metrics:
@@ -36,7 +39,7 @@ def test_the_brier_score_is_the_squared_distance_from_the_truth():
     assert brier(p, labels, np.ones(4)) == pytest.approx(expected)
 
 
-def test_a_summary_has_the_mean_over_tasks_with_its_interval_and_so_have_means_and_pools_of_summaries():
+def test_summaries_averages_and_pools_have_the_mean_and_its_interval():
     one, two = (answers(seed).compute() for seed in (1, 2))
     values = [score.extra["brier"] for score in one.scores]
     assert one.extra["brier"] == pytest.approx(np.mean(values))

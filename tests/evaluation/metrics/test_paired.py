@@ -144,8 +144,16 @@ def test_pooled_methods_are_compared_by_their_means_with_both_sides_seeds_in_the
 
 
 def test_the_average_over_image_sets_counts_each_the_same():
-    some = [replace(run(0, tasks=5, shots=(2, 4, 60)), failed=2, query_least=3, query_most=5, run_deviation=0.1),
-            replace(run(1, tasks=50, shots=(1, 4, 70)), failed=1, query_least=4, query_most=6)]  # fmt: skip
+    some = [
+        replace(
+            run(0, tasks=5, shots=(2, 4, 60)),
+            failed=2,
+            query_least=3,
+            query_most=5,
+            run_deviation=0.1,
+        ),
+        replace(run(1, tasks=50, shots=(1, 4, 70)), failed=1, query_least=4, query_most=6),
+    ]
     mean = average_sets(some)
     assert mean.failed == 3
     assert (mean.query_least, mean.query_most) == (3, 6)

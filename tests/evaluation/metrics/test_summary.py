@@ -57,7 +57,7 @@ def test_accuracy_interval_likelihood_and_worst_class_equal_those_of_scipy_and_s
 
 
 def honest(n: int) -> list[TaskResult]:
-    """Two classes, right as often as said: chance alone errs in a bin, now this way, now that, so every bin counts."""
+    """Two classes with calibrated probabilities: the errors of all bins are random and matter."""
     random = np.random.default_rng(0)
     out = []
     for index in range(n):
@@ -150,12 +150,21 @@ def test_every_tasks_own_numbers_and_what_was_drawn_are_kept():
     assert found.support_mean == pytest.approx(shots.mean())
     assert (found.query_least, found.query_most) == (15, 15)
     assert found.scores[0].as_dict() == {
-        "task": 0, "way": len(tasks[0].shots), "support": sum(tasks[0].shots), "queries": len(tasks[0].labels),
-        "accuracy": found.accuracies[0, 0], "nll": found.nlls[0, 0], "failed": 0,
-        "worst_class": recall_score(tasks[0].labels, tasks[0].probabilities.argmax(1), average=None).min(),
-        "shots": " ".join(map(str, tasks[0].shots)), "asked": " ".join(["15"] * len(tasks[0].shots)),
-        "hits": " ".join(str(n) for n in found.scores[0].correct), "classes": "",
-    }  # fmt: skip
+        "task": 0,
+        "way": len(tasks[0].shots),
+        "support": sum(tasks[0].shots),
+        "queries": len(tasks[0].labels),
+        "accuracy": found.accuracies[0, 0],
+        "nll": found.nlls[0, 0],
+        "failed": 0,
+        "worst_class": recall_score(
+            tasks[0].labels, tasks[0].probabilities.argmax(1), average=None
+        ).min(),
+        "shots": " ".join(map(str, tasks[0].shots)),
+        "asked": " ".join(["15"] * len(tasks[0].shots)),
+        "hits": " ".join(str(n) for n in found.scores[0].correct),
+        "classes": "",
+    }
     assert sum(found.scores[0].correct) == round(found.accuracies[0, 0] * len(tasks[0].labels))
     uneven = summary([TaskResult(0, [[0.9, 0.1]] * 3, [0, 1, 1], [1, 1])])
     assert (uneven.query_least, uneven.query_most) == (1, 2)

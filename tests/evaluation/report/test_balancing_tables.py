@@ -67,9 +67,27 @@ def test_the_order_of_records_changes_no_average():
         assert one["C·ω"]["mean"] == pytest.approx(two["C·ω"]["mean"], rel=1e-12)
 
 
+def test_inferred_weights_and_the_prior_by_class_size_are_shown_apart():
+    prior = [-np.log(n) for n in (1, 4, 9)]  # τ = 1: weights ∝ 1/N, whatever the images say
+    one = record(0, (1, 4, 9), omega_prior=prior, omega_inferred=[0.0, 0.0, np.log(2)])
+    rows = balance.balance_summary([one])["omega"]
+    total = 1 + 1 / 4 + 1 / 9
+    alone = [3 / total, 3 / 4 / total, 3 / 9 / total]
+    assert [row["prior alone"] for row in rows] == pytest.approx(alone)
+    assert [row["inferred alone"] for row in rows] == pytest.approx([3 / 4, 3 / 4, 6 / 4])
+
+
+def test_gamma_is_shown_at_the_posterior_mean_besides_its_mean():
+    found = balance.balance_summary([record(0), record(1, gamma_at_mean=[1.9, 2, 3, 4, 5])])
+    assert found["gamma"][0]["γ conv 1"] == {"mean": 1.0, "deviation": pytest.approx(0.1)}
+    assert found["gamma_at_mean"][0]["γ conv 1"] == pytest.approx(1.4)
+    assert found["gamma_at_mean"][0]["images in task"] == "1-25"
+
+
 def test_variables_that_are_off_have_no_table():
     every = balance.balance_tables([record()])
-    assert len(every) == 3
+    assert [table.title for table in every] == list(balance.TITLES.values())
     assert "1.10 ± 0.10" in text(every[1])
     off = record(omega_mean=None, omega_std=None, z_norm=None, z_std=None)
-    assert [table.title for table in balance.balance_tables([off])] == [every[1].title]
+    titles = [table.title for table in balance.balance_tables([off])]
+    assert titles == [every[1].title, every[2].title]

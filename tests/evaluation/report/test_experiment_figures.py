@@ -55,8 +55,10 @@ def test_every_models_accuracy_stands_beside_the_papers(beside):
 
 
 def test_bars_are_as_high_as_their_numbers():
-    groups = {"id": {"with": [Point(0, 5.2, 0.1)], "without": [Point(0, 5.1)]},
-              "ood": {"with": [Point(0, 5.1)], "without": [Point(0, 4.6)]}}  # fmt: skip
+    groups = {
+        "id": {"with": [Point(0, 5.2, 0.1)], "without": [Point(0, 5.1)]},
+        "ood": {"with": [Point(0, 5.1)], "without": [Point(0, 4.6)]},
+    }
     (axes,) = bars_figure(groups, "distance").axes
     heights = sorted(patch.get_height() for patch in axes.patches)
     assert heights == pytest.approx([4.6, 5.1, 5.1, 5.2])

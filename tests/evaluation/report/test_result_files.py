@@ -60,10 +60,21 @@ def test_every_task_is_a_line_of_its_own(tmp_path):
     assert {line["run"] for line in others} == {"b"}
     numbers = {"nll": first.pop("nll"), "accuracy": first.pop("accuracy")}
     assert first == {
-        "run": "taml", "method": "taml", "seed": "0", "images": "digits", "task": "7", "way": "2", "support": "21",
-        "queries": "3", "worst_class": "0.5", "failed": "0", "shots": "1 20", "hits": "1 1", "asked": "1 2",
+        "run": "taml",
+        "method": "taml",
+        "seed": "0",
+        "images": "digits",
+        "task": "7",
+        "way": "2",
+        "support": "21",
+        "queries": "3",
+        "worst_class": "0.5",
+        "failed": "0",
+        "shots": "1 20",
+        "hits": "1 1",
+        "asked": "1 2",
         "classes": "cat | dog",
-    }  # fmt: skip
+    }
     assert float(numbers["accuracy"]) == pytest.approx(2 / 3)
     assert float(numbers["nll"]) == metrics.compute().nll
 
@@ -79,7 +90,7 @@ def test_the_json_holds_the_same_numbers_and_where_they_come_from(tmp_path, monk
     difference = {"tasks": 4, "accuracy": 0.125, "accuracy_interval": pytest.approx(0.245)}
     assert found["results"][0]["paired"] is None
     assert found["results"][1].pop("paired").items() >= difference.items()
-    assert found["results"][1] == {**names, **summary().as_dict(), "paired_to": "a"}
+    assert found["results"][1] == {**names, "part": "", **summary().as_dict(), "paired_to": "a"}
     assert "scores" not in found["results"][1]
     assert found["origin"]["settings"] == {"way": 5}
     assert found["origin"]["seeds"] == [0]

@@ -67,15 +67,15 @@ def test_the_number_of_query_images_stands_below_each_column_of_shots_once_for_e
     out = text(tables.summary_table(add_differences(rows)))
     behind = [line.split() for line in out.splitlines() if "n =" in line]
     assert behind == [["digits", "n", "=", "60", "60"], ["glyphs", "n", "=", "12", "12"]]
-    assert "n: query images behind a column" in " ".join(out.split())
+    assert "n: number of query images" in " ".join(out.split())
 
 
 def test_the_caption_tells_what_was_really_drawn():
     def caption(*rows: ResultRow) -> str:
         return " ".join(text(tables.summary_table(rows)).split())
 
-    assert "Images of a class: 1–20 support (mean 10.5), 1 query." in caption(row(summary()))
-    assert "Images of a class: 5 support, 7 query." in caption(row(summary((5, 5), query=7)))
+    assert "Images per class: 1–20 support (mean 10.5), 1 query." in caption(row(summary()))
+    assert "Images per class: 5 support, 7 query." in caption(row(summary((5, 5), query=7)))
     two = caption(row(summary((5, 5))), row(summary((1, 1)), "glyphs"))
     assert "5 support, 1 query (digits); 1 support, 1 query (glyphs)." in two
 
@@ -145,3 +145,13 @@ def test_names_are_not_taken_for_markup(capsys):
         name in out
         for name in ("[/b]", "[i]", "[red]x", "[/title]", "Difference to [/b], task by task")
     )
+
+
+def test_the_caption_names_incomplete_image_sets_once():
+    rows = [
+        replace(row(summary(), "svhn", run), part="7,300 of 26,032 official test images")
+        for run in ("a", "b")
+    ]
+    shown = " ".join(text(tables.summary_table([*rows, row(summary(), "glyphs")])).split())
+    assert shown.count("svhn: 7,300 of 26,032 official test images.") == 1
+    assert "glyphs: " not in shown
