@@ -303,7 +303,7 @@ class MetaTraining:
 
 def task_gradients(method: Method, task: Task) -> tuple[list[Tensor], dict[str, float]]:
     """Gradients of one task's objective for all meta-parameters, and the numbers to show."""
-    objective = method.objective(task)
+    objective = method.objective(task, task.noise())
     parameters = list(method.parameters())
     gradients = torch.autograd.grad(
         objective.loss + objective.penalty, parameters, allow_unused=True, materialize_grads=True

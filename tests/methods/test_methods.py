@@ -1,5 +1,7 @@
 """What must hold between the methods, and for each of them: reductions, invariances, predictions, any way."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -8,13 +10,13 @@ from hypothesis import strategies as st
 from support import make_imageset, make_method, make_task
 from torch.distributions import Gamma, Normal, kl_divergence
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import CodeError, SettingsError
 from anyshot.core.parallel.threads import map_tasks
 from anyshot.core.random import torch_rng
 from anyshot.core.settings import MethodSettings, TaskSettings
 from anyshot.data.tasks import Task, TaskStream
 from anyshot.inner_loop import adapt
-from anyshot.methods import METHODS, abml, create_method
+from anyshot.methods import MAML, METHODS, abml, create_method
 from anyshot.training.meta_training import task_gradients
 
 
@@ -26,7 +28,7 @@ def test_taml_with_uniform_omega_gamma_one_and_z_zero_is_meta_sgd_exactly():
         make_method("meta-sgd", alpha=0.1),
     )
     sgd.load_state_dict({k: v for k, v in taml.state_dict().items() if not k.startswith("encoder")})
-    x, y, _, _ = taml.tensors(task)
+    x, y, _, _ = taml.task_tensors(task)
     neutral = {
         "omega": torch.zeros(3).double(),
         "gamma": torch.zeros(5).double(),
@@ -34,7 +36,10 @@ def test_taml_with_uniform_omega_gamma_one_and_z_zero_is_meta_sgd_exactly():
     }
     for site in ("weight", "activation"):
         taml.settings = MethodSettings(name="taml", z_site=site)
-        a, b = adapt(taml.inner(x, y, 3, neutral, 5)), adapt(sgd.inner(x, y, 3, {}, 5))
+        a, b = (
+            adapt(taml.inner_problem(x, y, 3, neutral, 5)),
+            adapt(sgd.inner_problem(x, y, 3, {}, 5)),
+        )
         assert all(torch.equal(a[name], b[name]) for name in b) or site == "activation"
         for name in b:
             torch.testing.assert_close(a[name], b[name], rtol=1e-12, atol=1e-12)
@@ -175,18 +180,18 @@ def test_mc_prediction_without_uncertainty_is_the_naive_one():
 
 def test_mc_prediction_averages_the_softmax_of_each_sample():
     method, task = make_method("taml", alpha=0.1), make_task()
-    x, y, xq, _ = method.tensors(task)
+    x, y, xq, _ = method.task_tensors(task)
     noise, parts = task.noise(), []
     q = method.posterior(x, y, task.way)
     for _ in range(3):
-        inner = method.inner(x, y, task.way, q.sample(noise), 10)
+        inner = method.inner_problem(x, y, task.way, q.sample(noise), 10)
         parts.append(inner.query_logits(adapt(inner), xq).softmax(1))
     torch.testing.assert_close(method.predict(task), torch.stack(parts).mean(0))
 
 
 def test_the_objective_is_query_loss_plus_kl_over_all_images():
     method, task = make_method("taml", alpha=0.1), make_task()
-    x, y, _, _ = method.tensors(task)
+    x, y, _, _ = method.task_tensors(task)
     q, images = method.posterior(x, y, task.way), len(task) + len(task.query)
     torch.testing.assert_close(method.objective(task).penalty, q.kl() / images)
     method.settings = MethodSettings(name="taml", alpha=0.1, bayesian=False)
@@ -198,7 +203,7 @@ def test_the_objective_is_query_loss_plus_kl_over_all_images():
 def test_the_elbo_equals_its_monte_carlo_estimate():
     """E[objective] = E[−log p(query | φ) + (log q(φ) − log p(φ)) / (N + M)], computed apart from the same samples."""
     method, task = make_method("taml", alpha=0.1, steps=1), make_task()
-    x, y, xq, yq = method.tensors(task)
+    x, y, xq, yq = method.task_tensors(task)
     q, images = method.posterior(x, y, task.way), len(task) + len(task.query)
     differences = []
     with torch.no_grad():
@@ -208,7 +213,7 @@ def test_the_elbo_equals_its_monte_carlo_estimate():
                 (Normal(q.mean[k], q.deviation[k]).log_prob(v) - Normal(0.0, 1.0).log_prob(v)).sum()
                 for k, v in phi.items()
             )
-            inner = method.inner(x, y, task.way, phi, 1)
+            inner = method.inner_problem(x, y, task.way, phi, 1)
             theta = adapt(inner, "autograd")
             fit = -inner.query_logits(theta, xq).log_softmax(1)[torch.arange(len(yq)), yq].mean()
             o = method.objective(task, torch_rng(i))
@@ -247,12 +252,16 @@ def test_noise_is_the_tasks_own_unless_it_is_given(name):
         assert not torch.equal(use(task), use(task, torch_rng(9)))
 
 
-@pytest.mark.parametrize("place", ["collections:OrderedDict", "math:sqrt"])
-def test_what_is_no_method_is_refused(place):
-    with pytest.raises(
-        AnyshotError, match=f"'{place}' is no method; expected a class made from anyshot.Method"
-    ):
-        create_method(MethodSettings(name=place))
+@pytest.mark.parametrize("path", ["collections:OrderedDict", "math:sqrt"])
+def test_object_that_is_not_a_method_is_refused(path):
+    with pytest.raises(CodeError, match=path):
+        create_method(MethodSettings(name=path))
+
+
+@pytest.mark.parametrize("settings", ["maml", None, {"name": "maml"}, MethodSettings])
+def test_create_method_refuses_what_is_not_method_settings(settings):
+    with pytest.raises(SettingsError, match=r"MethodSettings\(name='maml'\)"):
+        create_method(settings)
 
 
 def test_switches_reach_the_inner_problem():
@@ -261,8 +270,8 @@ def test_switches_reach_the_inner_problem():
         method = make_method(
             "meta-sgd", centre=switch, class_mean=switch, transductive=switch, test_steps=7
         )
-        x, y, _, _ = method.tensors(task)
-        inner = method.inner(x, y, task.way, {}, 4)
+        x, y, _, _ = method.task_tensors(task)
+        inner = method.inner_problem(x, y, task.way, {}, 4)
         assert (inner.centre, inner.transductive, inner.steps) == (switch, switch, 4)
         shares = torch.bincount(y, inner.weights, minlength=task.way)
         expected = (
@@ -276,7 +285,7 @@ def test_switches_reach_the_inner_problem():
 # ---------------------------------------------------------------------------------------------------- ABML
 def test_abmls_kl_and_hyperprior_equal_torchs():
     method = make_method("abml", deviation=0.2)
-    x, y, _, _ = method.tensors(make_task())
+    x, y, _, _ = method.task_tensors(make_task())
     inner, prior, q = method.run_inner_loop(x, y, torch_rng(0), 3, 1)
     softplus = torch.nn.functional.softplus
     exact = sum(
@@ -304,7 +313,7 @@ def test_abmls_kl_and_hyperprior_equal_torchs():
 
 def test_abmls_objective_adds_its_kl_and_hyperprior_over_all_images():
     method, task = make_method("abml", alpha=0.3, deviation=0.3), make_task()
-    x, y, _, _ = method.tensors(task)
+    x, y, _, _ = method.task_tensors(task)
     _, prior, q = method.run_inner_loop(x, y, torch_rng(1), method.settings.steps, 1)
     o = method.objective(task, torch_rng(1))
     expected = (abml.gaussian_kl(q, prior) + method.hyperprior()) / (len(task) + len(task.query))
@@ -351,7 +360,7 @@ def stepped(inner, start, loss, rates, steps: int) -> dict[str, torch.Tensor]:
 def test_abmls_steps_are_those_of_its_definition():
     """On (μ, ρ) of CE(μ + σ ∘ ε) + KL(q ‖ p) / N, with the same ε."""
     method, task = make_method("abml", alpha=0.3, deviation=0.3), make_task()
-    x, y, _, _ = method.tensors(task)
+    x, y, _, _ = method.task_tensors(task)
     inner, prior, found = method.run_inner_loop(x, y, torch_rng(5), 3, order=0)
     noise, n, softplus = torch_rng(5), len(y), F.softplus
 
@@ -386,7 +395,7 @@ def test_abmls_steps_are_those_of_its_definition():
 def test_mt_nets_steps_move_masked_weights_before_the_mixing():
     """W ← W − α M ∘ ∇_W CE(T W), T as a 1×1 convolution."""
     method, task = make_method("mt-net", alpha=0.3), make_task()
-    x, y, _, _ = method.tensors(task)
+    x, y, _, _ = method.task_tensors(task)
     inner, found = method.run_inner_loop(x, y, torch_rng(5), 2, order=0)
     mask = {
         name: value.detach().round() for name, value in method.mask(torch_rng(5), task.way).items()
@@ -398,11 +407,11 @@ def test_mt_nets_steps_move_masked_weights_before_the_mixing():
             unit.weight: (method.mixing[unit.weight] @ theta[unit.weight].flatten(1)).view_as(
                 theta[unit.weight]
             )
-            for unit in method.body.units
+            for unit in method.body.layers
         }
 
     moving = {"head_bias": mask["head_weight"], "head_weight": mask["head_weight"][:, None]}
-    moving |= {unit.weight: mask[unit.weight][:, None, None, None] for unit in method.body.units}
+    moving |= {unit.weight: mask[unit.weight][:, None, None, None] for unit in method.body.layers}
     rates = {name: 0.3 * moving.get(name, 1.0) for name in inner.theta}
     expected = mixed(
         stepped(
@@ -415,11 +424,28 @@ def test_mt_nets_steps_move_masked_weights_before_the_mixing():
 
 # ---------------------------------------------------------------------------------------------------- rates
 def test_step_sizes_learn_in_proportion_to_their_start_at_most_ten_times_as_fast():
-    slow = make_method("meta-sgd", alpha=0.003, alpha_head=1.0).rate_factors()
+    slow = make_method("meta-sgd", alpha=0.003, alpha_head=1.0).learning_rate_multipliers()
     assert slow["rate.conv2_weight"] == pytest.approx(0.3)
     assert slow["rate.head_weight"] == slow["rate.head_bias"] == 10
-    assert make_method("taml", alpha=0.01).rate_factors()["rate.conv1_weight"] == pytest.approx(1)
+    assert make_method("taml", alpha=0.01).learning_rate_multipliers()[
+        "rate.conv1_weight"
+    ] == pytest.approx(1)
     assert (
-        make_method("taml", alpha=0.0).rate_factors()["rate.conv1_weight"] == 1
+        make_method("taml", alpha=0.0).learning_rate_multipliers()["rate.conv1_weight"] == 1
     )  # or it would never leave zero
-    assert make_method("maml").rate_factors() == {}
+    assert make_method("maml").learning_rate_multipliers() == {}
+
+
+def test_training_gives_the_objective_a_generator_that_depends_on_the_task_alone():
+    class Noisy(MAML):
+        def objective(self, task, noise=None):
+            result = super().objective(task, noise)
+            return replace(result, penalty=torch.randn((), generator=noise).item())
+
+    noisy = Noisy(make_method("maml").settings, make_method("maml").body, torch_rng(0)).double()
+    penalties = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        penalties.append(task_gradients(noisy, make_task())[1]["penalty"])
+    assert penalties[0] == penalties[1]
+    assert task_gradients(noisy, make_task(1))[1]["penalty"] != penalties[0]

@@ -71,9 +71,9 @@ def test_without_steps_the_head_classifies_at_the_shifted_start(head):
         make_method("taml", head=head, z_site="activation", test_steps=0, steps=0),
         make_task(),
     )
-    x, y, xq, _ = method.tensors(task)
+    x, y, xq, _ = method.task_tensors(task)
     phi = method.posterior(x, y, task.way).mean
-    inner = method.inner(x, y, task.way, phi, 0)
+    inner = method.inner_problem(x, y, task.way, phi, 0)
     assert inner.norm.scale is not None
     h, g = (method.embed(images, norm=inner.norm) for images in (x, xq))
     expected = method.means_head(h, y, task.way)
@@ -90,7 +90,7 @@ def test_a_prior_by_class_size_weighs_classes_and_is_learned():
         method = make_method("meta-sgd", torch.float32, omega_prior=tau)
         with torch.no_grad():
             method.tau.fill_(tau)  # make_method has moved it a little
-        w = image_weights(labels, 2, method.effective({}, shots), torch.zeros(()))
+        w = image_weights(labels, 2, method.apply_gains_and_priors({}, shots), torch.zeros(()))
         assert w[[0, -1]].tolist() == pytest.approx(expected)
     assert "tau" in dict(method.named_parameters())
     assert make_method("meta-sgd").tau is None
@@ -100,12 +100,14 @@ def test_the_prior_adds_to_what_the_encoder_says_after_its_gain():
     method = make_method("taml", torch.float32, gains=(2.0, 1.0, 1.0), omega_prior=0.5)
     gain = method.log_gain["omega"].exp()
     omega, shots = torch.tensor([0.3, -0.2]), torch.tensor([4.0, 1.0])
-    found = method.effective({"omega": omega}, shots)["omega"]
+    found = method.apply_gains_and_priors({"omega": omega}, shots)["omega"]
     torch.testing.assert_close(found, gain * omega - method.tau * torch.tensor([4.0, 1.0]).log())
 
 
 def test_single_shared_numbers_learn_faster():
-    factors = make_method("taml", head="shrunk-prototypes", omega_prior=0.5).rate_factors()
+    factors = make_method(
+        "taml", head="shrunk-prototypes", omega_prior=0.5
+    ).learning_rate_multipliers()
     assert [factors[name] for name in ("tau", "means_head.log_scale", "means_head.log_kappa")] == [
         10,
         10,

@@ -51,9 +51,9 @@ def test_steps_see_the_views_in_turn_and_answers_are_averaged_over_them(
 ):
     method = make_method("meta-sgd", alpha=0.05, test_steps=5, transductive=transductive, **options)
     task, flips = make_task(), method.settings.flips
-    support, labels, query, _ = method.tensors(task)
+    support, labels, query, _ = method.task_tensors(task)
     inner, learned_from = (
-        method.inner(support, labels, task.way, {}, 5),
+        method.inner_problem(support, labels, task.way, {}, 5),
         views(support, scales, flips),
     )
     theta = dict(inner.theta)
@@ -74,7 +74,7 @@ def test_steps_see_the_views_in_turn_and_answers_are_averaged_over_them(
 @pytest.mark.parametrize("transductive", [True, False])
 def test_prototypes_are_means_over_all_views(transductive):
     method, task = make_method("protonet", zooms=(0.75,), transductive=transductive), make_task()
-    support, labels, query, _ = method.tensors(task)
+    support, labels, query, _ = method.task_tensors(task)
     pairs = [(support, query), (zoomed(support, 0.75), zoomed(query, 0.75))]
     h = torch.stack([method.embed(seen) for seen, _ in pairs]).mean(0)
     p = torch.stack([h[labels == c].mean(0) for c in range(task.way)])
@@ -88,14 +88,14 @@ def test_prototypes_are_means_over_all_views(transductive):
 def test_samples_see_the_same_views():
     options = {"alpha": 0.05, "test_steps": 3, "samples": 3, "flips": True, "zooms": (0.75,)}
     method, task = make_method("taml", **options), make_task()
-    support, labels, query, _ = method.tensors(task)
+    support, labels, query, _ = method.task_tensors(task)
     noise, answers = task.noise(), []
     q = method.posterior(support, labels, task.way)
     for phi in [q.sample(noise) for _ in range(3)]:
-        inner = method.inner(
+        inner = method.inner_problem(
             support, labels, task.way, phi, 3, tuple(views(support, [1, 0.75], True))
         )
-        theta = method.learned(inner, order=0)
+        theta = method.adapted_parameters(inner, order=0)
         answers += [
             inner.query_logits(theta, view).softmax(1) for view in views(query, [1, 0.75], True)
         ]
@@ -144,7 +144,7 @@ def test_every_method_learns_from_other_zooms(name):
         make_method(name, alpha=0.05),
         make_task(),
     )
-    query = plain.tensors(task)[2]
+    query = plain.task_tensors(task)[2]
     learned = plain.adapt(task.support, task.support_labels, torch_rng(0), "naive")
     asked_twice = (learned(query) + learned(zoomed(query, 0.75))) / 2
     assert not torch.allclose(zooming.predict(task, torch_rng(0), prediction="naive"), asked_twice)
