@@ -14,6 +14,7 @@ from anyshot.core.errors import AnyshotError
 from anyshot.core.text import readable
 from anyshot.data.decode import decode_all
 from anyshot.data.folder import list_folder
+from anyshot.data.walk import walk_files
 
 CHECK_SIDE = 32  # side at which a picture is read to see whether it can be
 
@@ -62,10 +63,9 @@ def find_images(root: Path) -> LabelledFiles:
     if root.is_file():
         return _keep_readable(root.parent, [root], [""], [])
     _must_be_folder(root)
-    paths = sorted(
-        path for path in root.rglob("*") if path.is_file() and not path.name.startswith(".")
-    )
-    return _keep_readable(root, paths, [""] * len(paths), [])
+    skipped: list[tuple[str, str]] = []
+    paths = sorted(walk_files(root, root, skipped))
+    return _keep_readable(root, paths, [""] * len(paths), skipped)
 
 
 def fit_folder(classifier: AnyShotClassifier, support: LabelledFiles) -> AnyShotClassifier:

@@ -1,10 +1,10 @@
-"""Any picture file becomes a square uint8 array, or a short reason why not. Files are not trusted."""
+"""Decode image files of any format, size and mode to square uint8 arrays. Files are not trusted."""
 
 from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import islice
@@ -14,99 +14,126 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-MAX_PIXELS = 80_000_000  # below Pillow's own alarm; a 20,000 x 20,000 picture would fill 1.2 GB
-MIN_SIDE = 4
-FORMATS = (
-    "PNG",
-    "JPEG",
-    "WEBP",
-    "GIF",
-    "BMP",
-    "TIFF",
-    "PPM",
-    "JPEG2000",
-    "AVIF",
-)  # none that runs a program
+from anyshot.core.errors import SettingsError
+
+MAX_PIXELS = 80_000_000  # below Pillow's own limit; an image of 20,000 x 20,000 would take 1.2 GB
+MIN_SIDE = 4  # of an image file
+MAX_SIDE = 1024  # of a decoded image; `decode_all` holds up to 256 of them in memory
+BATCH = 256
+# Formats that Pillow decodes without calling an external program.
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 
 Pixels = NDArray[np.uint8]
+Box = tuple[int, int, int, int]  # left, top, right, bottom in pixels of the file
 
 
 class UnreadableImage(Exception):
-    """Why a file gives no picture, in a few words."""
+    """The short reason why a file cannot be decoded."""
 
 
-def decode(source: Path | bytes, side: int, bottom: int = 0) -> Pixels:
-    """Read a picture as uint8 [side, side, 3]: upright, in colour, the short side resized to `side`, centre-cropped.
+def decode(source: Path | bytes, side: int, *, box: Box | None = None, crop: bool = True) -> Pixels:
+    """Decode an image file to uint8 [side, side, 3], upright and in RGB.
 
-    `bottom` rows (of the file's own resolution) are cut off first.
+    `box` cuts a rectangle out of the image first. With `crop` the shorter side is resized to `side`
+    and the centre is cut out; without it, the whole image is resized, which changes its aspect
+    ratio.
     """
+    check_side(side)
     try:
-        with Image.open(
-            io.BytesIO(source) if isinstance(source, bytes) else source, formats=_formats()
-        ) as image:
+        file = io.BytesIO(source) if isinstance(source, bytes) else source
+        with Image.open(file, formats=_available_formats()) as image:
             width, height = image.size
             if width * height > MAX_PIXELS:
                 raise UnreadableImage(f"too large ({width}x{height})")
             if min(width, height) < MIN_SIDE:
                 raise UnreadableImage(f"too small ({width}x{height})")
-            image.draft(None, (4 * side, 4 * side))  # a JPEG may be read at a fraction of its size
-            cut = round(bottom * image.height / height)
-            whole = image.crop((0, 0, image.width, image.height - cut)) if cut else image
-            return resize_and_crop(ImageOps.exif_transpose(whole), side)
+            if box is None:
+                image.draft(None, (4 * side, 4 * side))  # reads a JPEG at a fraction of its size
+            region = image if box is None else _cut_out(image, box)
+            upright = to_rgb(ImageOps.exif_transpose(region))
+            return resize_and_crop(upright, side) if crop else _resize(upright, side)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UnreadableImage("too large (a decompression bomb)") from error
     except Image.UnidentifiedImageError as error:
         raise UnreadableImage("not an image") from error
     except UnreadableImage:
         raise
-    except Exception as error:  # decoders of broken files raise almost anything
+    except Exception as error:  # decoders of damaged files raise almost anything
         raise UnreadableImage(f"damaged ({str(error) or type(error).__name__})") from error
 
 
-def resize_and_crop(image: Image.Image, side: int) -> Pixels:
-    """Resize the short side to `side` (Lanczos) and cut out the centre, in 8-bit RGB."""
-    return np.asarray(ImageOps.fit(to_rgb(image), (side, side), Image.Resampling.LANCZOS))
-
-
-def to_rgb(image: Image.Image) -> Image.Image:
-    """8-bit RGB of any mode; transparent parts become white, integer and float greys are scaled."""
-    if image.mode.startswith("I") or image.mode == "F":
-        grey = np.nan_to_num(np.asarray(image, np.float32), posinf=0, neginf=0)
-        scaled = np.clip(grey * (255 / _white_level(grey, image.mode)), 0, 255)
-        return Image.fromarray(scaled.astype(np.uint8)).convert("RGB")
-    if image.has_transparency_data:
-        clear = image.convert("RGBA")
-        white = Image.new("RGBA", clear.size, "white")
-        return Image.alpha_composite(white, clear).convert("RGB")
-    return image.convert("RGB")
-
-
-def _white_level(grey: NDArray[np.float32], mode: str) -> float:
-    """The value of white: the smallest common range (0–1 for floats, 8, 12, 16 bits) that fits."""
-    brightest = float(grey.max(initial=0))
-    ranges = (1, 255, 4095, 65535) if mode == "F" else (255, 4095, 65535)
-    return next((top for top in ranges if brightest <= top), brightest)
-
-
 def decode_all(
-    sources: Iterable[Path | bytes], side: int, *, bottom: int = 0, workers: int = 2
+    sources: Iterable[Path | bytes],
+    side: int,
+    *,
+    boxes: Mapping[Path, Box] | None = None,
+    crop: bool = True,
+    workers: int = 2,
 ) -> Iterator[Pixels | str]:
-    """Decode many files on a few threads; yield, in order, the pixels or the reason why there are none."""
+    """Decode many files on a few threads; yield, in order, the pixels or the reason for failure.
 
-    def one(source: Path | bytes) -> Pixels | str:
+    `boxes` maps files to the rectangles that are cut out of them.
+    """
+
+    def decode_one(source: Path | bytes) -> Pixels | str:
+        box = boxes[source] if boxes is not None and isinstance(source, Path) else None
         try:
-            return decode(source, side, bottom)
+            return decode(source, side, box=box, crop=crop)
         except UnreadableImage as error:
             return str(error)
 
     remaining = iter(sources)
     with warnings.catch_warnings(), ThreadPoolExecutor(workers) as pool:
-        warnings.simplefilter("ignore")  # Pillow's remarks about odd metadata; what matters raises
-        while batch := list(islice(remaining, 256)):  # keeps few pictures in memory at a time
-            yield from pool.map(one, batch)
+        warnings.simplefilter("ignore")  # Pillow warns about odd metadata; real problems raise
+        while batch := list(islice(remaining, BATCH)):
+            yield from pool.map(decode_one, batch)
+
+
+def check_side(side: int) -> None:
+    """Refuse image sides that make no sense or would fill the memory."""
+    if not 1 <= side <= MAX_SIDE:
+        raise SettingsError(f"The image side is {side} pixels; it must be from 1 to {MAX_SIDE}.")
+
+
+def resize_and_crop(image: Image.Image, side: int) -> Pixels:
+    """Resize the shorter side to `side` (Lanczos) and cut out the centre: uint8 [side, side, 3]."""
+    return np.asarray(ImageOps.fit(to_rgb(image), (side, side), Image.Resampling.LANCZOS))
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Convert any mode to 8-bit RGB; transparent parts become white, other greys are scaled."""
+    if image.mode.startswith("I") or image.mode == "F":
+        grey = np.nan_to_num(np.asarray(image, np.float32), posinf=0, neginf=0)
+        scaled = np.clip(grey * (255 / _white_level(grey, image.mode)), 0, 255)
+        return Image.fromarray(scaled.astype(np.uint8)).convert("RGB")
+    if image.has_transparency_data:
+        foreground = image.convert("RGBA")
+        background = Image.new("RGBA", foreground.size, "white")
+        return Image.alpha_composite(background, foreground).convert("RGB")
+    return image.convert("RGB")
+
+
+def _white_level(grey: NDArray[np.float32], mode: str) -> float:
+    """Return the value of white: the smallest common range (1 for floats, 8, 12, 16 bits) that fits."""
+    brightest = float(grey.max(initial=0))
+    ranges = (1, 255, 4095, 65535) if mode == "F" else (255, 4095, 65535)
+    return next((top for top in ranges if brightest <= top), brightest)
+
+
+def _cut_out(image: Image.Image, box: Box) -> Image.Image:
+    left, top, right, bottom = box
+    width, height = image.size
+    clipped = (max(0, left), max(0, top), min(width, right), min(height, bottom))
+    if clipped[2] <= clipped[0] or clipped[3] <= clipped[1]:
+        raise UnreadableImage(f"the box {box} is outside the image ({width}x{height})")
+    return image.crop(clipped)
+
+
+def _resize(image: Image.Image, side: int) -> Pixels:
+    return np.asarray(image.resize((side, side), Image.Resampling.LANCZOS))
 
 
 @cache
-def _formats() -> tuple[str, ...]:
+def _available_formats() -> tuple[str, ...]:
     Image.init()
     return tuple(name for name in FORMATS if name in Image.OPEN)

@@ -1,8 +1,8 @@
-"""A person's own pictures: `root/class/*` or `root/{train,val,test}/class/*`, of any size, mode and rotation.
+"""Image sets from a folder of class folders: `ROOT/CLASS/*` or `ROOT/{train,val,test}/CLASS/*`.
 
-Files that give no picture are counted, named and skipped; nothing in a folder can crash or stall the reading. The
-converted set is kept in the cache folder under a key made of every path, size and time of change, so opening the same
-folder again is instant and a changed folder is read anew.
+Files that cannot be decoded are skipped, counted and named. The converted set is kept in the cache
+folder under a fingerprint of all paths, sizes and modification times. Opening the same folder again
+takes no time, and a changed folder is converted again.
 """
 
 from __future__ import annotations
@@ -12,38 +12,36 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import DataError
 from anyshot.core.files import cache_folder, os_errors_as_messages
 from anyshot.core.progress import progress
 from anyshot.core.text import readable
 from anyshot.data.class_splits import SplitPolicy, default_shares, split_by_seed
-from anyshot.data.decode import decode_all
+from anyshot.data.decode import check_side, decode_all
 from anyshot.data.image_set import ImageSet
-from anyshot.data.storage import SPLIT_NAMES, write_image_set
+from anyshot.data.storage import SPLIT_NAMES, split_indices, write_image_set
+from anyshot.data.walk import list_visible, reason_unusable, walk_files
 
 log = logging.getLogger("anyshot")
 
 SIDE = 32
-SMALLEST_CLASS = 2  # one image to learn from, one to be asked about
-VERSION = 3  # raise it with any change that moves a pixel or records more
+MIN_CLASS_SIZE = 2  # one support image and one query image
+VERSION = 3  # part of the fingerprint: increase it when pixels or notes change
+# Names of parts of a data set: folders with these names are hardly classes.
+PART_NAMES = {*SPLIT_NAMES, "training", "testing", "support", "query", "eval", "evaluation"}
 
 
 @dataclass
 class FolderListing:
-    """What lies in a folder before any picture is opened."""
+    """Classes and files of a folder, before any image is decoded."""
 
-    files: dict[str, list[Path]] = field(
-        default_factory=dict
-    )  # class -> its files, both in the order of their names
-    splits: dict[str, list[str]] = field(
-        default_factory=dict
-    )  # empty when the folder has no split folders
+    files: dict[str, list[Path]] = field(default_factory=dict)  # class -> files, sorted by name
+    splits: dict[str, list[str]] = field(default_factory=dict)  # empty without split folders
     skipped: list[tuple[str, str]] = field(default_factory=list)  # path, reason
 
 
@@ -54,124 +52,111 @@ def open_folder(
     seed: int = 0,
     split_policy: SplitPolicy = default_shares,
 ) -> ImageSet:
-    """Open a folder of class folders as an `ImageSet` of size x size pictures.
+    """Open a folder of class folders as an image set of size x size pixels.
 
-    `seed` deals the classes to train, validation and test, in the shares that `deal` names, when the folder has no such
-    folders itself.
+    Without split folders, `seed` and `split_policy` assign the classes to train, validation and
+    test.
     """
-    root, side = Path(os.path.expanduser(root)), size or SIDE
+    root = Path(os.path.expanduser(root))
+    side = SIDE if size is None else size
+    check_side(side)
     if not root.is_dir():
-        raise AnyshotError(
-            f"{root} is not a folder; give a folder that holds one folder of images for each class."
-        )
+        raise DataError(f"{root} is not a folder; give a folder that has one folder per class.")
     listing = list_folder(root)
     if not listing.files:
-        raise AnyshotError(
-            f"{root} holds no class folders with files in them; expected {root}/CLASS/*.jpg "
-            f"or {root}/{{train,val,test}}/CLASS/*.jpg."
+        raise DataError(
+            f"{root} has no class folders with files in them; expected {root}/CLASS/*.jpg or "
+            f"{root}/{{train,val,test}}/CLASS/*.jpg."
         )
     with os_errors_as_messages("read", root):
-        key = _fingerprint(root, listing, side)
-    folder = cache_folder() / "folders" / f"{_set_name(root)[:40]}-{side}-{key}"
+        fingerprint = _fingerprint(root, listing, side)
+    folder = cache_folder() / "folders" / f"{_set_name(root)[:40]}-{side}-{fingerprint}"
     if not (folder / "set.json").is_file():
         _convert(root, listing, folder, side)
     images = ImageSet.open(folder)
     if not listing.splits:
-        dealt = split_by_seed(images.classes, split_policy(images.name, len(images.classes)), seed)
-        place = {label: c for c, label in enumerate(images.classes)}
-        images = replace(
-            images,
-            splits={split: tuple(place[c] for c in members) for split, members in dealt.items()},
-        )
-    _warn_skipped(root, images)
+        shares = split_policy(images.name, len(images.classes))
+        splits = split_by_seed(images.classes, shares, seed)
+        images = replace(images, splits=split_indices(images.name, images.classes, splits))
+    if images.skipped:
+        log.warning("%s: %s.", readable(root), _describe_skipped(images.skipped))
     return images
 
 
 def list_folder(root: Path) -> FolderListing:
-    """Find classes and their files; hidden ones are passed over."""
+    """Find the classes of a folder and their files; hidden files and folders are ignored."""
     listing = FolderListing()
-    inside = _list_visible(root)
-    folders = [path for path in inside if os.path.isdir(path)]
-    for path in inside:
-        if not os.path.isdir(path):
-            listing.skipped.append(
-                (readable(path.name), _reason_unusable(path) or "lies outside any class folder")
-            )
+    entries = list_visible(root)
+    folders = [path for path in entries if os.path.isdir(path)]
+    _skip_files(root, entries, listing)
     if folders and all(path.name.lower() in SPLIT_NAMES for path in folders):
         for folder in folders:
             members = listing.splits.setdefault(SPLIT_NAMES[folder.name.lower()], [])
-            for path in _list_visible(folder):
+            entries = list_visible(folder)
+            _skip_files(root, entries, listing)
+            for path in entries:
                 if os.path.isdir(path):
                     _add_class(root, path, listing)
                     members.append(readable(path.name))
-                else:
-                    listing.skipped.append(
-                        (readable(path.relative_to(root)), "lies outside any class folder")
-                    )
     else:
         for path in folders:
             _add_class(root, path, listing)
+        _check_nesting(root, listing)
     return listing
+
+
+def _skip_files(root: Path, entries: list[Path], listing: FolderListing) -> None:
+    """Record the files that are not in a class folder."""
+    for path in entries:
+        if not os.path.isdir(path):
+            reason = reason_unusable(path) or "not in a class folder"
+            listing.skipped.append((readable(path.relative_to(root)), reason))
 
 
 def _add_class(root: Path, folder: Path, listing: FolderListing) -> None:
     label = readable(folder.name)
     if label in listing.files:
-        raise AnyshotError(
-            f"Class {label!r} lies in two split folders of {root}; splits are by class, so each class folder "
-            f"belongs to exactly one of train, val and test."
+        raise DataError(
+            f"Class {label!r} is in two split folders of {root}. Splits are by class: each "
+            "class folder belongs to one of train, val and test."
         )
-    listing.files[label] = list(_walk(root, folder, listing.skipped))
+    files = list(walk_files(folder, root, listing.skipped))
+    if files:
+        listing.files[label] = files
+    else:
+        listing.skipped.append((readable(folder.relative_to(root)), "a class folder without files"))
 
 
-def _walk(root: Path, folder: Path, skipped: list[tuple[str, str]]) -> Iterator[Path]:
-    """Files at any depth, in the order of their names; a link back to a folder seen before is not entered again."""
-    above = Path(os.path.realpath(root))
-    seen = {str(above), *map(str, above.parents)}
-    waiting = [folder]
-    while waiting:
-        below = waiting.pop()
-        real = os.path.realpath(below)
-        if real in seen:
-            skipped.append(
-                (readable(below.relative_to(root)), "a link to a folder that was already read")
-            )
-            continue
-        seen.add(real)
-        for path in _list_visible(below):
-            if os.path.isdir(path):
-                waiting.append(path)
-            elif reason := _reason_unusable(path):
-                skipped.append((readable(path.relative_to(root)), reason))
-            else:
-                yield path
-
-
-def _list_visible(folder: Path) -> list[Path]:
-    try:
-        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    except OSError as error:
-        raise AnyshotError(
-            f"{folder} cannot be read ({error.strerror}); check its permissions."
-        ) from error
+def _check_nesting(root: Path, listing: FolderListing) -> None:
+    """Notice a folder that is one level too high: its class folders contain folders, not images."""
+    inner: dict[str, list[str]] = {}
+    for label, paths in listing.files.items():
+        parts = [path.relative_to(root).parts for path in paths]
+        inner[label] = sorted({readable(p[1]) if len(p) > 2 else "" for p in parts})
+    if not inner or any("" in names or len(names) < 2 for names in inner.values()):
+        return  # a class folder has images of its own, or a single folder of images
+    example = ", ".join(f"{label}/{names[0]}" for label, names in list(inner.items())[:2])
+    outer = next(iter(inner))
+    if any(label.lower() in PART_NAMES for label in inner):
+        raise DataError(
+            f"The class folders of {readable(root)} ({', '.join(list(inner)[:4])}) contain folders "
+            f"instead of images ({example}). If those are the classes, give "
+            f"{readable(root / outer)}."
+        )
+    log.warning(
+        "%s: every class folder contains folders instead of images (%s); the outer folders are "
+        "used as classes. If the inner ones are the classes, give one of the outer folders.",
+        readable(root),
+        example,
+    )
 
 
 def _set_name(root: Path) -> str:
     return readable(root.resolve().name) or "folder"
 
 
-def _reason_unusable(path: Path) -> str:
-    """Why a path is no regular file, or an empty string."""
-    try:
-        return (
-            "" if path.is_file() else "a broken link" if path.is_symlink() else "not a regular file"
-        )
-    except OSError as error:  # a link that points to itself
-        return f"cannot be read ({error.strerror})"
-
-
 def _fingerprint(root: Path, listing: FolderListing, side: int) -> str:
-    """A fingerprint of the folder's content as the file system tells it."""
+    """Return a hash of all paths, file sizes and modification times."""
     facts = [
         (label, str(path.relative_to(root)), path.stat().st_size, path.stat().st_mtime_ns)
         for label, paths in listing.files.items()
@@ -182,53 +167,46 @@ def _fingerprint(root: Path, listing: FolderListing, side: int) -> str:
 
 
 def _convert(root: Path, listing: FolderListing, folder: Path, side: int) -> None:
+    """Decode all files and write the image set."""
     files = [path for paths in listing.files.values() for path in paths]
-    pictures = decode_all(files, side)
+    results = decode_all(files, side)
+    skipped = listing.skipped
     with (
         progress(f"Reading {_set_name(root)}", len(files)) as advance,
         write_image_set(folder, _set_name(root), (side, side)) as writer,
     ):
         for label, paths in listing.files.items():
-            good = []
+            images = []
             for path in paths:
-                pixels = next(pictures)
+                pixels = next(results)
                 if isinstance(pixels, str):
-                    listing.skipped.append((readable(path.relative_to(root)), pixels))
+                    skipped.append((readable(path.relative_to(root)), pixels))
                 else:
-                    good.append(pixels)
+                    images.append(pixels)
                 advance()
-            if len(good) >= SMALLEST_CLASS:
-                writer.add(label, np.stack(good))
+            if len(images) >= MIN_CLASS_SIZE:
+                writer.add(label, np.stack(images))
             else:
-                reason = (
-                    f"the class has {len(good)} usable images, at least {SMALLEST_CLASS} are needed"
-                )
-                listing.skipped.append((label, reason))
+                reason = f"a class of {len(images)} usable images; it needs {MIN_CLASS_SIZE}"
+                skipped.append((label, reason))
         if not writer.counts:
-            raise AnyshotError(
-                f"No class of {root} has {SMALLEST_CLASS} usable images; {_describe_skipped(listing.skipped)}."
+            raise DataError(
+                f"No class of {root} has {MIN_CLASS_SIZE} usable images; "
+                f"{_describe_skipped(skipped)}."
             )
-        kept = {
-            split: [c for c in members if c in writer.counts]
-            for split, members in listing.splits.items()
-        }
-        writer.splits = {split: members for split, members in kept.items() if members}
-        writer.notes = {"source": str(root.resolve()), "skipped": listing.skipped}
-
-
-def _warn_skipped(root: Path, images: ImageSet) -> None:
-    if images.skipped:
-        log.warning("%s: %s.", readable(root), _describe_skipped(images.skipped))
+        for split, members in listing.splits.items():
+            usable = [label for label in members if label in writer.counts]
+            if usable:
+                writer.splits = {**writer.splits, split: usable}
+        writer.notes = {"source": str(root.resolve()), "skipped": skipped}
 
 
 def _describe_skipped(skipped: list[tuple[str, str]]) -> str:
-    """ "skipped 3 files or folders: a.txt (not an image), b.jpg (too small (1x1)) and 1 more"."""
-    named = ", ".join(f"{path} ({reason})" for path, reason in skipped[:5])
-    more = f" and {len(skipped) - 5} more" if len(skipped) > 5 else ""
+    """Return "skipped 3 files or folders: a.txt (not an image), b.jpg (too small) and 1 more"."""
+    examples = ", ".join(f"{path} ({reason})" for path, reason in skipped[:5])
+    text = f"skipped {len(skipped)} files or folders: {examples}"
+    if len(skipped) <= 5:
+        return text
     kinds = Counter(reason.split(" (")[0] for _, reason in skipped)
-    summary = (
-        "; ".join(f"{count} {reason}" for reason, count in kinds.most_common()) if more else ""
-    )
-    return f"skipped {len(skipped)} of the files and folders: {named}{more}" + (
-        f" [{summary}]" if summary else ""
-    )
+    counts = "; ".join(f"{count} {reason}" for reason, count in kinds.most_common())
+    return f"{text} and {len(skipped) - 5} more [{counts}]"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from anyshot.core.errors import SettingsError
 from anyshot.data.decode import UnreadableImage, decode, decode_all
 
 
@@ -138,9 +139,65 @@ def test_many_files_come_back_in_order_with_their_reasons():
             assert result == "not an image"
 
 
-def test_rows_at_the_bottom_can_be_cut_off():
-    pixels = np.full((300, 300, 3), 255, np.uint8)
-    pixels[280:] = 0
-    for kind in ("PNG", "JPEG"):  # a JPEG of this size is read at a fraction of it
-        assert (decode(encoded(Image.fromarray(pixels), kind), 32, bottom=20) > 240).all()
-        assert decode(encoded(Image.fromarray(pixels), kind), 32)[31, 16, 0] < 20
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+def test_a_box_is_cut_out_and_resized_as_a_whole(kind):
+    pixels = np.zeros((300, 400, 3), np.uint8)
+    pixels[100:150, 100:300] = [255, 0, 0]
+    pixels[100:150, 280:300] = [0, 0, 255]  # the last tenth of a wide box
+    data = encoded(Image.fromarray(pixels), kind, **({"quality": 95} if kind == "JPEG" else {}))
+    cut = decode(data, 20, box=(100, 100, 300, 150), crop=False).astype(int)
+    assert np.abs(cut[5:15, 2:15] - [255, 0, 0]).max() < 20
+    assert np.abs(cut[5:15, 19] - [0, 0, 255]).max() < 40
+    whole = decode(data, 20, crop=False)
+    assert (whole[:5] < 20).all()
+
+
+def test_a_box_is_clipped_to_the_image_and_one_outside_is_refused():
+    data = encoded(halves())
+    assert (decode(data, 8, box=(30, 0, 999, 999))[:, :, 2] == 255).all()
+    with pytest.raises(UnreadableImage, match=r"70, 0, 80, 9"):
+        decode(data, 8, box=(70, 0, 80, 9))
+
+
+def test_each_file_has_its_box(tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(encoded(halves()))
+    (right,) = decode_all([path], 8, boxes={path: (30, 0, 60, 40)})
+    assert (right == [0, 0, 255]).all()
+
+
+def tiff_of_12_bits(value: int, side: int = 8) -> bytes:
+    """A grey TIFF with two pixels packed into three bytes."""
+    packed = struct.pack(">I", value << 12 | value)[1:] * (side * side // 2)
+    tags = [
+        (256, side),
+        (257, side),
+        (258, 12),
+        (259, 1),
+        (262, 1),
+        (273, 8 + 2 + 9 * 12 + 4),
+        (277, 1),
+        (278, side),
+        (279, len(packed)),
+    ]
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, number) for tag, number in tags)
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + packed
+
+
+def test_greys_of_12_bits_keep_their_brightness():
+    assert decode(tiff_of_12_bits(2048), 8)[4, 4, 0] == pytest.approx(127, abs=2)
+    wide = Image.fromarray(np.full((8, 8), 2048, np.uint16))
+    data = encoded(wide, "TIFF", tiffinfo={281: 4095})  # 12 bits stored in 16
+    assert decode(data, 8)[4, 4, 0] == pytest.approx(127, abs=2)
+
+
+@pytest.mark.parametrize(("value", "grey"), [(0.5, 127), (1.0, 255), (100.0, 100), (32768.0, 127)])
+def test_float_images_are_read_in_the_range_that_fits(value, grey):
+    image = Image.fromarray(np.full((8, 8), value, np.float32))
+    assert decode(encoded(image, "TIFF"), 8)[4, 4, 0] == pytest.approx(grey, abs=1)
+
+
+@pytest.mark.parametrize("side", [0, -4, 100_000])
+def test_a_side_out_of_range_is_refused_before_memory_is_taken(side):
+    with pytest.raises(SettingsError, match=str(side)):
+        decode(encoded(halves()), side)

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from support import limited_files
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import AnyshotError, DataError, SettingsError
 from anyshot.data import folder as folder_module
 from anyshot.data import open_images
 
@@ -75,13 +75,13 @@ def test_split_folders_are_the_split(root):
         "validation": ["dog"],
         "test": ["eel"],
     }
-    assert pets.skipped == [("train/notes.txt", "lies outside any class folder")]
+    assert pets.skipped == [("train/notes.txt", "not in a class folder")]
 
 
 def test_a_class_in_two_split_folders_is_refused(root):
     put(root / "train" / "cat")
     put(root / "test" / "cat")
-    with pytest.raises(AnyshotError, match="splits are by class"):
+    with pytest.raises(AnyshotError, match="Class 'cat'"):
         open_images(root)
 
 
@@ -108,15 +108,15 @@ def test_bad_files_are_counted_named_and_skipped(root, caplog):
     with caplog.at_level(logging.WARNING):
         pets = open_images(root)
     assert dict(pets.skipped) == {
-        "loose.jpg": "lies outside any class folder",
+        "loose.jpg": "not in a class folder",
         "cat/notes.txt": "not an image",
         "cat/tiny.png": "not an image",
         "cat/one.png": "too small (1x1)",
-        "dog": "the class has 1 usable images, at least 2 are needed",
-        "eel": "the class has 0 usable images, at least 2 are needed",
+        "dog": "a class of 1 usable images; it needs 2",
+        "eel": "a class folder without files",
     }
     assert pets.classes == ("cat",)
-    assert "skipped 6 of the files and folders" in caplog.text
+    assert "skipped 6 files or folders" in caplog.text
     assert "and 1 more" in caplog.text
 
 
@@ -139,6 +139,57 @@ def test_links_that_loop_or_lead_nowhere_are_named(root):
     }
 
 
+def test_links_to_folders_are_followed_once(root, tmp_path):
+    put(tmp_path / "elsewhere", 2)
+    (root / "cat").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    assert open_images(root).counts.tolist() == [2]
+
+
+def test_a_class_folder_that_is_a_broken_link_or_empty_is_named(root):
+    put(root / "cat")
+    (root / "dog").mkdir()
+    (root / "eel").symlink_to(root / "nowhere", target_is_directory=True)
+    listing = folder_module.list_folder(root)
+    assert list(listing.files) == ["cat"]
+    assert dict(listing.skipped) == {"dog": "a class folder without files", "eel": "a broken link"}
+
+
+@pytest.mark.parametrize("parts", [("train", "query"), ("support", "query"), ("train", "extra")])
+def test_a_folder_one_level_too_high_is_refused(root, parts):
+    for part in parts:
+        for label in ("cat", "dog"):
+            put(root / part / label, 2)
+    with pytest.raises(DataError, match=rf"{parts[-1]}.*/cat") as caught:
+        folder_module.list_folder(root)
+    assert str(root / sorted(parts)[0]) in str(caught.value)
+
+
+def test_class_folders_that_contain_only_folders_are_noticed(root, caplog):
+    for label in ("cat", "dog"):
+        put(root / label / "2019", 2)
+        put(root / label / "2020", 1)
+    with caplog.at_level(logging.WARNING):
+        pets = open_images(root)
+    assert pets.counts.tolist() == [3, 3]
+    assert "cat/2019" in caplog.text
+
+
+def test_one_class_with_images_of_its_own_shows_that_the_level_is_right(root, caplog):
+    put(root / "cat" / "2019", 2)
+    put(root / "cat" / "2020", 1)
+    put(root / "dog", 2)
+    with caplog.at_level(logging.WARNING):
+        open_images(root)
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("size", [0, -1, 100_000])
+def test_an_image_side_out_of_range_is_refused(root, size):
+    put(root / "cat")
+    with pytest.raises(SettingsError, match=str(size)):
+        open_images(root, size=size)
+
+
 def test_the_second_opening_reads_no_picture_and_a_change_is_noticed(root, monkeypatch):
     put(root / "cat", 2)
     put(root / "dog", 2)
@@ -155,7 +206,7 @@ def test_the_second_opening_reads_no_picture_and_a_change_is_noticed(root, monke
     [
         (lambda root: None, "no class folders"),
         (lambda root: (root / "a.png").write_bytes(b"x"), "no class folders"),
-        (lambda root: (root / "cat").mkdir(), "No class of"),
+        (lambda root: (root / "cat").mkdir(), "no class folders"),
         (lambda root: put(root / "cat", 1), "No class of .* has 2 usable images"),
     ],
 )

@@ -1,10 +1,11 @@
-"""CIFAR-FS: the 100 classes of CIFAR-100, training and test images together, split 64/16/20 by class."""
+"""CIFAR-FS: the 100 classes of CIFAR-100, training and test images, split 64/16/20 by class."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from anyshot.data.published.archives import SourceFiles
 from anyshot.data.published.dataset import ClassImages, PublishedDataset, RemoteFile, Splits
@@ -12,39 +13,37 @@ from anyshot.data.published.image_files import class_names
 from anyshot.data.published.readers import check_integers, damaged_file, read_pickle, to_strings
 
 
-def read(tree: SourceFiles, splits: Splits) -> ClassImages | None:
-    """`cifar-100-python.tar.gz`: the pickles `meta`, `train` and `test` in one folder."""
-    for meta in tree.matching("meta"):
+def read(source: SourceFiles, splits: Splits) -> ClassImages | None:
+    """Read `cifar-100-python.tar.gz`: the pickles `meta`, `train` and `test` of one folder."""
+    for meta in source.matching("meta"):
         parts = [meta.with_name(part) for part in ("train", "test")]
-        if all(part in tree.files for part in parts):
-            return _classes(meta, parts, splits)
+        if all(part in source.files for part in parts):
+            return _read_classes(meta, parts, splits)
     return None
 
 
-def _classes(meta: Path, parts: list[Path], splits: Splits) -> ClassImages:
+def _read_classes(meta: Path, parts: list[Path], splits: Splits) -> ClassImages:
     names = to_strings(read_pickle(meta).get("fine_label_names"))
     missing = [name for name in class_names(splits) if name not in names]
     if missing:
         raise damaged_file(meta, f"there is no class {missing[0]!r}")
-    images, labels = [], []
-    for part in parts:
-        content = read_pickle(part)
-        data, fine = content.get("data"), content.get("fine_labels")
-        fine = check_integers(part, "its 'fine_labels'", fine, 0, len(names) - 1)
-        if (
-            not isinstance(data, np.ndarray)
-            or data.dtype != np.uint8
-            or data.shape != (len(fine), 3072)
-        ):
-            raise damaged_file(part, "its 'data' is not uint8 [n, 3072] with n 'fine_labels'")
-        images.append(data)
-        labels.append(fine)
+    images, labels = zip(*(_read_part(part, len(names)) for part in parts), strict=True)
     for name in class_names(splits):
-        rows = [data[fine == names.index(name)] for data, fine in zip(images, labels, strict=True)]
-        pixels = np.concatenate(rows).reshape(
-            -1, 3, 32, 32
-        )  # a row is the red, green and blue planes
-        yield name, np.ascontiguousarray(pixels.transpose(0, 2, 3, 1))
+        label = names.index(name)
+        rows = [data[fine == label] for data, fine in zip(images, labels, strict=True)]
+        planes = np.concatenate(rows).reshape(-1, 3, 32, 32)  # red, green, blue
+        yield name, np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
+
+
+def _read_part(part: Path, classes: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return images uint8 [n, 3072] and labels int64 [n]."""
+    content = read_pickle(part)
+    data = content.get("data")
+    labels = check_integers(part, "its 'fine_labels'", content.get("fine_labels"), 0, classes - 1)
+    is_pixels = isinstance(data, np.ndarray) and data.dtype == np.uint8
+    if not is_pixels or data.shape != (len(labels), 3072):
+        raise damaged_file(part, "its 'data' is not uint8 [n, 3072] with n 'fine_labels'")
+    return data, labels
 
 
 DATASET = PublishedDataset(
@@ -57,6 +56,7 @@ DATASET = PublishedDataset(
     source_files="cifar-100-python.tar.gz",
     patterns=("meta", "train", "test"),
     read=read,
+    images_per_class=600,
     remotes=(
         RemoteFile(
             "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",

@@ -9,9 +9,9 @@ from anyshot.data.published.image_files import class_names, decode_groups, group
 SIDE = 84
 
 
-def read(tree: SourceFiles, splits: Splits) -> ClassImages | None:
-    """`CUB_200_2011.tgz`: pictures in images/001.Black_footed_Albatross and so on."""
-    folders = group_by_folder(tree, class_names(splits))
+def read(source: SourceFiles, splits: Splits) -> ClassImages | None:
+    """Read `CUB_200_2011.tgz`: image files in folders such as images/001.Black_footed_Albatross."""
+    folders = group_by_folder(source, class_names(splits))
     return decode_groups(folders, SIDE) if folders else None
 
 
@@ -23,7 +23,7 @@ DATASET = PublishedDataset(
     terms="non-commercial research and education",
     homepage="https://www.vision.caltech.edu/datasets/cub_200_2011/",
     source_files="CUB_200_2011.tgz",
-    patterns=("*.jpg",),  # the segmentations are PNG files in folders of the same names
+    patterns=("*.jpg",),  # segmentations are PNG files in folders of the same names
     read=read,
     remotes=(
         RemoteFile(

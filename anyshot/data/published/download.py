@@ -1,14 +1,15 @@
-"""Downloads that resume where they broke off, are verified by their MD5 sum, and appear under their name only whole."""
+"""Download official files: resumed after an interruption, checked by MD5, complete or absent."""
 
 from __future__ import annotations
 
 import hashlib
 import http.client
 import os
+import urllib.error
 import urllib.request
 from pathlib import Path
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import DataError
 from anyshot.core.files import os_errors_as_messages
 from anyshot.core.progress import progress
 from anyshot.data.published.dataset import RemoteFile
@@ -19,7 +20,7 @@ TIMEOUT = 30  # seconds without a byte
 
 
 def fetch(remote: RemoteFile, folder: Path) -> Path:
-    """Bring an official file into `folder`, or find it there from an earlier time."""
+    """Download an official file into `folder`, unless it is there, and return its path."""
     target = folder / remote.file
     if target.is_file():
         return target
@@ -29,14 +30,16 @@ def fetch(remote: RemoteFile, folder: Path) -> Path:
     try:
         _receive(remote, part)
     except (OSError, http.client.HTTPException) as error:
-        raise AnyshotError(
-            f"{remote.url} cannot be downloaded ({getattr(error, 'reason', error)}); try again to resume, or fetch the "
-            f"file yourself and put it into {folder}, or name it with --source."
+        raise DataError(
+            f"Cannot download {remote.url} ({getattr(error, 'reason', error)}). Try again to "
+            f"resume, or download the file yourself and put it into {folder} or give it with "
+            "--source."
         ) from error
-    if remote.md5 and (found := md5_of(part)) != remote.md5:
+    if remote.md5 and (md5 := md5_of(part)) != remote.md5:
         part.unlink()
-        raise AnyshotError(
-            f"{remote.url} gave a file with the MD5 sum {found}, not the published {remote.md5}; it was deleted."
+        raise DataError(
+            f"The file from {remote.url} has the MD5 checksum {md5}, not the published "
+            f"{remote.md5}; it was deleted."
         )
     os.replace(part, target)
     return target
@@ -48,34 +51,34 @@ def _receive(remote: RemoteFile, part: Path) -> None:
         return
     headers = {"User-Agent": "anyshot", "Accept-Encoding": "identity"}
     if done or remote.first_bytes is not None:
-        headers["Range"] = (
-            f"bytes={done}-{'' if remote.first_bytes is None else remote.first_bytes - 1}"
-        )
+        last = "" if remote.first_bytes is None else remote.first_bytes - 1
+        headers["Range"] = f"bytes={done}-{last}"
     request = urllib.request.Request(remote.url, headers=headers)
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == 416 and done:  # nothing is left to send: the part is the whole
+        if error.code == 416 and done:  # range not satisfiable: the part is the whole file
             return
         raise
     with response:
-        if response.status != 206:  # the server sends all of it from the start
+        if response.status != 206:  # the server ignores ranges and sends the whole file
             done = 0
-        _store(response, part, done, remote)
+        _save(response, part, done, remote)
 
 
-def _store(response: http.client.HTTPResponse, part: Path, done: int, remote: RemoteFile) -> None:
+def _save(response: http.client.HTTPResponse, part: Path, done: int, remote: RemoteFile) -> None:
     length = response.headers.get("Content-Length")
     total = remote.first_bytes or (done + int(length) if length else None)
-    most = remote.first_bytes or MAX_BYTES
+    limit = remote.first_bytes or MAX_BYTES
+    kilobytes = None if total is None else total // 1000
     with (
         open(part, "r+b" if done else "wb") as file,
-        progress(f"Fetching {remote.file} (kB)", _kilo(total)) as advance,
+        progress(f"Fetching {remote.file} (kB)", kilobytes) as advance,
     ):
         file.seek(done)
-        advance(_kilo(done) or 0)
-        while done < most and (block := response.read(min(BLOCK, most - done))):
+        advance(done // 1000)
+        while done < limit and (block := response.read(min(BLOCK, limit - done))):
             with os_errors_as_messages("write", part):
                 file.write(block)
             done += len(block)
@@ -85,13 +88,9 @@ def _store(response: http.client.HTTPResponse, part: Path, done: int, remote: Re
 
 
 def md5_of(path: Path) -> str:
-    """The MD5 sum of a file: published sums are MD5; they tell damage, not malice."""
+    """Return the MD5 checksum of a file; published checksums are MD5 and detect damage only."""
     md5 = hashlib.md5(usedforsecurity=False)
     with open(path, "rb") as file:
         while block := file.read(2**20):
             md5.update(block)
     return md5.hexdigest()
-
-
-def _kilo(count: int | None) -> int | None:
-    return None if count is None else count // 1000

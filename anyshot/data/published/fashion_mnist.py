@@ -1,4 +1,4 @@
-"""Fashion-MNIST: the 10,000 official test images of ten garments, 28 x 28 enlarged to 32 x 32, for testing only."""
+"""Fashion-MNIST: 10,000 official test images, 28 x 28 enlarged to 32 x 32, for testing only."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ SIDE = 32
 ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 
 
-def read(tree: SourceFiles, splits: Splits) -> ClassImages | None:
-    """`t10k-images-idx3-ubyte.gz` and `t10k-labels-idx1-ubyte.gz`, compressed or not."""
-    images, labels = tree.first_match("t10k-images*"), tree.first_match("t10k-labels*")
-    return _classes(images, labels, splits) if images and labels else None
+def read(source: SourceFiles, splits: Splits) -> ClassImages | None:
+    """Read `t10k-images-idx3-ubyte.gz` and `t10k-labels-idx1-ubyte.gz`, compressed or not."""
+    images = source.first_match("t10k-images*")
+    labels = source.first_match("t10k-labels*")
+    return _read_classes(images, labels, splits) if images and labels else None
 
 
-def _classes(images_file: Path, labels_file: Path, splits: Splits) -> ClassImages:
+def _read_classes(images_file: Path, labels_file: Path, splits: Splits) -> ClassImages:
     images = read_idx(images_file)
     labels = check_integers(labels_file, "its labels", read_idx(labels_file), 0, 9)
     if images.shape != (labels.size, 28, 28):
+        shape = list(images.shape)
         raise damaged_file(
-            images_file, f"it holds {list(images.shape)} for {labels.size} labels, not [n, 28, 28]"
+            images_file, f"it has shape {shape} for {labels.size} labels, not [n, 28, 28]"
         )
     for label, name in enumerate(splits["test"]):
         chosen = images[labels == label]
@@ -43,6 +45,7 @@ DATASET = PublishedDataset(
     source_files="t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz",
     patterns=("t10k-images*", "t10k-labels*"),
     read=read,
+    images_per_class=1000,
     remotes=(
         RemoteFile(
             f"{ADDRESS}t10k-images-idx3-ubyte.gz",
@@ -50,7 +53,9 @@ DATASET = PublishedDataset(
             size=4_422_102,
         ),
         RemoteFile(
-            f"{ADDRESS}t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", size=5_148
+            f"{ADDRESS}t10k-labels-idx1-ubyte.gz",
+            "bb300cfdad3c16e7a12a480ee83cd310",
+            size=5_148,
         ),
     ),
 )

@@ -9,37 +9,45 @@ import numpy as np
 
 from anyshot.data.published.archives import SourceFiles
 from anyshot.data.published.dataset import ClassImages, PublishedDataset, Splits
-from anyshot.data.published.image_files import PICTURES, class_names, decode_groups, group_by_folder
+from anyshot.data.published.image_files import (
+    IMAGE_FILES,
+    class_names,
+    decode_groups,
+    group_by_folder,
+)
 from anyshot.data.published.readers import check_integers, damaged_file, read_pickle, to_strings
 
 SIDE = 84
 PARTS = {"train": ("train",), "validation": ("val", "validation"), "test": ("test",)}
 
 
-def read(tree: SourceFiles, splits: Splits) -> ClassImages | None:
-    """The three `mini-imagenet-cache-*.pkl`; or the three csv files with the images they name; or class folders."""
-    caches = [
-        tree.first_match(*(f"*cache*{part}.pkl" for part in PARTS[split])) for split in splits
-    ]
-    if all(caches):
-        return _cached([path for path in caches if path], splits)
-    lists = [tree.first_match(*(f"{part}.csv" for part in PARTS[split])) for split in splits]
-    if all(lists) and tree.first_match(*PICTURES):
-        return decode_groups(_listed(tree, [path for path in lists if path], splits), SIDE)
-    folders = group_by_folder(tree, class_names(splits))
+def read(source: SourceFiles, splits: Splits) -> ClassImages | None:
+    """Read three `mini-imagenet-cache-*.pkl`, or three csv files with their images, or folders."""
+    caches = _files_by_split(source, splits, "*cache*{}.pkl")
+    if caches:
+        return _read_caches(caches, splits)
+    lists = _files_by_split(source, splits, "{}.csv")
+    if lists and source.first_match(*IMAGE_FILES):
+        return decode_groups(_group_by_list(source, lists, splits), SIDE)
+    folders = group_by_folder(source, class_names(splits))
     return decode_groups(folders, SIDE) if folders else None
 
 
-def _cached(caches: list[Path], splits: Splits) -> ClassImages:
+def _files_by_split(source: SourceFiles, splits: Splits, pattern: str) -> list[Path]:
+    """Return one file for each split; none if one of them is missing."""
+    matches = [
+        source.first_match(*(pattern.format(part) for part in PARTS[split])) for split in splits
+    ]
+    return [path for path in matches if path] if all(matches) else []
+
+
+def _read_caches(caches: list[Path], splits: Splits) -> ClassImages:
     for path, names in zip(caches, splits.values(), strict=True):
         content = read_pickle(path)
-        images, classes = content.get("image_data"), content.get("class_dict")
-        pictures = (
-            isinstance(images, np.ndarray)
-            and images.dtype == np.uint8
-            and images.shape[1:] == (SIDE, SIDE, 3)
-        )
-        if images is None or not pictures or not isinstance(classes, dict):
+        images = content.get("image_data")
+        classes = content.get("class_dict")
+        is_pixels = isinstance(images, np.ndarray) and images.dtype == np.uint8
+        if not is_pixels or images.shape[1:] != (SIDE, SIDE, 3) or not isinstance(classes, dict):
             raise damaged_file(
                 path, "it has no 'image_data' uint8 [n, 84, 84, 3] with a 'class_dict'"
             )
@@ -47,33 +55,26 @@ def _cached(caches: list[Path], splits: Splits) -> ClassImages:
         for name in names:
             if name not in rows:
                 raise damaged_file(path, f"there is no class {name!r}")
-            yield (
-                name,
-                images[
-                    check_integers(path, f"the rows of {name!r}", rows[name], 0, len(images) - 1)
-                ],
-            )
+            what = f"the rows of {name!r}"
+            yield name, images[check_integers(path, what, rows[name], 0, len(images) - 1)]
 
 
-def _listed(tree: SourceFiles, lists: list[Path], splits: Splits) -> dict[str, list[Path]]:
-    pictures = {path.stem: path for path in tree.matching(*PICTURES)}
+def _group_by_list(source: SourceFiles, lists: list[Path], splits: Splits) -> dict[str, list[Path]]:
+    images = {path.stem: path for path in source.matching(*IMAGE_FILES)}
     groups: dict[str, list[Path]] = {name: [] for name in class_names(splits)}
     for path in lists:
-        for row in _rows(path):
-            picture, name = Path(row.get("filename") or "").stem, row.get("label")
+        for row in _read_rows(path):
+            file = row.get("filename") or ""
+            name = row.get("label")
             if name not in groups:
-                raise damaged_file(
-                    path, f"it lists a class {name!r}, which is not one of the hundred"
-                )
-            if picture not in pictures:
-                raise damaged_file(
-                    path, f"the picture {row['filename']!r} that it lists is not in the source"
-                )
-            groups[name].append(pictures[picture])
+                raise damaged_file(path, f"it lists {name!r}, which is not one of the 100 classes")
+            if Path(file).stem not in images:
+                raise damaged_file(path, f"the source has no image {file!r}, which it lists")
+            groups[name].append(images[Path(file).stem])
     return groups
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
+def _read_rows(path: Path) -> list[dict[str, str]]:
     try:
         with open(path, newline="", encoding="utf-8", errors="replace") as file:
             return list(csv.DictReader(file))
@@ -88,7 +89,11 @@ DATASET = PublishedDataset(
     side=SIDE,
     terms="ImageNet's terms: non-commercial research and education",
     homepage="https://github.com/twitter-research/meta-learning-lstm",
-    source_files="mini-imagenet-cache-train.pkl, -val.pkl and -test.pkl, or train.csv, val.csv, test.csv with the images",
-    patterns=("*.pkl", "*.csv", *PICTURES),
+    source_files=(
+        "mini-imagenet-cache-train.pkl, -val.pkl and -test.pkl, or train.csv, val.csv, test.csv "
+        "with the images"
+    ),
+    patterns=("*.pkl", "*.csv", *IMAGE_FILES),
     read=read,
+    images_per_class=600,
 )

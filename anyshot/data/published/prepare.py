@@ -1,184 +1,189 @@
-"""From official files to a memory-mapped set: found, unpacked, checked, converted, whole or not at all."""
+"""Prepare a published data set: find, download, unpack and check its files, then convert them.
+
+The prepared set appears in the cache folder completely or not at all.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from anyshot.core.atomic_folders import temporary_folder
-from anyshot.core.errors import AnyshotError, NotPreparedError
+from anyshot.core.errors import AnyshotError, DataError, NotPreparedError
 from anyshot.core.files import cache_folder
 from anyshot.core.progress import progress
 from anyshot.data.image_set import ImageSet
 from anyshot.data.published.archives import SourceFiles, scan_source, unpack
 from anyshot.data.published.dataset import ClassImages, PublishedDataset
 from anyshot.data.published.download import fetch, md5_of
-from anyshot.data.storage import write_image_set
+from anyshot.data.storage import ImageSetWriter, write_image_set
 
 log = logging.getLogger("anyshot")
 
 
-def prepared_folder(entry: PublishedDataset) -> Path:
-    """The folder of the prepared set, whether or not it is there."""
-    return cache_folder() / "datasets" / entry.name
+def prepared_folder(dataset: PublishedDataset) -> Path:
+    """Return the folder of the prepared set, whether or not it exists."""
+    return cache_folder() / "datasets" / dataset.name
 
 
-def downloads_folder(entry: PublishedDataset) -> Path:
-    """The folder for the official files of a set."""
-    return cache_folder() / "downloads" / entry.name
+def downloads_folder(dataset: PublishedDataset) -> Path:
+    """Return the folder of downloaded official files."""
+    return cache_folder() / "downloads" / dataset.name
 
 
-def is_prepared(entry: PublishedDataset) -> bool:
-    """Whether the set was prepared on this machine."""
-    return (prepared_folder(entry) / "set.json").is_file()
+def is_prepared(dataset: PublishedDataset) -> bool:
+    """Return whether the data set is prepared on this machine."""
+    return (prepared_folder(dataset) / "set.json").is_file()
 
 
 def prepare(
-    entry: PublishedDataset, source: str | Path | None = None, *, again: bool = False
+    dataset: PublishedDataset, source: str | Path | None = None, *, again: bool = False
 ) -> ImageSet:
-    """Prepare a set from `source` (archive, folder of archives, or unpacked folder), or from the official address.
+    """Prepare a data set and open it.
 
-    A set that is ready is left as it is, unless `again` is true; the old one stays until the new one is whole.
+    `source` is an official archive, a folder with archives, or an unpacked folder; by default the
+    official files are downloaded. A prepared set is kept unless `again` is true, and then it is
+    replaced only when the new one is complete.
     """
-    if is_prepared(entry) and not again:
-        return ImageSet.open(prepared_folder(entry))
-    origin = Path(os.path.expanduser(source)) if source is not None else _download(entry)
+    if is_prepared(dataset) and not again:
+        return open_prepared(dataset)
+    path = Path(os.path.expanduser(source)) if source is not None else _download(dataset)
     with temporary_folder(cache_folder() / "unpacking") as folder:
-        classes, used = _read_source(entry, origin, folder)
-        _store(entry, origin, classes, _compare_checksums(entry, used))
-    return ImageSet.open(prepared_folder(entry))
+        classes, files = _read_source(dataset, path, folder)
+        _write(dataset, path, classes, _compare_checksums(dataset, files))
+    return open_prepared(dataset)
 
 
-def open_prepared(entry: PublishedDataset) -> ImageSet:
-    """The set, if it was prepared on this machine."""
-    if not is_prepared(entry):
+def open_prepared(dataset: PublishedDataset) -> ImageSet:
+    """Open a prepared set; its notes say which part of the official images it has."""
+    if not is_prepared(dataset):
         raise NotPreparedError(
-            f"{entry.title} is not prepared on this machine; run: anyshot data prepare {entry.name}"
+            f"{dataset.title} is not prepared on this machine; run: anyshot data prepare "
+            f"{dataset.name}"
         )
-    return ImageSet.open(prepared_folder(entry))
+    images = ImageSet.open(prepared_folder(dataset))
+    parts = dataset.missing_parts(images)
+    return replace(images, notes={**images.notes, "part": parts}) if parts else images
 
 
-def verify_prepared(entry: PublishedDataset) -> ImageSet:
-    """The prepared set, after every pixel, its classes and its splits were verified."""
-    images = open_prepared(entry)
+def verify_prepared(dataset: PublishedDataset) -> ImageSet:
+    """Compare pixels, classes and splits of a prepared set with the recorded ones, and open it."""
+    images = open_prepared(dataset)
     images.check()
-    wanted = entry.splits()
-    found = {
-        split: [images.classes[c] for c in members] for split, members in images.splits.items()
-    }
-    if any(members != wanted.get(split) for split, members in found.items()):
-        raise AnyshotError(
-            f"The splits of {prepared_folder(entry)} are not the recorded ones; prepare it with --again."
-        )
+    expected = dataset.splits()
+    for split, members in images.splits.items():
+        if [images.classes[c] for c in members] != expected.get(split):
+            raise DataError(
+                f"The {split} classes in {prepared_folder(dataset)} are not those of the published "
+                "split; prepare the set with --again."
+            )
     return images
 
 
-def _download(entry: PublishedDataset) -> Path:
-    """The folder of official files, downloaded where they are missing."""
-    folder = downloads_folder(entry)
-    if not entry.remotes and not (folder.is_dir() and any(folder.iterdir())):
-        raise AnyshotError(
-            f"{entry.title} has no address from which anyone may download it ({entry.terms}): see {entry.homepage}, fetch "
-            f"{entry.source_files}, and put them into {folder} or name their folder with --source."
+def _download(dataset: PublishedDataset) -> Path:
+    """Download the official files that are missing and return their folder."""
+    folder = downloads_folder(dataset)
+    if not dataset.remotes and not (folder.is_dir() and any(folder.iterdir())):
+        raise DataError(
+            f"{dataset.title} cannot be downloaded automatically ({dataset.terms}). See "
+            f"{dataset.homepage}, download {dataset.source_files}, and put them into {folder} "
+            "or give their folder with --source."
         )
-    for remote in entry.remotes:
+    for remote in dataset.remotes:
         fetch(remote, folder)
     return folder
 
 
 def _read_source(
-    entry: PublishedDataset, source: Path, folder: Path
+    dataset: PublishedDataset, path: Path, folder: Path
 ) -> tuple[ClassImages, list[Path]]:
-    """The set's images, from files that lie open, or else from the archives, official names first; and these files."""
-    tree, archives = scan_source(source, entry.patterns)
-    official = {remote.file for remote in entry.remotes}
-    used = [path for path in tree.files if path.name in official]
-    if (classes := entry.read(tree, entry.splits())) is not None:
+    """Return the images of each class, and the official files that they come from.
+
+    Files that are not packed are tried first, then archives, those with official names first.
+    """
+    source, archives = scan_source(path, dataset.patterns)
+    official = {remote.file for remote in dataset.remotes}
+    used = [file for file in source.files if file.name in official]
+    if (classes := dataset.read(source, dataset.splits())) is not None:
         return classes, used
-    refusals: list[AnyshotError] = []
-    for number, archive in enumerate(
-        sorted(archives, key=lambda path: (path.name not in official, path))
-    ):
+    errors: list[AnyshotError] = []
+    archives.sort(key=lambda archive: (archive.name not in official, archive))
+    for number, archive in enumerate(archives):
         try:
             with progress(f"Unpacking {archive.name}", None) as advance:
-                taken = unpack(archive, entry.patterns, folder / str(number), advance).files
+                files = unpack(archive, dataset.patterns, folder / str(number), advance).files
         except AnyshotError as error:
-            refusals.append(error)
+            errors.append(error)
             continue
-        tree, used = SourceFiles(tree.files + taken), [*used, *([archive] if taken else [])]
-        if (classes := entry.read(tree, entry.splits())) is not None:
-            for refusal in refusals:
-                log.warning("%s It is passed over.", refusal)
+        source = SourceFiles(source.files + files)
+        if files:
+            used = [*used, archive]
+        if (classes := dataset.read(source, dataset.splits())) is not None:
+            for error in errors:
+                log.warning("%s The archive is ignored.", error)
             return classes, used
-    if refusals:
-        raise refusals[0]
-    raise AnyshotError(
-        f"{source} does not hold {entry.title}; expected {entry.source_files}, or the folder unpacked from it."
+    if errors:
+        raise errors[0]
+    raise DataError(
+        f"{path} does not contain {dataset.title}; expected {dataset.source_files}, or the "
+        "unpacked folder."
     )
 
 
-def _compare_checksums(entry: PublishedDataset, used: list[Path]) -> dict[str, str]:
-    """{file: its MD5 sum beside the published one, where there is one}; a difference is no refusal, but is said."""
-    published = {remote.file: remote.md5 for remote in entry.remotes if remote.md5}
-    compared = {}
-    for path in used if published else []:
-        found = md5_of(path)
-        if found in published.values():
-            compared[path.name] = f"MD5 {found}, as published"
-        else:
-            wanted = published.get(path.name) or " or ".join(published.values())
-            compared[path.name] = f"MD5 {found}, not the published {wanted}"
-            log.warning(
-                "%s can be read, but is not the official file (%s).", path, compared[path.name]
-            )
-    return compared
+def _compare_checksums(dataset: PublishedDataset, files: list[Path]) -> dict[str, str]:
+    """Compare MD5 checksums with the published ones; a difference is a warning, not an error."""
+    published = {remote.file: remote.md5 for remote in dataset.remotes if remote.md5}
+    results: dict[str, str] = {}
+    if not published:
+        return results
+    for path in files:
+        md5 = md5_of(path)
+        if md5 in published.values():
+            results[path.name] = f"MD5 {md5}, as published"
+            continue
+        expected = published.get(path.name) or " or ".join(published.values())
+        results[path.name] = f"MD5 {md5}, not the published {expected}"
+        log.warning("%s is readable, but not the official file (%s).", path, results[path.name])
+    return results
 
 
-def _store(
-    entry: PublishedDataset, source: Path, classes: ClassImages, files: dict[str, str]
+def _write(
+    dataset: PublishedDataset, source: Path, classes: ClassImages, files: dict[str, str]
 ) -> None:
-    splits = entry.splits()
-    names = [name for members in splits.values() for name in members]
-    about = {
-        "title": entry.title,
+    """Write the image set, and check that no class is missing."""
+    notes = {
+        "title": dataset.title,
         "source": str(source),
-        "terms": entry.terms,
-        "split": entry.split_source(),
+        "terms": dataset.terms,
+        "split": dataset.split_source(),
+        "files": files,
     }
-    notes = {**about, "files": files}
+    size = (dataset.side, dataset.side)
+    total = sum(map(len, dataset.splits().values()))
+    folder = prepared_folder(dataset)
     with (
-        progress(f"Preparing {entry.name}", len(names)) as advance,
-        write_image_set(
-            prepared_folder(entry),
-            entry.name,
-            (entry.side, entry.side),
-            notes=notes,
-            kind=entry.kind,
-        ) as writer,
+        progress(f"Preparing {dataset.name}", total) as advance,
+        write_image_set(folder, dataset.name, size, notes=notes, kind=dataset.kind) as writer,
     ):
         for label, images in classes:
             if not len(images):
-                raise AnyshotError(
-                    f"{source} holds no images of the class {label!r} of {entry.title}."
-                )
+                raise DataError(f"{source} has no images of class {label!r} of {dataset.title}.")
             writer.add(label, images)
             advance()
-        writer.splits = {
-            split: members for split, members in splits.items() if members[0] in writer.counts
-        }
-        lacking = [
-            split
-            for split in splits
-            if split not in writer.splits and split not in entry.optional_splits
-        ]
-        missing = [
-            name
-            for members in writer.splits.values()
-            for name in members
-            if name not in writer.counts
-        ]
-        if lacking or missing or not writer.counts:
-            raise AnyshotError(
-                f"{source} holds only {len(writer.counts)} of the {len(names)} classes of {entry.title}."
-            )
+        _assign_splits(dataset, source, writer)
+
+
+def _assign_splits(dataset: PublishedDataset, source: Path, writer: ImageSetWriter) -> None:
+    """Give the writer the splits that the source contains, and refuse incomplete ones."""
+    splits = dataset.splits()
+    present = {split: names for split, names in splits.items() if names[0] in writer.counts}
+    absent = [s for s in splits if s not in present and s not in dataset.optional_splits]
+    missing = [name for names in present.values() for name in names if name not in writer.counts]
+    if absent or missing or not writer.counts:
+        total = sum(map(len, splits.values()))
+        raise DataError(
+            f"{source} has only {len(writer.counts)} of the {total} classes of {dataset.title}."
+        )
+    writer.splits = present

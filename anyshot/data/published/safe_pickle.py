@@ -1,10 +1,10 @@
-"""Pickles of numbers, strings, lists, dictionaries and arrays of integers, read without trust.
+"""Unpickle numbers, strings, lists, dictionaries and integer arrays from files that are not trusted.
 
-Python's own unpickler calls what a file names, fills the memory with what it announces, and overflows its stack on keys
-that nest. This one is a small machine over the operations that `pickletools` takes apart: it knows those below and no
-others, and what a file names is one of six things, each in a version of our own that checks what it is given. A
-restricted `pickle.Unpickler` behind a scan would need the same six, and the stack followed as well: C's machine hashes
-keys of any depth, makes room for a memo of any length, and appends to, sets items in and changes whatever lies there.
+Python's unpickler calls any function that a file names, allocates any memory that it announces, and
+overflows its stack on nested keys. This one interprets the operations that `pickletools` finds. It knows
+those below and no others. A file can name six things, each replaced by a function here that checks its
+arguments. A restricted `pickle.Unpickler` is not enough: its C code hashes keys of any depth, allocates a
+memo of any length, and changes objects of any type.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 
 class UnsafePickle(Exception):
-    """What a pickle holds or asks for that is not let in."""
+    """The reason why a pickle is refused."""
 
 
 def unpickle(file: BinaryIO) -> Any:
-    """The object that a pickle describes; a malformed one raises almost anything, and runs nothing."""
+    """Return the object in a pickle; a malformed one raises almost anything, but runs nothing."""
     machine = _Machine()
     for operation, argument, _ in pickletools.genops(file):
         if operation.name in PUSHED:
@@ -31,35 +31,35 @@ def unpickle(file: BinaryIO) -> Any:
         elif operation.name in STEPS:
             STEPS[operation.name](machine, argument)
         elif operation.name not in ("PROTO", "FRAME", "STOP"):
-            raise UnsafePickle(f"it asks for the operation {operation.name}")
+            raise UnsafePickle(f"it uses the operation {operation.name}")
     return machine.stack.pop()
 
 
 class _Machine:
     def __init__(self) -> None:
-        self.stack: list[Any] = []  # since the last mark
+        self.stack: list[Any] = []  # objects since the last mark
         self.below: list[list[Any]] = []  # the stacks before each mark
         self.memo: dict[int, Any] = {}
 
     def push(self, item: Any) -> None:
-        """Put something on the stack."""
+        """Put an object on the stack."""
         self.stack.append(item)
 
     def mark(self) -> None:
-        """Begin a stack of its own."""
+        """Start a new stack."""
         self.below.append(self.stack)
         self.stack = []
 
     def since_mark(self) -> list[Any]:
-        """What was pushed since the last mark, taken away."""
+        """Remove and return the objects since the last mark."""
         items, self.stack = self.stack, self.below.pop()
         return items
 
     def top(self, count: int) -> list[Any]:
-        """The last `count` things, taken away."""
+        """Remove and return the last `count` objects."""
         items = self.stack[-count:]
         if len(items) < count:
-            raise UnsafePickle("it takes more than it has put there")
+            raise UnsafePickle("it removes more objects than there are")
         del self.stack[-count:]
         return items
 
@@ -70,35 +70,35 @@ class _Machine:
         self.update(items)
 
     def extend(self, items: list[Any]) -> None:
-        """Append to the list below."""
+        """Append to the list on top of the stack."""
         if not isinstance(self.stack[-1], list):
-            raise UnsafePickle("it appends to something that is no list")
+            raise UnsafePickle("it appends to an object that is not a list")
         self.stack[-1].extend(items)
 
     def update(self, items: list[Any]) -> None:
-        """Set keys and values, in turn, of the dictionary below. Nothing that could nest is a key."""
+        """Add alternating keys and values to the dictionary on top; keys cannot be nested."""
         if not isinstance(self.stack[-1], dict) or not all(
             isinstance(key, str | bytes | int) for key in items[::2]
         ):
-            raise UnsafePickle("it holds keys that are neither text nor numbers")
+            raise UnsafePickle("it has keys that are neither strings nor numbers")
         self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
     def name(self, module: str, name: str) -> None:
-        """Push one of the things that may be named."""
+        """Push one of the objects that a file may name."""
         module = module.replace("numpy._core", "numpy.core")
         if (module, name) not in NAMED:
-            raise UnsafePickle(f"it asks for {module}.{name}")
+            raise UnsafePickle(f"it names {module}.{name}")
         self.stack.append(NAMED[module, name])
 
     def call(self) -> None:
-        """Make what was named of the arguments above it."""
+        """Call the named object with the arguments above it."""
         function, arguments = self.top(2)
         if not isinstance(function, _Named) or not isinstance(arguments, tuple):
-            raise UnsafePickle("it calls what is not callable")
+            raise UnsafePickle("it calls an object that is not callable")
         self.stack.append(function.make(*arguments))
 
     def build(self) -> None:
-        """Give an array or its type the content above it."""
+        """Set the state of an array or of its type."""
         (state,) = self.top(1)
         target = self.stack[-1]
         if isinstance(target, _Type):
@@ -108,57 +108,58 @@ class _Machine:
             content = (1, _shape(shape), kind.dtype(), bool(fortran), _bytes(data))
             target.__setstate__(content)  # type: ignore[arg-type]
         else:
-            raise UnsafePickle("it changes something that is no array")
+            raise UnsafePickle("it changes an object that is not an array")
 
 
-# ------------------------------------------------------------------------------------------------- what can be named
+# ---------------------------------------------------------------------- what a pickle can name
 class _Named:
-    """Something that a pickle may name, and call where it has a `make`."""
+    """An object that a pickle may name; it can be called if it has a `make` function."""
 
     def __init__(self, make: Callable[..., Any] | None = None) -> None:
         self._make = make
 
     def make(self, *arguments: Any) -> Any:
-        """The result of a call."""
+        """Return the result of a call."""
         if self._make is None:
-            raise UnsafePickle("it calls what is not callable")
+            raise UnsafePickle("it calls an object that is not callable")
         return self._make(*arguments)
 
 
 class _Type:
-    """An array's type: integers of one, two, four or eight bytes, in either order."""
+    """An array type: integers of one, two, four or eight bytes, in either byte order."""
 
     def __init__(self, code: str, *_: Any) -> None:
         if not isinstance(code, str) or not re.fullmatch(r"[<>|=]?[biu][1248]", code):
-            raise UnsafePickle(f"it holds an array of {code!r}")
-        self.code, self.order = code.lstrip("<>|="), code[0] if code[0] in "<>|=" else "="
+            raise UnsafePickle(f"it has an array of type {code!r}")
+        self.code = code.lstrip("<>|=")
+        self.order = code[0] if code[0] in "<>|=" else "="
 
     def dtype(self) -> np.dtype[Any]:
-        """As NumPy has it."""
+        """Return the NumPy type."""
         return np.dtype(self.order + self.code)
 
 
 def _order(state: Any) -> str:
-    """The byte order in the state of a type, which has nothing else to say."""
+    """Return the byte order from the state of a type; other states are refused."""
     _, order, *rest = state
     if order not in ("<", ">", "|", "=") or rest[:5] != [None, None, None, -1, -1]:
-        raise UnsafePickle("it holds an array of something composed")
+        raise UnsafePickle("it has an array of a structured type")
     return str(order)
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
     if not isinstance(shape, tuple) or not all(isinstance(n, int) and n >= 0 for n in shape):
-        raise UnsafePickle("it holds an array of an impossible shape")
+        raise UnsafePickle("it has an array of an impossible shape")
     return shape
 
 
 def _bytes(data: Any) -> bytes:
-    """Bytes, which Python 2 pickled as text."""
+    """Return bytes; Python 2 pickled them as text."""
     return data.encode("latin1") if isinstance(data, str) else bytes(memoryview(data))
 
 
 def _empty_array(*_: Any) -> NDArray[Any]:
-    return np.ndarray((0,), "b")  # shape and content follow, and must fit the bytes that are there
+    return np.ndarray((0,), "b")  # `build` sets shape and content
 
 
 def _scalar(kind: _Type, data: Any) -> Any:
@@ -173,7 +174,7 @@ def _from_buffer(data: Any, kind: _Type, shape: Any, order: Any) -> NDArray[Any]
 
 def _encode(text: str, encoding: str) -> bytes:
     if encoding != "latin1":
-        raise UnsafePickle(f"it asks for the codec {encoding!r}")
+        raise UnsafePickle(f"it uses the codec {encoding!r}")
     return text.encode("latin1")
 
 
@@ -186,7 +187,7 @@ NAMED = {
     ("_codecs", "encode"): _Named(_encode),
 }
 
-# ------------------------------------------------------------------------------------------------- what can be done
+# ---------------------------------------------------------------------- operations
 PUSHED = {
     *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
     *(

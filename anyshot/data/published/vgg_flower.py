@@ -1,4 +1,4 @@
-"""Oxford 102 Flowers: 40 to 258 images a class, 32 x 32, split 71/15/16 by class as published in Meta-Dataset."""
+"""Oxford 102 Flowers: 40 to 258 images per class, 32 x 32, split 71/15/16 (Meta-Dataset)."""
 
 from __future__ import annotations
 
@@ -6,33 +6,41 @@ from pathlib import Path
 
 from anyshot.data.published.archives import SourceFiles
 from anyshot.data.published.dataset import ClassImages, PublishedDataset, RemoteFile, Splits
-from anyshot.data.published.image_files import PICTURES, class_names, decode_groups, group_by_folder
+from anyshot.data.published.image_files import (
+    IMAGE_FILES,
+    class_names,
+    decode_groups,
+    group_by_folder,
+)
 from anyshot.data.published.readers import check_integers, damaged_file, read_mat
 
 SIDE = 32
 ADDRESS = "https://www.robots.ox.ac.uk/~vgg/data/flowers/102/"
 
 
-def read(tree: SourceFiles, splits: Splits) -> ClassImages | None:
-    """`102flowers.tgz` (image_00001.jpg and so on) with `imagelabels.mat`; or class folders ("001.pink primrose")."""
+def read(source: SourceFiles, splits: Splits) -> ClassImages | None:
+    """Read `102flowers.tgz` (image_00001.jpg, ...) with `imagelabels.mat`, or class folders.
+
+    Class folders are named "001.pink primrose" and so on.
+    """
     names = class_names(splits)
-    labels = tree.first_match("imagelabels.mat")
-    if labels and tree.first_match("image_0*.jpg"):
-        return decode_groups(_labelled(tree, labels, names), SIDE)
-    folders = group_by_folder(tree, names)
+    labels = source.first_match("imagelabels.mat")
+    if labels and source.first_match("image_0*.jpg"):
+        return decode_groups(_group_by_label(source, labels, names), SIDE)
+    folders = group_by_folder(source, names)
     return decode_groups(folders, SIDE) if folders else None
 
 
-def _labelled(tree: SourceFiles, path: Path, names: list[str]) -> dict[str, list[Path]]:
+def _group_by_label(source: SourceFiles, path: Path, names: list[str]) -> dict[str, list[Path]]:
     labels = check_integers(path, "its labels", read_mat(path, "labels")[0].ravel(), 1, 102)
     classes = {int(name[:3]): name for name in names}  # "001.pink primrose" is label 1
-    pictures = {picture.stem: picture for picture in tree.matching("image_*.jpg")}
+    images = {image.stem: image for image in source.matching("image_*.jpg")}
     groups: dict[str, list[Path]] = {name: [] for name in names}
     for number, label in enumerate(labels, start=1):
         stem = f"image_{number:05}"
-        if stem not in pictures:
-            raise damaged_file(path, f"there is no picture {stem}.jpg")
-        groups[classes[int(label)]].append(pictures[stem])
+        if stem not in images:
+            raise damaged_file(path, f"there is no image {stem}.jpg")
+        groups[classes[int(label)]].append(images[stem])
     return groups
 
 
@@ -44,7 +52,7 @@ DATASET = PublishedDataset(
     terms="no licence stated; cite Nilsback and Zisserman 2008",
     homepage=ADDRESS,
     source_files="102flowers.tgz and imagelabels.mat",
-    patterns=("imagelabels.mat", *PICTURES),
+    patterns=("imagelabels.mat", *IMAGE_FILES),
     read=read,
     remotes=(
         RemoteFile(

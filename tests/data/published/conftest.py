@@ -125,14 +125,17 @@ def cub(folder: Path) -> Path:
 
 def aircraft(folder: Path) -> Path:
     lists, members = {"trainval": "", "test": ""}, {}
+    boxes = ""
     for c, name in enumerate(names_of("aircraft")):
         for n in range(EACH):
-            image = Image.new("RGB", (60, 60), colour(c))
-            image.paste((255, 255, 255), (0, 40, 60, 60))  # the banner
+            image = Image.new("RGB", (90, 60), (255, 255, 255))
+            image.paste(colour(c), (5, 20, 85, 40))  # a wide aircraft; pixels are counted from 1
+            boxes += f"{c:04}{n:03} 6 21 85 40\n"
             buffer = io.BytesIO()
             image.save(buffer, "JPEG", quality=95)
             members[f"fgvc-aircraft-2013b/data/images/{c:04}{n:03}.jpg"] = buffer.getvalue()
             lists["test" if n == 0 else "trainval"] += f"{c:04}{n:03} {name}\n"
+    members["fgvc-aircraft-2013b/data/images_box.txt"] = boxes.encode()
     for part, text in lists.items():
         members[f"fgvc-aircraft-2013b/data/images_variant_{part}.txt"] = text.encode()
     return tar(folder / "fgvc-aircraft-2013b.tar.gz", members)

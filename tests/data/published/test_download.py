@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import DataError
 from anyshot.data.published import CATALOGUE, RemoteFile, prepare
 from anyshot.data.published.download import fetch
 
@@ -79,7 +79,7 @@ def test_a_file_is_fetched_verified_and_not_fetched_again(server, tmp_path):
 def test_a_broken_download_resumes_where_it_broke(server, tmp_path):
     server.breaks_after = 300_000
     with pytest.raises(
-        AnyshotError, match=r"broke after 300000 of 1024000 bytes.*try again to resume"
+        DataError, match=r"broke after 300000 of 1024000 bytes.*Try again to resume"
     ):
         fetch(remote(server), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["set.bin.part"]
@@ -110,22 +110,22 @@ def test_only_the_first_bytes_are_fetched_where_they_suffice(server, tmp_path):
 
 
 def test_a_wrong_checksum_is_said_and_the_file_deleted(server, tmp_path):
-    with pytest.raises(AnyshotError, match="not the published 0123; it was deleted"):
+    with pytest.raises(DataError, match="not the published 0123; it was deleted"):
         fetch(remote(server, md5="0123"), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9/set.bin", "http://name.invalid/set.bin"])
 def test_without_a_network_one_sentence_says_what_to_fetch_and_where_to_put_it(address, tmp_path):
-    with pytest.raises(AnyshotError) as caught:
+    with pytest.raises(DataError) as caught:
         fetch(RemoteFile(address), tmp_path)
     sentence = str(caught.value)
     assert address in sentence
-    assert f"put it into {tmp_path}, or name it with --source" in sentence
+    assert f"put it into {tmp_path} or give it with --source" in sentence
 
 
 def test_a_missing_page_is_named(server, tmp_path):
-    with pytest.raises(AnyshotError, match="Not Found"):
+    with pytest.raises(DataError, match="Not Found"):
         fetch(RemoteFile(f"{server.address}/gone"), tmp_path)
 
 

@@ -55,14 +55,14 @@ def test_either_order_of_bytes_and_smaller_storage_are_understood(tmp_path):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "does not begin"),
-        (b"MATLAB 7.3".ljust(124) + b"\0\2IM", "does not begin"),
-        (big_endian((2**30, 2**30), bytes(4)), "announces"),
+        (b"", "does not start"),
+        (b"MATLAB 7.3".ljust(124) + b"\0\2IM", "does not start"),
+        (big_endian((2**30, 2**30), bytes(4)), "claims"),
         (big_endian((-1, -4), bytes(4)), "no shape"),
         (big_endian((), bytes(4)), "no shape"),
         (big_endian((2, 2), bytes(4), stored=99), "no numbers"),
-        (big_endian((2, 2), bytes(4))[:-5], "cut off"),
-        (big_endian((2, 2), bytes(4)) + b"\0\0\0", "cut off"),
+        (big_endian((2, 2), bytes(4))[:-5], "truncated"),
+        (big_endian((2, 2), bytes(4)) + b"\0\0\0", "truncated"),
     ],
 )
 def test_what_lies_or_is_cut_off_is_refused(data, words, tmp_path):
