@@ -2,7 +2,7 @@
 
 ===================================  ===========================================================
 while the command line is imported   the process ends at once: an interrupted import is not safe
-while a command runs                 KeyboardInterrupt; commands add how to continue
+while a command runs                 KeyboardInterrupt, also in place of errors that it causes
 a second time, and at the end        the process ends at once
 ===================================  ===========================================================
 
@@ -42,6 +42,10 @@ def raise_on_interrupt() -> Iterator[None]:
     signal.signal(signal.SIGINT, _raise_once)
     try:
         yield
+    except Exception as error:  # an interrupted import can leave a module that fails later
+        if signal.getsignal(signal.SIGINT) is exit_now:
+            raise KeyboardInterrupt from error
+        raise
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -106,9 +106,10 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
-    with configure_output(), raise_on_interrupt():
+    with configure_output():
         try:
-            _run(arguments)
+            with raise_on_interrupt():
+                _run(arguments)
         except KeyboardInterrupt as interrupt:
             if ranks.claims_error_message():
                 print_error(" ".join(["Interrupted.", *map(str, interrupt.args)]))

@@ -238,6 +238,22 @@ cli.main(["stubborn"])
     assert err == "anyshot: Interrupted.\n"
 
 
+def test_error_caused_by_ctrl_c_is_not_called_a_bug(monkeypatch, capsys):
+    def app(_arguments, prog_name):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:  # as in a module whose import was interrupted
+            raise RecursionError from None
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        monkeypatch.setattr(cli, "app", app)
+        assert run("train") == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "anyshot: Interrupted.\n"
+
+
 def test_ignored_ctrl_c_stays_ignored(monkeypatch):
     handlers = []
 
