@@ -1,7 +1,8 @@
-"""The adapted network as plain functions of (parameters, images): a body of whatever kind, then a linear head.
+"""The network that a task adapts, as functions of (parameters, images): a body and a linear head.
 
-No modules, no running averages, no hidden state. Parameters live in dicts of tensors: ``theta`` is what the inner loop
-moves, :class:`Norm` what not. What a body is, :class:`Body` says; those that there are, :mod:`anyshot.models.bodies`.
+There are no modules, no running averages and no hidden state. The parameters that the inner loop
+changes are a dict of tensors, ``theta``; what it does not change is in :class:`Norm`.
+:class:`Body` describes a backbone; :mod:`anyshot.models.bodies` has the built-in ones.
 """
 
 from __future__ import annotations
@@ -16,169 +17,291 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import SettingsError
 
-EPS = 1e-3  #: of the normalisation's variance
-HEAD_PARAMETERS = ("head_weight", "head_bias")
-BODY_PREFIXES = (
-    "theta.",
-    "shift.",
-)  #: how the names of the body's parameters begin, in every method
+EPS = 1e-3  #: ε of the batch norm
+HEAD_PARAMETERS = ("head_weight", "head_bias")  #: names of the head's parameters in θ
+#: prefixes of the body's parameters in the state of every method
+BODY_PREFIXES = ("theta.", "shift.")
 Parameters = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Norm:
-    """The normalisations of a network and what follows each: ``norm(i, y)`` is scale · x̂ + shift for its unit i.
+    """The batch norms of a network with their scales and shifts.
 
-    ``shift`` is the meta-learned β, one [channels] tensor a unit, not adapted; ``scale`` is 1 (``None``) unless z acts
-    here. Statistics are those of the set in hand, or of its first ``lenders`` images alone.
+    ``norm(i, y)`` returns scale_i · x̂ + shift_i, where x̂ = (y − mean) / √(var + ε) for each
+    channel. Mean and variance are those of the batch; there are no running averages.
+
+    Parameters
+    ----------
+    shift : sequence of Tensor
+        β of each layer, [channels]. Meta-learned; the inner loop does not change it.
+    scale : sequence of Tensor, optional
+        Scale of each layer, [channels]. Default: 1. TAML's z may act here.
+    reference_size : int, optional
+        Use the statistics of the first ``reference_size`` images of the batch only.
+
+    Examples
+    --------
+    >>> norm = Norm([torch.zeros(3)])
+    >>> normalised = norm(0, torch.randn(8, 3, 5, 5))
+    >>> tuple(normalised.shape), normalised.mean((0, 2, 3)).abs().max().item() < 1e-6
+    ((8, 3, 5, 5), True)
     """
 
     shift: Sequence[Tensor]
     scale: Sequence[Tensor] | None = None
     reference_size: int | None = None
 
-    def __call__(self, unit: int, y: Tensor) -> Tensor:
-        """Normalised, scaled and shifted y, [n, channels, …]."""
-        return normalise(
-            y,
-            None if self.scale is None else self.scale[unit],
-            self.shift[unit],
-            self.reference_size,
-        )
+    def __call__(self, layer: int, y: Tensor) -> Tensor:
+        """Return the normalised, scaled and shifted y, [n, channels, …], of a layer."""
+        scale = None if self.scale is None else self.scale[layer]
+        return normalise(y, scale, self.shift[layer], self.reference_size)
 
 
-Features = Callable[
-    [Parameters, Norm, Tensor], Tensor
-]  #: (θ, norm, images [n, channels, h, w]) → [n, width]
+#: (θ, norm, images [n, channels, height, width]) → features [n, width]
+Features = Callable[[Parameters, Norm, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A linear map of a body (a convolution) and the normalisation after it: what z scales, output by output."""
+    """A linear layer of a body (usually a convolution) that is followed by a normalisation.
 
-    weight: str  #: its parameter's name
-    size: tuple[int, ...]  #: of the weight, outputs first
-    group: str  #: units of one layer share a step size multiplier γ_l
-    bias: str | None = None  #: its parameter's name, if it has one
+    Parameters
+    ----------
+    weight : str
+        Name of the weight in θ.
+    size : tuple of int
+        Shape of the weight, outputs first: (outputs, inputs, 3, 3).
+    group : str
+        Layers of one group share one learning-rate multiplier γ.
+    bias : str, optional
+        Name of the bias in θ. Default: no bias.
+
+    Examples
+    --------
+    >>> Layer("conv1_weight", (32, 3, 3, 3), "conv 1", "conv1_bias").channels
+    32
+    """
+
+    weight: str
+    size: tuple[int, ...]
+    group: str
+    bias: str | None = None
 
     @property
     def channels(self) -> int:
-        """Outputs."""
+        """Number of outputs."""
         return self.size[0]
 
 
 @dataclass(frozen=True)
 class Body:
-    """All that anything knows of a body: how images become features, and what its parameters are.
+    """A backbone: a function from images to features, and a description of its parameters.
 
-    >>> from anyshot.models.bodies.conv4 import conv4
-    >>> conv4((32, 32)).width, conv4((84, 84)).width, conv4((84, 84), channels=64).width
-    (128, 800, 1600)
+    Parameters
+    ----------
+    features : callable
+        (θ, norm, images [n, channels, height, width]) -> features [n, width].
+        It calls ``norm(i, y)`` after layer i.
+    layers : tuple of Layer
+        In the order of the indices that ``features`` passes to ``norm``.
+    image_size : (int, int)
+        Height and width of the images.
+    image_channels : int
+        Channels of the images.
+
+    Attributes
+    ----------
+    width : int
+        Length of a feature vector.
+    layer_parameters : dict of str to tuple of str
+        Names of the parameters of each group, the head last.
+
+    See Also
+    --------
+    create_body : create a body by name.
+
+    Examples
+    --------
+    >>> import torch.nn.functional as F
+    >>> def features(theta, norm, x):
+    ...     return F.relu(norm(0, F.linear(x.flatten(1), theta["weight"])))
+    >>> body = Body(features, (Layer("weight", (16, 3 * 8 * 8), "first"),), image_size=(8, 8))
+    >>> body.width, body.layer_parameters
+    (16, {'first': ('weight',), 'head': ('head_weight', 'head_bias')})
     """
 
     features: Features
-    layers: tuple[Layer, ...]  #: in the order of ``norm``
+    layers: tuple[Layer, ...]
     image_size: tuple[int, int]
     image_channels: int = 3
 
     @property
     def layer_parameters(self) -> dict[str, tuple[str, ...]]:
-        """The layers in the order of γ and the parameters of each; the last is the head."""
-        layers: dict[str, tuple[str, ...]] = {}
-        for unit in self.layers:
-            layers[unit.group] = (
-                *layers.get(unit.group, ()),
-                unit.weight,
-                *([unit.bias] if unit.bias else []),
-            )
-        return {**layers, "head": HEAD_PARAMETERS}
+        """Names of the parameters of each group in the order of γ; the last group is the head."""
+        groups: dict[str, tuple[str, ...]] = {}
+        for layer in self.layers:
+            names = (layer.weight, layer.bias) if layer.bias else (layer.weight,)
+            groups[layer.group] = (*groups.get(layer.group, ()), *names)
+        return {**groups, "head": HEAD_PARAMETERS}
 
     @cached_property
     def width(self) -> int:
-        """Length of a feature vector, found out by asking for one of an image without content."""
+        """Length of a feature vector, found with images on torch's device without data."""
+        height, width = self.image_size
         with torch.device("meta"):
-            theta = {u.weight: torch.empty(u.size) for u in self.layers}
-            theta |= {u.bias: torch.empty(u.channels) for u in self.layers if u.bias}
+            theta = {layer.weight: torch.empty(layer.size) for layer in self.layers}
+            theta |= {
+                layer.bias: torch.empty(layer.channels) for layer in self.layers if layer.bias
+            }
+            images = torch.empty(2, self.image_channels, height, width)
             try:
-                return self.features(
-                    theta, self.norm(), torch.empty(2, self.image_channels, *self.image_size)
-                ).shape[1]
+                return self.features(theta, self.norm(), images).shape[1]
             except RuntimeError as error:
-                height, width = self.image_size
-                raise AnyshotError(
-                    f"The body cannot take images of {height}×{width} pixels ({error})."
+                raise SettingsError(
+                    f"The body cannot process images of {height}×{width} pixels ({error}); "
+                    "use larger images or another body."
                 ) from error
 
     def norm(self) -> Norm:
-        """The normalisations at their start: no shift."""
-        return Norm([torch.zeros(unit.channels) for unit in self.layers])
+        """Return the batch norms at their initialisation: shift 0."""
+        return Norm([torch.zeros(layer.channels) for layer in self.layers])
 
     def init_parameters(self, generator: torch.Generator, start: str = "paper") -> Parameters:
-        """θ without the head: weights truncated normal (±2σ), σ = 0.02 (``paper``) or √(2 / fan-in) (``he``);
-        biases 0."""
+        """Return initial parameters θ without the head.
+
+        Parameters
+        ----------
+        generator : torch.Generator
+            Source of the random numbers.
+        start : {"paper", "he"}
+            Weights are truncated normal (±2σ) with σ = 0.02 or σ = √(2 / fan-in). Biases are 0.
+
+        Returns
+        -------
+        dict of str to Tensor
+        """
         theta = {}
-        for unit in self.layers:
-            sigma = 0.02 if start == "paper" else (2 / math.prod(unit.size[1:])) ** 0.5
-            theta[unit.weight] = truncated_normal(unit.size, sigma, generator)
-            if unit.bias:
-                theta[unit.bias] = torch.zeros(unit.channels)
+        for layer in self.layers:
+            sigma = 0.02 if start == "paper" else (2 / math.prod(layer.size[1:])) ** 0.5
+            theta[layer.weight] = truncated_normal(layer.size, sigma, generator)
+            if layer.bias:
+                theta[layer.bias] = torch.zeros(layer.channels)
         return theta
 
 
 def truncated_normal(size: Sequence[int], sigma: float, generator: torch.Generator) -> Tensor:
-    """N(0, σ²) cut at ±2σ."""
+    """Draw a tensor from N(0, σ²), truncated at ±2σ."""
+    empty = torch.empty(*size)
     return torch.nn.init.trunc_normal_(
-        torch.empty(*size), 0.0, sigma, -2 * sigma, 2 * sigma, generator=generator
+        empty, 0.0, sigma, -2 * sigma, 2 * sigma, generator=generator
     )
 
 
 def zero_head(way: int, features: int, like: Tensor) -> Parameters:
-    """The head's start, zeros and not learned: indifferent to class order, and any number of classes will do."""
+    """Return a linear head of zeros: it prefers no class and fits any number of classes.
+
+    Parameters
+    ----------
+    way : int
+        Number of classes.
+    features : int
+        Length of a feature vector.
+    like : Tensor
+        A tensor with the type and device of the result.
+
+    Returns
+    -------
+    dict of str to Tensor
+        ``head_weight`` [way, features] and ``head_bias`` [way].
+
+    Examples
+    --------
+    >>> {name: tuple(value.shape) for name, value in zero_head(5, 128, torch.ones(1)).items()}
+    {'head_weight': (5, 128), 'head_bias': (5,)}
+    """
     return {"head_weight": like.new_zeros(way, features), "head_bias": like.new_zeros(way)}
 
 
 def to_float(images: Tensor) -> Tensor:
-    """uint8 [n, height, width, channels] → float [n, channels, height, width] in [0, 1], channels-last in memory."""
+    """Convert uint8 [n, height, width, channels] to float [n, channels, height, width] in [0, 1].
+
+    The result is channels-last in memory.
+    """
     return images.permute(0, 3, 1, 2).float().div_(255)
 
 
 def normalise(
-    y: Tensor, scale: Tensor | None = None, shift: Tensor | None = None, lenders: int | None = None
+    y: Tensor,
+    scale: Tensor | None = None,
+    shift: Tensor | None = None,
+    reference_size: int | None = None,
 ) -> Tensor:
-    """scale · x̂ + shift, with x̂ = (y − mean) / √(var + ε) per channel of y [n, channels, …]; biased variance.
+    """Return scale · x̂ + shift, where x̂ = (y − mean) / √(var + ε) for each channel.
 
-    Mean and variance are those of the first ``lenders`` of the set, or of all of it.
+    Parameters
+    ----------
+    y : Tensor
+        [n, channels, …].
+    scale, shift : Tensor, optional
+        [channels]. Defaults: 1 and 0.
+    reference_size : int, optional
+        Number of leading entries of y whose mean and (biased) variance are used. Default: all.
     """
-    if lenders is None:
+    if reference_size is None:
         return F.batch_norm(y, None, None, scale, shift, training=True, eps=EPS)
-    others = [d for d in range(y.dim()) if d != 1]
-    variance, mean = torch.var_mean(y[:lenders], others, correction=0, keepdim=True)
-    xhat = (y - mean) * (variance + EPS).rsqrt()  # batch_norm has no gradient for given statistics
+    dimensions = [d for d in range(y.dim()) if d != 1]
+    variance, mean = torch.var_mean(y[:reference_size], dimensions, correction=0, keepdim=True)
+    # written out, because F.batch_norm does not differentiate through statistics that it is given
+    xhat = (y - mean) * (variance + EPS).rsqrt()
     xhat = xhat if scale is None else xhat * scale.view_as(mean)
     return xhat if shift is None else xhat + shift.view_as(mean)
 
 
 def embed(
-    features: Features, theta: Parameters, norm: Norm, x: Tensor, centre: bool = False, reference: Tensor | None = None
-) -> Tensor:  # fmt: skip
-    """Features [n, width] of images [n, channels, height, width].
+    features: Features,
+    theta: Parameters,
+    norm: Norm,
+    images: Tensor,
+    centre: bool = False,
+    reference: Tensor | None = None,
+) -> Tensor:
+    """Compute features [n, width] of images [n, channels, height, width].
 
-    ``centre`` subtracts the set's mean feature: ReLU features have a large common mean that stalls steps on the head.
-    All statistics are those of the ``reference`` images, or of the set in hand.
+    Parameters
+    ----------
+    features : callable
+        ``features`` of a body.
+    theta : dict of str to Tensor
+        Parameters of the body.
+    norm : Norm
+        Batch norms of the body.
+    images : Tensor
+        [n, channels, height, width].
+    centre : bool
+        Subtract the mean feature: ReLU features have a large common mean, which slows down steps on
+        the head.
+    reference : Tensor, optional
+        Images whose statistics are used instead of those of ``images``.
     """
-    lenders = 0 if reference is None else len(reference)
+    count = 0 if reference is None else len(reference)
     if reference is not None:
-        norm, x = dataclasses.replace(norm, reference_size=lenders), torch.cat([reference, x])
-    h = features(theta, norm, x)
-    return h[lenders:] - h[: lenders or None].mean(0) if centre else h[lenders:]
+        norm = dataclasses.replace(norm, reference_size=count)
+        images = torch.cat([reference, images])
+    h = features(theta, norm, images)
+    return h[count:] - h[: count or None].mean(0) if centre else h[count:]
 
 
 def logits(
-    features: Features, theta: Parameters, norm: Norm, x: Tensor, centre: bool = False, reference: Tensor | None = None
-) -> Tensor:  # fmt: skip
-    """Class scores [n, way]."""
-    return F.linear(
-        embed(features, theta, norm, x, centre, reference), theta["head_weight"], theta["head_bias"]
-    )
+    features: Features,
+    theta: Parameters,
+    norm: Norm,
+    images: Tensor,
+    centre: bool = False,
+    reference: Tensor | None = None,
+) -> Tensor:
+    """Compute class scores [n, way] of images; see :func:`embed` for the parameters."""
+    h = embed(features, theta, norm, images, centre, reference)
+    return F.linear(h, theta["head_weight"], theta["head_bias"])

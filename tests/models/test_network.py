@@ -2,7 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import SettingsError
 from anyshot.core.random import torch_rng
 from anyshot.models.bodies.conv4 import conv4
 from anyshot.models.network import (
@@ -33,27 +33,28 @@ def images(n: int) -> torch.Tensor:
     return torch.rand(n, 3, 16, 16, dtype=torch.float64, generator=torch_rng(2))
 
 
-def test_normalisation_uses_the_biased_variance_of_the_set_in_hand():
+def test_normalisation_uses_the_biased_variance_of_the_batch():
     y = torch.randn(5, 3, 4, 4, generator=torch_rng(0), dtype=torch.float64)
     mean, var = y.mean((0, 2, 3), keepdim=True), y.var((0, 2, 3), correction=0, keepdim=True)
     torch.testing.assert_close(normalise(y), (y - mean) / (var + EPS).sqrt())
 
 
-def test_normalisation_with_the_statistics_of_the_first_images_is_a_fixed_line_for_the_others():
+def test_normalisation_by_reference_images_is_a_fixed_linear_map():
     y = torch.randn(5, 3, 4, 4, generator=torch_rng(0), dtype=torch.float64)
     scale, shift = torch.tensor([1.0, 2.0, -1.0]).double(), torch.tensor([0.5, 0.0, 1.0]).double()
-    found = normalise(y, scale, shift, lenders=3)
+    found = normalise(y, scale, shift, reference_size=3)
     torch.testing.assert_close(found[:3], normalise(y[:3], scale, shift))
     torch.testing.assert_close(
-        normalise(torch.cat([y[:3], y[4:]]), scale, shift, lenders=3)[3:], found[4:]
+        normalise(torch.cat([y[:3], y[4:]]), scale, shift, reference_size=3)[3:], found[4:]
     )
     flat = y.flatten(2).transpose(1, 2).flatten(0, 1)  # [80, channels]: a body without places
     torch.testing.assert_close(
-        normalise(flat, scale, shift, lenders=48), found.flatten(2).transpose(1, 2).flatten(0, 1)
+        normalise(flat, scale, shift, reference_size=48),
+        found.flatten(2).transpose(1, 2).flatten(0, 1),
     )
 
 
-def test_with_reference_images_an_image_is_embedded_by_itself():
+def test_features_by_reference_images_do_not_depend_on_the_batch():
     body, theta, norm = network()
     support, query = images(9)[:5], images(9)[5:]
     for centre in (False, True):
@@ -72,7 +73,7 @@ def test_centred_features_have_mean_zero():
 @pytest.mark.parametrize(
     ("size", "width"), [((32, 32), 128), ((84, 84), 800), ((28, 28), 32), ((33, 47), 128)]
 )
-def test_the_head_fits_any_image_size(size, width):
+def test_head_fits_any_image_size(size, width):
     body, theta, norm = network(size, 32)
     assert body.width == width
     x = torch.rand(2, 3, *size, dtype=torch.float64)
@@ -81,28 +82,27 @@ def test_the_head_fits_any_image_size(size, width):
     assert not logits(body.features, {**theta, **head}, norm, x).any()
 
 
-def test_images_that_are_too_small_for_a_body_are_refused_with_a_sentence():
-    with pytest.raises(AnyshotError, match="cannot take images of 8×8 pixels"):
+def test_too_small_images_are_refused():
+    with pytest.raises(SettingsError, match="8×8 pixels"):
         _ = conv4((8, 8)).width
 
 
-def test_the_paper_start_is_a_truncated_normal():
+def test_initialisation_of_the_paper_is_a_truncated_normal():
     theta = conv4((32, 32)).init_parameters(torch_rng(0))
     assert theta["conv2_weight"].abs().max() <= 0.04
-    assert (
-        abs(theta["conv2_weight"].std() - 0.02 * 0.88) < 0.001
-    )  # cut at two sigma, the deviation is 0.88 sigma
+    # truncated at two sigma, the standard deviation is 0.88 sigma
+    assert abs(theta["conv2_weight"].std() - 0.02 * 0.88) < 0.001
     assert not theta["conv2_bias"].any()
 
 
-def test_units_of_one_layer_share_gamma_and_the_head_comes_last():
-    units = (
+def test_layers_of_a_group_share_gamma_and_the_head_is_last():
+    layers = (
         Layer("a", (2, 3), "one", "a_bias"),
         Layer("b", (2, 2), "two"),
         Layer("c", (4, 2), "one"),
     )
     body = Body(
-        lambda theta, norm, x: F.relu(norm(0, x.flatten(1) @ theta["a"].t())), units, (1, 1)
+        lambda theta, norm, x: F.relu(norm(0, x.flatten(1) @ theta["a"].t())), layers, (1, 1)
     )
     assert body.layer_parameters == {
         "one": ("a", "a_bias", "c"),
@@ -113,7 +113,7 @@ def test_units_of_one_layer_share_gamma_and_the_head_comes_last():
     assert [shift.shape for shift in body.norm().shift] == [(2,), (2,), (4,)]
 
 
-def test_images_become_floats_between_0_and_1_channels_last():
+def test_pixels_become_floats_between_0_and_1_channels_last():
     images = torch.tensor([[[[0, 51, 255]]]], dtype=torch.uint8)
     assert to_float(images)[0, :, 0, 0].tolist() == pytest.approx([0, 0.2, 1])
     assert to_float(torch.zeros(2, 8, 8, 3, dtype=torch.uint8)).is_contiguous(

@@ -1,4 +1,4 @@
-"""Bodies by name and by place, any number of channels, from the command line to the trained run."""
+"""Bodies by name and by import path, from the command line to the trained run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from support import make_imageset, make_task
 
 from anyshot.cli.settings_options import settings_with
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import AnyshotError, CodeError
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
 from anyshot.inner_loop import adapt
 from anyshot.methods import create_method
@@ -17,22 +17,34 @@ from anyshot.runs.run import Run
 from anyshot.training.meta_training import train
 
 OWN = '''
+import torch
 import torch.nn.functional as F
-from anyshot.models.network import Body, Unit
+from anyshot.models.network import Body, Layer
 
 def perceptron(image_size, channels=16, image_channels=3):
-    """Two layers on the bare pixels."""
+    """Two layers on the pixels."""
     pixels = image_channels * image_size[0] * image_size[1]
-    units = (Unit("first", (channels, pixels), "1"), Unit("second", (8, channels), "2", bias="second_bias"))
+    layers = (
+        Layer("first", (channels, pixels), "1"),
+        Layer("second", (8, channels), "2", bias="second_bias"),
+    )
 
     def features(theta, norm, x):
         h = F.relu(norm(0, F.linear(x.flatten(1), theta["first"])))
         return F.relu(norm(1, F.linear(h, theta["second"], theta["second_bias"])))
 
-    return Body(features, units, image_size, image_channels)
+    return Body(features, layers, image_size, image_channels)
 
 def not_a_body(image_size, channels=1):
     return channels
+
+NotCallable = 3
+
+class Module(torch.nn.Module):
+    """Has no arguments."""
+
+def no_channels(image_size):
+    return perceptron(image_size)
 '''
 
 
@@ -51,23 +63,27 @@ def own(tmp_path) -> str:
         ({"body": "resnet12", "channels": 3}, 3),
     ],
 )
-def test_the_options_body_and_channels_make_the_network(chosen, channels):
+def test_options_body_and_channels_choose_the_network(chosen, channels):
     settings = settings_with(Settings(), {"method": "maml", **chosen})
     method = create_method(settings.method, (16, 16))
     assert method.body.layers[0].channels == channels
     assert next(iter(method.theta.values())).shape[0] == channels
 
 
-def test_unknown_bodies_and_things_that_are_none_are_refused(own):
-    with pytest.raises(AnyshotError, match="body cannot be 'conv5'; did you mean 'conv4'"):
+def test_unknown_body_is_refused_with_the_closest_name():
+    with pytest.raises(AnyshotError, match=r"conv5.*conv4"):
         MethodSettings(body="conv5")
-    with pytest.raises(AnyshotError, match="is no body"):
-        create_body(f"{own}:not_a_body", (16, 16))
+
+
+@pytest.mark.parametrize("name", ["not_a_body", "NotCallable", "Module", "no_channels"])
+def test_object_that_creates_no_body_is_refused(own, name):
+    with pytest.raises(CodeError, match=rf"{name}.*anyshot\.Body"):
+        create_body(f"{own}:{name}", (16, 16), channels=2)
 
 
 @pytest.mark.parametrize("body", ["resnet12", "own"])
 @pytest.mark.parametrize("method", ["taml", "mt-net", "abml", "proto-maml"])
-def test_another_body_is_trained_and_its_run_loaded(method, body, own, tmp_path):
+def test_run_with_another_body_is_trained_and_loaded(method, body, own, tmp_path):
     settings = Settings(
         images=("tiny",),
         task=TaskSettings(way=2, shots="any-shot:1-4", query=3),
@@ -83,13 +99,13 @@ def test_another_body_is_trained_and_its_run_loaded(method, body, own, tmp_path)
     torch.testing.assert_close(p.sum(1), torch.ones(len(p)))
 
 
-def test_a_body_that_is_conv4_by_its_names_alone_is_not_given_to_the_engine():
+def test_engine_refuses_a_body_with_the_names_of_conv4():
     method = create_method(MethodSettings(name="maml", channels=4), (16, 16))
     x, y, _, _ = method.task_tensors(make_task())
-    adapt(method.inner(x, y, 3, {}, 1), engine="engine")
+    adapt(method.inner_problem(x, y, 3, {}, 1), engine="engine")
     conv4 = method.body
     method.body = Body(
         lambda theta, norm, x: conv4.features(theta, norm, -x), conv4.layers, (16, 16)
     )
-    with pytest.raises(AnyshotError, match="the body is not Conv4"):
-        adapt(method.inner(x, y, 3, {}, 1), engine="engine")
+    with pytest.raises(AnyshotError, match="Conv4"):
+        adapt(method.inner_problem(x, y, 3, {}, 1), engine="engine")

@@ -1,3 +1,5 @@
+"""Conv4 against torch's modules."""
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -7,7 +9,7 @@ from anyshot.models.bodies.conv4 import CONV_WEIGHTS, conv4
 from anyshot.models.network import EPS, Norm
 
 
-def made(channels=4):
+def make_case(channels=4):
     body = conv4((16, 16), channels)
     theta = {
         name: value.double() for name, value in body.init_parameters(torch_rng(0), "he").items()
@@ -18,8 +20,8 @@ def made(channels=4):
     return body, theta, norm, torch.rand(6, 3, 16, 16, dtype=torch.float64, generator=torch_rng(2))
 
 
-def test_the_body_is_conv_norm_shift_relu_pool():
-    body, theta, norm, x = made()
+def test_block_is_convolution_norm_shift_relu_pool():
+    body, theta, norm, x = make_case()
     h = x
     for layer, weight in enumerate(CONV_WEIGHTS):
         bias = theta[weight.replace("weight", "bias")] + 3.0  # any bias cancels
@@ -30,8 +32,8 @@ def test_the_body_is_conv_norm_shift_relu_pool():
     assert h.flatten(1).shape == (6, body.width)
 
 
-def test_scale_scales():
-    body, theta, norm, x = made()
+def test_scale_multiplies_the_output():
+    body, theta, norm, x = make_case()
     ones = Norm(norm.shift, [torch.ones(4, dtype=torch.float64)] * 4)
     torch.testing.assert_close(body.features(theta, ones, x), body.features(theta, norm, x))
     double = Norm([2 * b for b in norm.shift], [torch.full((4,), 2.0, dtype=torch.float64)] * 4)

@@ -1,4 +1,4 @@
-"""ResNet-12 against torch's modules, and every method on it; its meta-gradients are in methods/test_gradients.py."""
+"""ResNet-12 against torch's modules, and with every method (gradients: methods/test_gradients.py)."""
 
 import math
 
@@ -35,7 +35,7 @@ class Block(nn.Module):
         return self.pool(self.relu(self.norms[2](three(h)) + self.norms[3](self.shortcut(x))))
 
 
-def test_the_body_is_four_residual_blocks_and_a_mean_over_places():
+def test_body_is_four_residual_blocks_and_a_mean_over_positions():
     body = resnet12((32, 32), channels=2)
     theta = {
         name: value.double() for name, value in body.init_parameters(torch_rng(0), "he").items()
@@ -57,7 +57,7 @@ def test_the_body_is_four_residual_blocks_and_a_mean_over_places():
     torch.testing.assert_close(body.features(theta, Norm(shift, scale), x), network(x).flatten(1))
 
 
-def test_its_widths_are_the_fields_and_a_block_is_a_layer():
+def test_widths_are_the_standard_ones_and_a_block_is_one_group():
     body = resnet12((84, 84))
     assert [u.channels for u in body.layers] == [64] * 4 + [128] * 4 + [256] * 4 + [512] * 4
     assert body.width == 512
@@ -69,12 +69,12 @@ def test_its_widths_are_the_fields_and_a_block_is_a_layer():
 
 
 @pytest.mark.parametrize("size", [(16, 16), (32, 20)])
-def test_any_image_size_from_sixteen_on_will_do(size):
+def test_images_of_sixteen_pixels_or_more_are_accepted(size):
     assert resnet12(size, 4).width == 32
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_learns_on_it_and_classifies_images_by_themselves(name):
+def test_every_method_classifies_images_one_by_one(name):
     method = make_method(
         name, body="resnet12", channels=2, alpha=0.01, transductive=False, prediction="naive"
     )

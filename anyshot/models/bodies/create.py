@@ -1,0 +1,53 @@
+"""Create a body by its name or import path."""
+
+from __future__ import annotations
+
+import inspect
+
+from anyshot.core.errors import CodeError
+from anyshot.core.registry import BODIES
+from anyshot.models.network import Body
+
+
+def create_body(name: str, image_size: tuple[int, int], channels: int | None = None) -> Body:
+    """Create a backbone for images of a given size.
+
+    Parameters
+    ----------
+    name : str
+        A name in :data:`anyshot.BODIES` ("conv4", "resnet12") or an import path
+        (``FILE.py:NAME``, ``MODULE:NAME``) of a function (image size, channels) -> Body.
+    image_size : (int, int)
+        Height and width in pixels.
+    channels : int, optional
+        Channels of the first layer. Default: that of the function (32 for conv4, 64 for resnet12).
+
+    Returns
+    -------
+    Body
+
+    Raises
+    ------
+    SettingsError
+        If there is no body of that name.
+    CodeError
+        If the object is not such a function.
+
+    Examples
+    --------
+    >>> [layer.channels for layer in create_body("conv4", (32, 32), channels=64).layers]
+    [64, 64, 64, 64]
+    """
+    function = BODIES[name]
+    arguments = (image_size,) if channels is None else (image_size, channels)
+    expected = "expected a function (image_size, channels) that returns an anyshot.Body"
+    if isinstance(function, type) and not issubclass(function, Body):
+        raise CodeError(f"{name!r} is a class; {expected}.")
+    try:
+        inspect.signature(function).bind(*arguments)
+    except (TypeError, ValueError) as error:
+        raise CodeError(f"{name!r} cannot create a body ({error}); {expected}.") from error
+    body = function(*arguments)
+    if not isinstance(body, Body):
+        raise CodeError(f"{name!r} returned {type(body).__name__}, not a body; {expected}.")
+    return body
