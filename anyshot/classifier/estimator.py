@@ -39,6 +39,8 @@ class AnyShotClassifier(FittedState):
         Images are resized to side × side pixels. None: the backbone's default.
     device : str, default "cpu"
         Where the backbone runs: "cpu", "cuda", "mps" or "auto".
+    trust_code : bool, default False
+        Whether a run that is the backbone may execute code that does not come with anyshot.
 
     Attributes
     ----------
@@ -87,11 +89,13 @@ class AnyShotClassifier(FittedState):
         weights: str | Path = "photos-lite0",
         side: int | None = None,
         device: str = "cpu",
+        trust_code: bool = False,
     ) -> None:
         self.backbone = backbone
         self.weights = weights
         self.side = side
         self.device = device
+        self.trust_code = trust_code
 
     # ------------------------------------------------------------------------------------------ learning
     def fit(self, X: Images, y: ArrayLike) -> AnyShotClassifier:
@@ -255,12 +259,17 @@ class AnyShotClassifier(FittedState):
 
     # ------------------------------------------------------------------------------------------ files
     def save(self, folder: str | Path) -> None:
-        """Write the classifier to a folder, as safetensors and JSON. The backbone is only named."""
+        """Write the classifier to a folder, as one safetensors file. The backbone is only named."""
         save_classifier(self, folder)
 
     @classmethod
     def load(
-        cls, folder: str | Path, *, backbone: Source | None = None, device: str = "cpu"
+        cls,
+        folder: str | Path,
+        *,
+        backbone: Source | None = None,
+        device: str = "cpu",
+        trust_code: bool = False,
     ) -> AnyShotClassifier:
         """Read a classifier that `save` wrote.
 
@@ -272,13 +281,15 @@ class AnyShotClassifier(FittedState):
             Required if the saved classifier used a module or a function, which are not saved.
         device : str, default "cpu"
             Where the backbone runs.
+        trust_code : bool, default False
+            Whether a run that is the backbone may execute code that does not come with anyshot.
 
         Returns
         -------
         AnyShotClassifier
             A fitted classifier with the same answers.
         """
-        return load_classifier(cls(device=device), folder, backbone)
+        return load_classifier(cls(device=device, trust_code=trust_code), folder, backbone)
 
     save_pretrained = save
     from_pretrained = load

@@ -47,6 +47,7 @@ class FittedState(Estimator):
     weights: str | Path
     side: int | None
     device: str
+    trust_code: bool
 
     # ------------------------------------------------------------------------------------------ fitting
     @contextmanager
@@ -61,6 +62,8 @@ class FittedState(Estimator):
             raise
 
     def _start_fit(self) -> None:
+        for name in ("classes_", "features_"):  # not fitted while the fit is under way
+            vars(self).pop(name, None)
         self.weights_: ClassifierWeights = open_weights(self.weights)
         self.fit_params_: dict[str, Any] = Estimator.get_params(self, deep=False)
         self.backbone_: Backbone | None = None
@@ -91,11 +94,18 @@ class FittedState(Estimator):
         self.features_ = features
         self.labels_: NDArray[np.int64] = np.searchsorted(self.classes_, labels).astype(np.int64)
         self.seen_: NDArray[np.int64] = np.unique(self.labels_)  # classes with images
+        native = self.fit_params_["backbone"] == self.weights_.config["backbone"]
+        expected = len(self.weights_.learner.directions)
+        if native and expected and features.shape[1] != expected:
+            raise InvalidInput(
+                f"There are {features.shape[1]} features, but {self.fit_params_['backbone']} "
+                f"computes {expected}."
+            )
         if len(self.seen_) > 1:
             self.adapted_: AdaptedLearner = self.weights_.learner.adapt(
                 torch.from_numpy(features),
                 torch.from_numpy(np.searchsorted(self.seen_, self.labels_)),
-                native=self.fit_params_["backbone"] == self.weights_.config["backbone"],
+                native=native,
             )
 
     def _warn_about_conflicts(self, X: Images | None = None) -> None:
@@ -125,7 +135,12 @@ class FittedState(Estimator):
         """The backbone, opened with the parameters of the fit when it is first needed."""
         if self.backbone_ is None:
             how = self.fit_params_
-            self.backbone_ = open_backbone(how["backbone"], side=how["side"], device=how["device"])
+            self.backbone_ = open_backbone(
+                how["backbone"],
+                side=how["side"],
+                device=how["device"],
+                trust_code=how["trust_code"],
+            )
         if self.backbone_.bind and self.reference_ is not None:
             self.backbone_ = self.backbone_.bind(self.reference_)
         return self.backbone_
@@ -145,6 +160,11 @@ class FittedState(Estimator):
         if not np.isfinite(features).all():
             raise InvalidInput(
                 f"The backbone {backbone.name!r} computed features that are not finite numbers."
+            )
+        if is_fitted(self) and features.shape[1] != self.features_.shape[1]:
+            raise InvalidInput(
+                f"The backbone {backbone.name!r} computes {features.shape[1]} features, but the "
+                f"classifier was fitted to {self.features_.shape[1]}."
             )
         return features
 

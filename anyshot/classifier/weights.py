@@ -1,4 +1,4 @@
-"""A learner on features by name: one that comes with the package (see anyshot.runs.pretrained), or in a folder of your own."""
+"""Meta-trained weights of the classifier: by the name of a folder in the package, or a folder."""
 
 from __future__ import annotations
 
@@ -7,30 +7,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
+import torch
 from torch import Tensor
 
 from anyshot.classifier.confidence.model import ConfidenceModel
 from anyshot.classifier.heads.learner import Learner
 from anyshot.classifier.heads.support_set import WithinClassDamping
-from anyshot.core.errors import AnyshotError
-from anyshot.core.files import read_json, write_json, write_tensors
+from anyshot.core.errors import ClassifierError, RunError
+from anyshot.core.files import write_json
 from anyshot.core.options import suggestion
 from anyshot.core.version import VERSION
 from anyshot.runs import pretrained
+from anyshot.runs.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+
+FILE = "learner.safetensors"
 
 
 @dataclass(frozen=True)
 class ClassifierWeights:
-    """A learner on features, how sure to be of it, and where both come from."""
+    """A meta-trained learner and its confidence model.
+
+    `config` has the backbone and the data sets that it was trained on, and anyshot's version.
+    """
 
     learner: Learner
     confidence: ConfidenceModel
     config: dict[str, Any]
 
     def tensors(self) -> dict[str, Tensor]:
-        """All numbers, by name."""
+        """All parameters and buffers by name."""
         parts = {"learner": self.learner, "outlook": self.confidence}
         return {
             f"{part}.{name}": t
@@ -39,67 +44,68 @@ class ClassifierWeights:
         }
 
     def save(self, folder: str | Path) -> None:
-        """Write to a folder, from which :func:`open_weights` reads."""
-        write_tensors(Path(folder) / "learner.safetensors", self.tensors())
+        """Write a folder that :func:`open_weights` reads.
+
+        The tensors and the config are one file with a digest; config.json is a copy for readers.
+        """
+        write_checkpoint(Path(folder) / FILE, Checkpoint(self.config, self.tensors()))
         write_json(Path(folder) / "config.json", self.config)
 
 
 def open_weights(name: str | Path) -> ClassifierWeights:
-    """Weights by name, or from a folder.
+    """Open weights by name, or from a folder.
 
     >>> open_weights("photos-lite0").config["backbone"]
     'efficientnet-lite0'
     """
-    if str(name) in pretrained.pretrained_models():
-        raise AnyshotError(
-            f"{name} is a trained method, no learner on features; anyshot test and inspect take it, and conv4:{name} "
-            "names its body."
+    models = pretrained.pretrained_models()
+    if str(name) in models:
+        raise ClassifierError(
+            f"{name} is a trained method, not a classifier's weights; use it as the backbone "
+            f"conv4:{name}, or with anyshot test and inspect."
         )
-    learners = [
-        known
-        for known in pretrained.pretrained_names()
-        if known not in pretrained.pretrained_models()
-    ]
+    learners = [known for known in pretrained.pretrained_names() if known not in models]
     folder = pretrained.HOME / str(name) if str(name) in learners else Path(name)
-    if not (folder / "config.json").is_file():
-        raise AnyshotError(
-            f"There are no weights {str(name)!r}{suggestion(str(name), [*learners, 'a folder of weights'])}"
-        )
+    if not (folder / FILE).is_file():
+        known = [*learners, "a folder of weights"]
+        raise ClassifierError(f"There are no weights {str(name)!r}{suggestion(str(name), known)}")
     try:
-        return weights_from_tensors(
-            load_file(folder / "learner.safetensors"), read_json(folder / "config.json")
-        )
-    except (SafetensorError, OSError, RuntimeError, KeyError) as error:
-        raise AnyshotError(
+        content = read_checkpoint(folder / FILE)
+        return weights_from_tensors(content.tensors, content.state)
+    except (RunError, RuntimeError, KeyError, ValueError) as error:
+        raise ClassifierError(
             f"The weights in '{folder}' are damaged ({error}); make or install them again."
         ) from error
 
 
-def weights_from_tensors(
-    tensors: Mapping[str, Tensor], config: dict[str, Any]
-) -> ClassifierWeights:
-    """The learner whose :meth:`Learned.tensors` these are."""
-    damping = WithinClassDamping(tensors["learner.directions"], tensors["learner.share"])
-    learner, outlook = Learner(damping), ConfidenceModel()
-    for part, module in (("learner.", learner), ("outlook.", outlook)):
-        module.load_state_dict(
-            {key[len(part) :]: t for key, t in tensors.items() if key.startswith(part)}
+def weights_from_tensors(tensors: Mapping[str, Tensor], config: Any) -> ClassifierWeights:
+    """Weights from :meth:`ClassifierWeights.tensors`; a ValueError if they cannot be used."""
+    if not isinstance(config, dict) or not isinstance(config.get("backbone"), str):
+        raise ValueError("the config names no backbone")
+    wrong = [name for name, t in tensors.items() if not torch.isfinite(t).all()]
+    if wrong:
+        raise ValueError(f"{wrong[0]} has values that are not finite")
+    directions, share = tensors["learner.directions"], tensors["learner.share"]
+    if share.ndim != 1 or directions.ndim != 2 or directions.shape[1] != len(share):
+        raise ValueError(
+            f"the damping is {list(directions.shape)} and {list(share.shape)}, which does not fit"
         )
+    learner, confidence = Learner(WithinClassDamping(directions, share)), ConfidenceModel()
+    for part, module in (("learner.", learner), ("outlook.", confidence)):
+        own = {key[len(part) :]: t for key, t in tensors.items() if key.startswith(part)}
+        module.load_state_dict(own)
         module.requires_grad_(False)
-    return ClassifierWeights(learner, outlook, config)
+    return ClassifierWeights(learner, confidence, config)
 
 
 def make_weights(folder: str | Path, backbone: str) -> None:
-    """Meta-train on all sets of `anyshot.classifier.meta_training.feature_sets` and write the weights to a folder."""
+    """Meta-train on the data sets of `meta_training.feature_sets` and write the weights."""
     from anyshot.classifier.meta_training.build import all_feature_sets, build_learner, wide_tasks
     from anyshot.classifier.meta_training.within_class import estimate_damping
 
     sets = all_feature_sets(backbone)
     damping = estimate_damping(sets)
-    learner, outlook = build_learner([wide_tasks(data, damping) for data in sets], damping)
-    config = {
-        "backbone": backbone,
-        "sets": sorted({data.name for data in sets}),
-        "version": VERSION,
-    }
-    ClassifierWeights(learner, outlook, config).save(folder)
+    learner, confidence = build_learner([wide_tasks(data, damping) for data in sets], damping)
+    names = sorted({data.name for data in sets})
+    config = {"backbone": backbone, "sets": names, "version": VERSION}
+    ClassifierWeights(learner, confidence, config).save(folder)

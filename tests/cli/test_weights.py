@@ -68,7 +68,7 @@ def test_a_name_that_nobody_knows_tells_which_there_are(mine):
 
 
 def test_a_trained_method_is_no_learner_on_features(mine):
-    with pytest.raises(AnyshotError, match=r"mine is a trained method.*conv4:mine names its body"):
+    with pytest.raises(AnyshotError, match="conv4:mine"):
         open_weights("mine")
 
 

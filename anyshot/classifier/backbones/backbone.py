@@ -104,7 +104,9 @@ class FrozenNetwork:
             return features.flatten(1).float().cpu().numpy()
 
 
-def open_backbone(source: Source, *, side: int | None = None, device: str = "cpu") -> Backbone:
+def open_backbone(
+    source: Source, *, side: int | None = None, device: str = "cpu", trust_code: bool = False
+) -> Backbone:
     """Open a backbone.
 
     Parameters
@@ -116,6 +118,8 @@ def open_backbone(source: Source, *, side: int | None = None, device: str = "cpu
         Images are resized to side × side. Default: the backbone's own size.
     device : str, default "cpu"
         Where it runs.
+    trust_code : bool, default False
+        Whether a run may execute code that does not come with anyshot.
 
     Returns
     -------
@@ -140,11 +144,13 @@ def open_backbone(source: Source, *, side: int | None = None, device: str = "cpu
     family, _, model = name.partition(":")
     if name in LITE:
         return _open_lite(LITE[name], side or SIDE, device)
-    if model and family in FAMILIES:
-        return FAMILIES[family](model, side, device)
+    if model and family == "conv4":
+        return _open_run_body(model, side, device, trust_code)
+    if model and family in LIBRARIES:
+        return LIBRARIES[family](model, side, device)
     if Path(source).is_dir():
-        return _open_run_body(name, side, device)
-    known = [*LITE, *(f"{family}:NAME" for family in FAMILIES), "a folder of a run"]
+        return _open_run_body(name, side, device, trust_code)
+    known = [*LITE, *(f"{family}:NAME" for family in BACKBONES[len(LITE) :]), "a folder of a run"]
     raise ClassifierError(f"There is no backbone {name!r}{suggestion(name, known)}")
 
 
@@ -155,10 +161,10 @@ def _open_lite(size: int, side: int, device: str) -> Backbone:
     return Backbone(name, side, f"{name}-{side}", function)
 
 
-def _open_run_body(run: str, side: int | None, device: str) -> Backbone:
+def _open_run_body(run: str, side: int | None, device: str, trust_code: bool) -> Backbone:
     from anyshot.classifier.backbones.run_body import open_body
 
-    body = open_body(run, device)
+    body = open_body(run, device, trust_code)
     if side not in (None, body.side):
         raise ClassifierError(
             f"The body of {run} takes images of {body.side} x {body.side}, not {side} x {side}; "
@@ -202,12 +208,11 @@ def _open_module(module: nn.Module, side: int, device: str) -> Backbone:
 
 
 LITE = {f"efficientnet-lite{size}": size for size in efficientnet_lite.SCALES}
-FAMILIES: dict[str, Callable[[str, int | None, str], Backbone]] = {
-    "conv4": _open_run_body,
+LIBRARIES: dict[str, Callable[[str, int | None, str], Backbone]] = {
     "timm": _open_timm,
     "torchvision": _open_torchvision,
 }
-BACKBONES = (*LITE, *FAMILIES)  #: names, and families of names
+BACKBONES = (*LITE, "conv4", *LIBRARIES)  #: names, and families of names
 
 
 def _fingerprint(name: str, library: Any, network: nn.Module, side: int) -> str:

@@ -13,9 +13,9 @@ from anyshot.classifier.backbones.backbone import Backbone, Features, Pixels
 from anyshot.runs.run import Run
 
 
-def open_body(source: str | Path, device: str = "cpu") -> Backbone:
+def open_body(source: str | Path, device: str = "cpu", trust_code: bool = False) -> Backbone:
     """The body of a run; call its `bind` with the images that a task is learned from."""
-    run = Run(source)
+    run = Run(source, trust_code)
     method = run.load_method(device)
 
     def bind(reference: Pixels) -> Backbone:

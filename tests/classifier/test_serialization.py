@@ -1,0 +1,219 @@
+"""Saved classifiers and weights: the same answers, digests, and messages instead of raw errors."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import shutil
+import sys
+
+import numpy as np
+import pytest
+import torch
+from support import colours
+from tiny_runs import tiny, train_tiny
+
+from anyshot.classifier import AnyShotClassifier
+from anyshot.classifier.serialization import FILE
+from anyshot.classifier.weights import FILE as WEIGHTS_FILE
+from anyshot.classifier.weights import open_weights
+from anyshot.core import files
+from anyshot.core.errors import AnyshotError, ClassifierError, CodeError
+from anyshot.runs import pretrained
+from anyshot.runs.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(12, 5))
+Y = np.repeat(["a", "b"], 6)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A saved classifier of vectors."""
+    path = tmp_path_factory.mktemp("saved")
+    AnyShotClassifier(None).fit(X, Y).save(path)
+    return path
+
+
+@pytest.fixture
+def own_folder(folder, tmp_path):
+    """A copy that a test may change."""
+    shutil.copytree(folder, tmp_path / "own")
+    return tmp_path / "own"
+
+
+def rewrite(folder, change, file=FILE):
+    """Change a saved file as somebody would who also writes a correct digest."""
+    content = read_checkpoint(folder / file)
+    state, tensors = copy.deepcopy(content.state), dict(content.tensors)
+    changed = change(state, tensors)
+    state = changed if isinstance(changed, dict | list) else state
+    write_checkpoint(folder / file, Checkpoint(state, tensors))
+
+
+def test_a_loaded_classifier_gives_the_same_answers(folder):
+    expected = AnyShotClassifier(None).fit(X, Y)
+    loaded = AnyShotClassifier.load(folder)
+    np.testing.assert_array_equal(loaded.predict_proba(X), expected.predict_proba(X))
+    assert loaded.explain() == expected.explain()
+    assert [path.name for path in folder.iterdir()] == [FILE]
+
+
+def test_a_function_must_be_given_again(tmp_path):
+    images = list(RNG.integers(0, 255, (6, 8, 8, 3), np.uint8))
+    clf = AnyShotClassifier(colours, side=8).fit(images, [0, 1] * 3)
+    clf.save_pretrained(tmp_path)
+    with pytest.raises(ClassifierError, match="backbone="):
+        AnyShotClassifier.from_pretrained(tmp_path)
+    again = AnyShotClassifier.load(tmp_path, backbone=colours)
+    np.testing.assert_array_equal(again.predict_proba(images), clf.predict_proba(images))
+    wrong = AnyShotClassifier.load(tmp_path, backbone=lambda pixels: pixels.mean((1, 2)))
+    with pytest.raises(ClassifierError, match="3 features"):
+        wrong.predict(images)
+
+
+def test_an_interrupted_save_leaves_the_old_classifier(own_folder, monkeypatch):
+    before = AnyShotClassifier.load(own_folder).predict_proba(X)
+    new = AnyShotClassifier(None).fit(X, np.repeat(["x", "y"], 6))
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files.os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        new.save(own_folder)
+    monkeypatch.undo()
+    loaded = AnyShotClassifier.load(own_folder)
+    assert list(loaded.classes_) == ["a", "b"]
+    np.testing.assert_array_equal(loaded.predict_proba(X), before)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_flipped_bit_of_a_classifier_is_noticed(own_folder, seed):
+    path = own_folder / FILE
+    data = bytearray(path.read_bytes())
+    position = int(np.random.default_rng(seed).integers(len(data)))
+    data[position] ^= 1 << seed % 8
+    path.write_bytes(data)
+    with pytest.raises(AnyshotError):
+        AnyShotClassifier.load(own_folder)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_flipped_bit_of_weights_is_noticed(tmp_path, seed):
+    shutil.copytree(pretrained.HOME / "photos-lite0", tmp_path / "weights")
+    path = tmp_path / "weights" / WEIGHTS_FILE
+    data = bytearray(path.read_bytes())
+    data[int(np.random.default_rng(seed).integers(len(data)))] ^= 1 << seed
+    path.write_bytes(data)
+    with pytest.raises(ClassifierError, match="damaged"):
+        open_weights(tmp_path / "weights")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state, tensors: [],
+        lambda state, tensors: {"x": 1},
+        lambda state, tensors: {**state, "backbone": 3},
+        lambda state, tensors: tensors.update({"outlook.threshold": torch.tensor(float("nan"))}),
+        lambda state, tensors: tensors.update({"learner.share": torch.ones(3)}),
+        lambda state, tensors: tensors.update({"learner.share": torch.ones(3, 3)}),
+        lambda state, tensors: tensors.pop("outlook.threshold") and None,
+    ],
+    ids=["list", "dict", "backbone", "nan", "share", "shape", "missing"],
+)
+def test_unusable_weights_are_one_message(tmp_path, change):
+    shutil.copytree(pretrained.HOME / "photos-lite0", tmp_path / "weights")
+    rewrite(tmp_path / "weights", change, WEIGHTS_FILE)
+    with pytest.raises(ClassifierError, match="weights"):
+        AnyShotClassifier(None, weights=tmp_path / "weights").fit(X, Y)
+
+
+def with_value(name, value):
+    return lambda state, tensors: {**state, name: value}
+
+
+def without(name):
+    return lambda state, tensors: {key: value for key, value in state.items() if key != name}
+
+
+def with_tensor(name, value):
+    return lambda state, tensors: tensors.update({name: value})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(without(key) for key in ("kind", "backbone", "own_backbone", "side", "weights")),
+        *(without(key) for key in ("learner", "classes")),
+        *(with_value("kind", v) for v in (None, "Other", 3)),
+        *(with_value("backbone", v) for v in (3, [], {}, True, "nowhere", "conv4:nowhere")),
+        *(with_value("own_backbone", v) for v in ("yes", None)),
+        *(with_value("side", v) for v in ("8", -1, 0, 10**9, 2.5, [8])),
+        *(with_value("weights", v) for v in (None, 3, [])),
+        *(with_value("learner", v) for v in (None, [], {}, {"backbone": None}, "x")),
+        *(with_value("classes", v) for v in (None, [], ["a"], ["b", "a"], ["a", "a"], ["a", 1])),
+        *(with_value("classes", v) for v in ("ab", {"a": 0}, [["a"], ["b"]], [None, "a"])),
+        lambda state, tensors: [],
+        *(with_tensor("features", t) for t in (torch.ones(12), torch.ones(12, 0))),
+        *(with_tensor("features", t) for t in (torch.ones(12, 5).double(), torch.ones(3, 5))),
+        with_tensor("features", torch.full((12, 5), float("nan"))),
+        *(with_tensor("labels", t) for t in (torch.ones(12), torch.full((12,), 7))),
+        *(with_tensor("labels", t) for t in (torch.full((12,), -1), torch.zeros(3).long())),
+        lambda state, tensors: tensors.pop("features") is None,
+        lambda state, tensors: tensors.pop("labels") is None,
+        with_tensor("reference", torch.ones(3)),
+        with_tensor("outlook.level", torch.ones(1)),
+        with_tensor("learner.directions", torch.ones(1)),
+    ],
+)
+def test_a_tampered_classifier_is_one_message(own_folder, change):
+    rewrite(own_folder, change)
+    with pytest.raises(AnyshotError):
+        AnyShotClassifier.load(own_folder).predict(X)
+
+
+def test_a_classifier_of_another_version_says_so(own_folder):
+    def change(state, tensors):
+        del tensors["outlook.threshold"]
+        return {**state, "version": "0.0.7"}
+
+    rewrite(own_folder, change)
+    with pytest.raises(ClassifierError, match=r"0\.0\.7"):
+        AnyShotClassifier.load(own_folder)
+
+
+@pytest.mark.parametrize("name", ["nothing", "file"])
+def test_a_folder_without_a_classifier_is_refused(tmp_path, name):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ClassifierError, match=FILE):
+        AnyShotClassifier.load(tmp_path / name)
+
+
+CODE = """
+from pathlib import Path
+from anyshot.models.bodies.conv4 import conv4
+Path(__file__).with_name("was-run").touch()
+def mine(image_size, channels=32):
+    return conv4(image_size, channels)
+"""
+
+
+def test_code_of_a_run_is_not_executed_without_trust(tmp_path, monkeypatch):
+    code = tmp_path / "nets.py"
+    code.write_text(CODE)
+    settings = tiny("maml")
+    method = dataclasses.replace(settings.method, body=f"{code}:mine")
+    run = train_tiny(dataclasses.replace(settings, method=method), tmp_path / "run")
+    images = list(RNG.integers(0, 255, (6, 16, 16, 3), np.uint8))
+    trusted = AnyShotClassifier(f"conv4:{run.folder}", trust_code=True).fit(images, [0, 1] * 3)
+    trusted.save(tmp_path / "saved")
+    expected = trusted.predict_proba(images)
+    (tmp_path / "was-run").unlink()
+    monkeypatch.delitem(sys.modules, str(code), raising=False)
+    with pytest.raises(CodeError, match="trust_code"):
+        AnyShotClassifier.load(tmp_path / "saved")
+    assert not (tmp_path / "was-run").exists()
+    again = AnyShotClassifier.load(tmp_path / "saved", trust_code=True)
+    np.testing.assert_array_equal(again.predict_proba(images), expected)
