@@ -49,8 +49,8 @@ class MTNet(MAML):
         for name, zeta in self.zeta.items():
             size = way if name == "head_weight" else len(zeta)
             u = torch.rand(size, generator=noise, dtype=torch.float32).to(zeta)
-            logistic = u.log() - (-u).log1p()  # the difference of two Gumbel variables
-            masks[name] = torch.sigmoid(zeta + logistic)
+            # logistic noise log u − log(1 − u): the difference of two Gumbel variables
+            masks[name] = torch.sigmoid(zeta + u.log() - (-u).log1p())
         return masks
 
     def mask(self, noise: torch.Generator, way: int) -> Parameters:
