@@ -11,8 +11,10 @@ from anyshot.data.published import (
     fashion_mnist,
     gtsrb,
     miniimagenet,
+    omniglot,
     quickdraw,
     svhn,
+    tieredimagenet,
     vgg_flower,
 )
 from anyshot.data.published.dataset import PublishedDataset
@@ -29,6 +31,8 @@ CATALOGUE: dict[str, PublishedDataset] = {
         vgg_flower,
         gtsrb,
         fashion_mnist,
+        omniglot,
+        tieredimagenet,
     )
 }
 

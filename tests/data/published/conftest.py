@@ -40,6 +40,8 @@ def official() -> dict[str, Callable[[Path], Path]]:
         "vgg-flower": vgg_flower,
         "gtsrb": gtsrb,
         "fashion-mnist": fashion_mnist,
+        "omniglot": omniglot,
+        "tieredimagenet": tieredimagenet,
     }
 
 
@@ -180,3 +182,28 @@ def fashion_mnist(folder: Path) -> Path:
     header = struct.pack(">HBBI", 0, 8, 1, len(labels))
     (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(header + labels.tobytes()))
     return folder
+
+
+def omniglot(folder: Path) -> Path:
+    splits = CATALOGUE["omniglot"].splits()
+    parts = {"background": splits["train"] + splits["validation"], "evaluation": splits["test"]}
+    number = 0
+    for part, names in parts.items():
+        with zipfile.ZipFile(folder / f"images_{part}.zip", "w") as archive:
+            for name in names:
+                buffer = io.BytesIO()
+                Image.new("1", (105, 105), number % 2).save(buffer, "PNG")
+                for n in (1, 2):
+                    file = f"images_{part}/{name}/{number + 1:04}_{n:02}.png"
+                    archive.writestr(file, buffer.getvalue())
+                number += 1
+    return folder
+
+
+def tieredimagenet(folder: Path) -> Path:
+    for c, name in enumerate(names_of("tieredimagenet")):
+        (folder / "train" / name).mkdir(parents=True)
+        image = Image.new("RGB", (80, 40), "white")
+        image.paste(colour(c % 512), (5, 0, 75, 40))
+        image.save(folder / "train" / name / f"{name}_1.JPEG", quality=95)
+    return folder / "train"
