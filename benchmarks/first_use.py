@@ -1,4 +1,4 @@
-"""What a first prediction costs where nothing is compiled yet: python benchmarks/first_use.py"""
+"""Time of a first prediction with nothing compiled: python benchmarks/first_use.py"""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from typing import Any
 
 
 def first_use(folder: str | None = None) -> dict[str, Any]:
-    """Seconds (and CPU seconds) of a process that adapts to 25 images of 32×32 and classifies 75, from its start to its
-    end, with machine code kept in an empty folder; the loops that it compiled, and what the log said."""
+    """Seconds of a new process that adapts to 25 images of 32×32 and classifies 75, with an empty cache.
+
+    Also: its CPU seconds, the kernels that it compiled, and its log lines.
+    """
     with tempfile.TemporaryDirectory() as empty:
         environment = os.environ | {"NUMBA_CACHE_DIR": folder or empty}
         command = [sys.executable, __file__, "--here"]
@@ -29,24 +31,26 @@ def first_use(folder: str | None = None) -> dict[str, Any]:
 
 
 def predict_once() -> dict[str, Any]:
-    """What :func:`first_use` does in a process of its own, two tasks at once."""
+    """The process that :func:`first_use` starts: two tasks in parallel."""
     import torch
 
-    from anyshot.experiments.engine_benchmark.cases import Case, inner_tasks
+    from anyshot.experiments.engine_benchmark.cases import Case, make_inner_tasks
     from anyshot.inner_loop import adapt_many
     from anyshot.inner_loop import logits_many as logits
-    from anyshot.inner_loop.engine import numba_ops
+    from anyshot.inner_loop.engine.numba_kernels import conv_layers, first_layer, pooled_norm
 
     logging.basicConfig(format="%(message)s")
-    tasks = inner_tasks(Case("first use", 32, (25, 25), order=0))
+    tasks = make_inner_tasks(Case("first use", 32, (25, 25), order=0))
     inners = [task.inner for task in tasks]
     logits(inners, adapt_many(inners, workers=2), tasks[0].images, workers=2)
-    made = {
-        name
-        for module in (numba_ops.first, numba_ops.kernels, numba_ops.passes)
-        for name in _compiled(module)
+    compiled = {
+        name for module in (first_layer, conv_layers, pooled_norm) for name in _compiled(module)
     }
-    return {"cpu_seconds": time.process_time(), "torch": torch.__version__, "loops": sorted(made)}
+    return {
+        "cpu_seconds": time.process_time(),
+        "torch": torch.__version__,
+        "kernels": sorted(compiled),
+    }
 
 
 def _compiled(module: ModuleType) -> list[str]:

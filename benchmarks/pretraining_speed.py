@@ -1,8 +1,10 @@
-"""The warm start's step beside a hand-written PyTorch loop, in one interleaved run: python benchmarks/pretraining_speed.py
+"""A pre-training step against a hand-written PyTorch loop, in one interleaved run.
 
-Both are given the same images as uint8, make other views of them (flips and shifts), turn them into floats, and take a
-step of SGD with Nesterov's momentum on Conv4 and a linear layer. The loop has every mode that suits it: both memory
-formats, the whole batch with all threads or, as ours does, two halves side by side.
+    python benchmarks/pretraining_speed.py
+
+Both take the same uint8 images, augment them (flips and shifts), convert them to floats, and take a
+step of SGD with Nesterov momentum on Conv4 and a linear layer. The loop runs in each of its modes:
+both memory formats, the whole batch with all threads or, as anyshot does, two halves in parallel.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from anyshot.core.parallel.threads import cores, map_tasks
 from anyshot.core.random import numpy_rng
 from anyshot.core.settings import MethodSettings, PretrainSettings, Settings
 from anyshot.data import ImageSet
-from anyshot.experiments.engine_benchmark import machine
+from anyshot.experiments.engine_benchmark import describe_machine
 from anyshot.experiments.engine_benchmark.measure import FORMATS
 from anyshot.models.network import EPS
 from anyshot.runs.run import Run
@@ -32,19 +34,19 @@ from anyshot.training.pretraining import Pretraining
 CLASSES, IMAGES = 64, 20
 
 
-def bench_warm(
+def run_benchmark(
     batch: int = 128,
     size: int = 32,
     rounds: int = 5,
     steps: int = 10,
     advance: Callable[..., None] = lambda n=1: None,
 ) -> dict[str, Any]:
-    """Images a second, by the clock and by processor time, of our step and of the loop in each of its modes."""
+    """Images per second and per CPU second of our step, and of the loop in each of its modes."""
     settings = Settings(
         method=MethodSettings(name="protonet"), warm=PretrainSettings(batch=batch, rate=0.01)
     )
     with tempfile.TemporaryDirectory() as folder:
-        ours = Pretraining(Run.open_or_create(folder, settings, (size, size)), [noise(size)])
+        ours = Pretraining(Run.open_or_create(folder, settings, (size, size)), [noise_images(size)])
         contestants: dict[str, Callable[[np.ndarray, int], float]] = {
             "ours": lambda rows, i: ours.step(rows, i)[0]
         }
@@ -53,7 +55,7 @@ def bench_warm(
             contestants[f"torch, {layout}, halves"] = Loop(ours, layout, ours.settings.parts).step
         seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
         losses: dict[str, float] = {}
-        for done in range(rounds + 1):  # the first warms up
+        for done in range(rounds + 1):  # the first round is a warm-up
             for name, step in contestants.items():
                 wall, cpu = time.perf_counter(), time.process_time()
                 for i in range(done * steps, (done + 1) * steps):
@@ -64,7 +66,7 @@ def bench_warm(
                     seconds[name].append((time.perf_counter() - wall, time.process_time() - cpu))
                 advance(1)
     return {
-        "machine": machine(), "batch": batch, "image_size": size, "rounds": rounds, "steps": steps,
+        "machine": describe_machine(), "batch": batch, "image_size": size, "rounds": rounds, "steps": steps,
         **_summary(seconds, losses, batch * steps),
     }  # fmt: skip
 
@@ -89,8 +91,8 @@ def _summary(
     }
 
 
-def noise(size: int, classes: int = CLASSES, images: int = IMAGES) -> ImageSet:
-    """Images of nothing."""
+def noise_images(size: int, classes: int = CLASSES, images: int = IMAGES) -> ImageSet:
+    """Images of random noise."""
     rng = numpy_rng(0, "bench")
     arrays = {
         f"{c}": rng.integers(0, 256, (images, size, size, 3), np.uint8) for c in range(classes)
@@ -99,7 +101,7 @@ def noise(size: int, classes: int = CLASSES, images: int = IMAGES) -> ImageSet:
 
 
 class Loop:
-    """What one would write with PyTorch, from the same start and on the same images."""
+    """The PyTorch loop, with the same initial parameters and images."""
 
     def __init__(self, ours: Pretraining, layout: str, parts: int) -> None:
         self.images, self.layout, self.parts, self.rate = (
@@ -126,7 +128,7 @@ class Loop:
         ).requires_grad_()
 
     def step(self, rows: np.ndarray, number: int) -> float:
-        """One step on the images of these numbers; its loss."""
+        """One step on the images of these rows; returns its loss."""
         parts = [
             (part, numpy_rng(0, "warm", 0, number, i))
             for i, part in enumerate(np.split(rows, self.parts))
@@ -162,4 +164,4 @@ class Loop:
 
 
 if __name__ == "__main__":
-    print(json.dumps(bench_warm(), indent=2))
+    print(json.dumps(run_benchmark(), indent=2))

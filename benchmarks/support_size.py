@@ -1,9 +1,9 @@
-"""Time and memory of one second-order task against the size of its support set, for every contestant: a figure in docs.
+"""Time and memory of one second-order task against the size of its support set: a figure in docs.
 
     python benchmarks/support_size.py docs/figures/engine
 
-writes engine.json, engine.png and engine.svg. Some minutes on two cores; the sizes of one contestant end where a
-task takes longer than LIMIT seconds.
+writes engine.json, engine.png and engine.svg. It takes some minutes on two cores; a contestant stops
+at the size where a task takes longer than LIMIT seconds.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from anyshot.core.parallel.threads import tune_process
 tune_process()
 
 from anyshot.core.files import write_json  # noqa: E402
-from anyshot.experiments.engine_benchmark import machine  # noqa: E402
-from anyshot.experiments.engine_benchmark.cases import Case, tasks_of  # noqa: E402
-from anyshot.experiments.engine_benchmark.contestants import present  # noqa: E402
+from anyshot.experiments.engine_benchmark import describe_machine  # noqa: E402
+from anyshot.experiments.engine_benchmark.cases import Case, make_tasks  # noqa: E402
+from anyshot.experiments.engine_benchmark.contestants import installed_contestants  # noqa: E402
 from anyshot.experiments.engine_benchmark.measure import (  # noqa: E402
     FORMATS,
     Mode,
-    best_mode,
-    iteration,
-    peak_memory,
+    find_best_mode,
+    measure_peak_memory,
+    run_iteration,
 )
 
 SIZES, STEPS, ROUNDS, LIMIT = (5, 25, 50, 125, 250, 500, 1000), 5, 2, 12.0
@@ -33,8 +33,10 @@ COLOURS = {"engine": "#0072b2", "autograd": "#d55e00", "higher": "#009e73", "tor
 
 
 def measure() -> dict[str, list[dict[str, float]]]:
-    names = present()[0]
-    modes: dict[str, Mode] = {name: best_mode(name, Case("figure", 32, (125,))) for name in names}
+    names = installed_contestants()[0]
+    modes: dict[str, Mode] = {
+        name: find_best_mode(name, Case("figure", 32, (125,))) for name in names
+    }
     found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     for n in SIZES:
         case = Case("figure", 32, (n,), steps=STEPS)
@@ -42,17 +44,19 @@ def measure() -> dict[str, list[dict[str, float]]]:
             name for name in names if not found[name] or found[name][-1]["seconds"] * 2 < LIMIT
         ]
         laid = {
-            name: [task.laid_out(FORMATS[modes[name].layout]) for task in tasks_of(case)]
+            name: [
+                task.with_memory_format(FORMATS[modes[name].layout]) for task in make_tasks(case)
+            ]
             for name in running
         }
         seconds = {name: float("inf") for name in running}
         for _ in range(ROUNDS):
             for name in running:
                 start = time.perf_counter()
-                iteration(name, laid[name], 2, modes[name])
+                run_iteration(name, laid[name], 2, modes[name])
                 seconds[name] = min(seconds[name], time.perf_counter() - start)
         for name in running:
-            peak = peak_memory(name, case, modes[name])
+            peak = measure_peak_memory(name, case, modes[name])
             found[name].append({"support": n, "seconds": seconds[name], "peak_memory_mb": peak})
             print(f"{n:5d} {name:9s} {seconds[name]:7.2f} s {peak:7.0f} MB", flush=True)
     return found
@@ -93,5 +97,5 @@ if __name__ == "__main__":
     target = Path(sys.argv[1])
     target.parent.mkdir(parents=True, exist_ok=True)
     results = measure()
-    write_json(target.with_suffix(".json"), {"machine": machine(), "contestants": results})
+    write_json(target.with_suffix(".json"), {"machine": describe_machine(), "contestants": results})
     draw(results, target)

@@ -1,4 +1,4 @@
-"""anyshot bench: how fast, on this machine."""
+"""anyshot bench: the engine's speed on this machine."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from anyshot.cli.settings_options import Json
 def bench(
     json: Json = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only small tasks: a try-out of half a minute.")
+        bool, typer.Option("--quick", help="Only small tasks, about half a minute.")
     ] = False,
 ) -> None:
-    """Measure the engine beside autograd and other libraries, in one interleaved run of under five minutes.
+    """Compare the engine with autograd, `higher` and `torchopt`, in under five minutes.
 
-    Time, CPU time and peak memory of one meta-iteration and of one adaptation for anyshot's engine, anyshot's autograd
-    path, `higher` and `torchopt` (where installed), each in the mode that suits it best here; MT-net, ABML and a wider
-    body; then the ratios, one task on one core and on all, and how the engine's time compares with that of the
-    convolutions alone. Quiet machines give the clearest numbers.
+    Measures time, CPU time and peak memory of one meta-iteration and of one adaptation, each
+    contestant in its fastest mode, in interleaved rounds. Then MT-net, ABML and a wider body, one
+    task on one core and on all cores, and the engine's time against that of the convolutions alone.
+    Run it on an idle machine.
 
     Example: anyshot bench --json bench.json
     """
     from anyshot.core.files import check_writable
     from anyshot.core.progress import progress
-    from anyshot.experiments.engine_benchmark import bench as measure
+    from anyshot.experiments.engine_benchmark import run_benchmark
 
     if json:
         check_writable(json)
     with progress("Measuring", None) as advance:
-        results = measure(quick, advance)
-    show(results)
+        results = run_benchmark(quick, advance)
+    print_results(results)
     if json:
-        write(json, results)
+        write_results(json, results)
 
 
-def write(path: Path, results: dict[str, Any]) -> None:
-    """The numbers with their origin."""
+def write_results(path: Path, results: dict[str, Any]) -> None:
+    """Write the results and the version to a JSON file."""
     from anyshot.core.files import write_json
     from anyshot.core.version import VERSION
 
@@ -47,8 +47,8 @@ def write(path: Path, results: dict[str, Any]) -> None:
     typer.echo(f"Results: {path}")
 
 
-def show(results: dict[str, Any]) -> None:
-    """Tables and sentences."""
+def print_results(results: dict[str, Any]) -> None:
+    """Print tables and ratios."""
     from rich.console import Console
 
     console, where = Console(), results["machine"]
@@ -56,25 +56,28 @@ def show(results: dict[str, Any]) -> None:
         console.print(_table(name, case))
     main, account = next(iter(results["cases"].values())), results["convolutions"]
     for peer, factor in results["speedup"].items():
-        ratios = f"{main['speedup_of_minima'][peer]:.1f}× by minima, {main['speedup_of_cpu'][peer]:.1f}× by CPU time"
+        minima = main["speedup_of_minima"][peer]
+        cpu = main["speedup_of_cpu"][peer]
+        ratios = f"{minima:.1f}× by minima, {cpu:.1f}× by CPU time"
         memory = results["memory_ratio"].get(peer)
         share = "" if memory is None else f"; {memory:.2f} of its memory"
         console.print(f"The engine is {factor:.1f}× faster than {peer} ({ratios}){share}.")
     for name, one in results["alone"].items():
-        same = "the same bits" if one["same"] else "other bits"
+        same = "the same bits" if one["same"] else "different bits"
         console.print(
             f"{name}: {one['speedup']:.2f}× as fast on {one['cores']} cores as on one ({same}); "
-            f"{one['cores']} tasks side by side: {one['possible']:.2f}×."
+            f"{one['cores']} tasks in parallel: {one['possible']:.2f}×."
         )
     console.print(
-        f"The passes that convolve are {100 * account['share_of_engine']:.0f} % of the engine's time on one thread. "
-        f"Done directly and timed hot, the convolutions of the mathematics take {account['seconds']:.2f} s here "
-        f"({account['gigaflop_per_second']:.0f} GFLOP/s a core), {account['fraction_of_convolution_speed']:.2f} of the "
-        "engine's time."
+        f"Passes with convolutions take {100 * account['share_of_engine']:.0f} % of the engine's "
+        "time on one thread. Direct convolutions, timed alone, take "
+        f"{account['seconds']:.2f} s ({account['gigaflop_per_second']:.0f} GFLOP/s per core), "
+        f"{account['fraction_of_convolution_speed']:.2f} of the engine's time."
     )
     console.print(
-        f"{where['cores']} cores, {where['vector_instructions']}, torch {where['torch']}, load {where['load']:.1f}, "
-        f"fused loops {'on' if where['loops'] else 'off'}; {results['seconds_in_all']:.0f} s in all."
+        f"{where['cores']} cores, {where['vector_instructions']}, torch {where['torch']}, "
+        f"load {where['load']:.1f}, compiled kernels {'on' if where['loops'] else 'off'}; "
+        f"{results['seconds_in_all']:.0f} s in total."
     )
     for sentence in results["left_out"]:
         console.print(sentence)
@@ -88,7 +91,10 @@ def _table(name: str, case: dict[str, Any]) -> Any:
     what = {2: "meta-iteration, second order", 1: "meta-iteration, first order", 0: "adaptation"}[
         case["order"]
     ]
-    title = f"{name}: {what}, {supports} support images, {case['steps']} steps, {case['channels']} channels"
+    title = (
+        f"{name}: {what}, {supports} support images, {case['steps']} steps, "
+        f"{case['channels']} channels"
+    )
     table = Table(
         title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False
     )
@@ -98,7 +104,7 @@ def _table(name: str, case: dict[str, Any]) -> Any:
     table.add_column("mode")
     for contestant, figures in case["contestants"].items():
         peak = figures["peak_memory_mb"]
-        mode = f"{figures['mode']['layout']}, {figures['mode']['workers']} at once"
+        mode = f"{figures['mode']['layout']}, {figures['mode']['workers']} at a time"
         seconds = [
             f"{figures[key]:.2f}" for key in ("median_seconds", "minimum_seconds", "cpu_seconds")
         ]

@@ -242,17 +242,17 @@ class GradientMethod(Method):
         weights = image_weights(labels, way, phi, self.reference_tensor, s.class_mean)
         rates, body = apply_gamma(self.rates(), phi, self.body), self.body.features
         return InnerProblem(
-            images,
-            labels,
-            weights,
-            theta,
-            rates,
-            norm,
-            steps,
-            s.centre,
-            s.transductive,
-            body,
-            views,
+            images=images,
+            labels=labels,
+            weights=weights,
+            theta=theta,
+            rates=rates,
+            norm=norm,
+            steps=steps,
+            centre=s.centre,
+            transductive=s.transductive,
+            body=body,
+            views=views,
         )
 
     def gradient(

@@ -84,15 +84,15 @@ def make_case(
         f"scale{i}": t for i, t in enumerate(scales or ())
     }
     inner = InnerProblem(
-        draw(labels),
-        labels,
-        weights,
-        theta,
-        rates,
-        Norm(shift, scales),
-        steps,
-        centre,
-        transductive,
+        images=draw(labels),
+        labels=labels,
+        weights=weights,
+        theta=theta,
+        rates=rates,
+        norm=Norm(shift, scales),
+        steps=steps,
+        centre=centre,
+        transductive=transductive,
     )
     return Case(inner, draw(query_labels), query_labels, leaves | {"weights": weights})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import SettingsError
 from anyshot.inner_loop import features
 from anyshot.models.bodies import conv4
 from anyshot.models.bodies.conv4 import CONV_WEIGHTS
@@ -27,7 +27,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
-def test_values_and_gradients_are_those_of_autograd(make_case, options):
+def test_features_and_their_gradients_equal_autograd(make_case, options):
     case = make_case([3, 4], **options)
     inner, images = case.inner, case.images
     leaves = [
@@ -55,17 +55,31 @@ def test_without_a_gradient_there_is_no_graph(make_case):
     )
 
 
-def test_a_second_derivative_is_refused_and_not_wrong(make_case):
-    case = make_case([3, 4])
+@pytest.mark.parametrize("transductive", [True, False])
+def test_second_derivatives_equal_autograd(make_case, transductive):
+    case = make_case([3, 4], (20, 20), transductive=transductive, scale=True)
+    inner = case.inner
+    weights = [inner.theta[name] for name in CONV_WEIGHTS]
+    found = []
+    for engine in ("auto", "autograd"):
+        f = features(inner.theta, inner.norm, case.images, False, inner.reference(), engine)
+        first = torch.autograd.grad(f.square().sum(), weights, create_graph=True)
+        penalty = sum(g.square().sum() for g in first)
+        found.append(torch.autograd.grad(penalty, [*weights, *inner.norm.shift]))
+    for left, right in zip(*found, strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-9, atol=1e-9)
+
+
+def test_a_required_engine_refuses_a_second_derivative(make_case):
+    case = make_case([3, 4], (20, 20))
     weight = case.inner.theta["conv2_weight"]
-    f = features(case.inner.theta, case.inner.norm, case.images)
-    (first,) = torch.autograd.grad(f.square().sum(), weight, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        first.sum().backward()
+    f = features(case.inner.theta, case.inner.norm, case.images, engine="engine")
+    with pytest.raises(SettingsError, match=r"second derivative of features .*engine='autograd'"):
+        torch.autograd.grad(f.square().sum(), weight, create_graph=True)
 
 
-def test_what_the_engine_cannot_do_autograd_does(make_case):
+def test_different_types_are_refused_by_the_engine(make_case):
     case = make_case([3, 4])
     theta = {name: value.float() for name, value in case.inner.theta.items()}
-    with pytest.raises(AnyshotError, match="different types"):
+    with pytest.raises(SettingsError, match="different types"):
         features(theta, case.inner.norm, case.images, engine="engine")

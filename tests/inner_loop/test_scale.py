@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from anyshot.core.parallel.threads import map_tasks
-from anyshot.experiments.engine_benchmark.cases import Case, tasks_of
+from anyshot.experiments.engine_benchmark.cases import Case, make_tasks
 from anyshot.experiments.engine_benchmark.measure import (
     Mode,
-    _peak,
+    _peak_memory_mb,
     _reset_peak,
-    iteration,
-    peak_memory,
+    measure_peak_memory,
+    run_iteration,
 )
 from anyshot.inner_loop import query_loss
 
@@ -63,14 +63,15 @@ def test_fifty_steps_run_and_agree(make_case, differences):
 @pytest.mark.slow
 def test_memory_is_flat_over_two_hundred_iterations():
     tasks = [
-        task.laid_out(torch.channels_last) for task in tasks_of(Case("flat", 32, (20, 30), steps=3))
+        task.with_memory_format(torch.channels_last)
+        for task in make_tasks(Case("flat", 32, (20, 30), steps=3))
     ]
 
     def peak(iterations):
         _reset_peak()
         for _ in range(iterations):
-            iteration("engine", tasks, 2, Mode("channels-last", 2))
-        return _peak()
+            run_iteration("engine", tasks, 2, Mode("channels-last", 2))
+        return _peak_memory_mb()
 
     peak(20)
     first = peak(40)
@@ -80,7 +81,7 @@ def test_memory_is_flat_over_two_hundred_iterations():
 def seconds(*cases):
     """Processor time of each, the least of several in turn: what else the machine does hits all alike."""
     tasks, times = (
-        [tasks_of(case)[0].laid_out(torch.channels_last) for case in cases],
+        [make_tasks(case)[0].with_memory_format(torch.channels_last) for case in cases],
         [[] for _ in cases],
     )
 
@@ -88,7 +89,7 @@ def seconds(*cases):
         for _ in range(7):
             for task, spent in zip(tasks, times, strict=True):
                 start = time.process_time()
-                iteration("engine", [task], 2, MODE)
+                run_iteration("engine", [task], 2, MODE)
                 spent.append(time.process_time() - start)
 
     map_tasks(run, [0], workers=1)
@@ -107,4 +108,4 @@ def test_time_is_linear_in_images_and_in_steps():
 
 @pytest.mark.slow
 def test_two_thousand_images_fit_in_four_gib():
-    assert peak_memory("engine", Case("large", 32, (2000,)), MODE) < 4096
+    assert measure_peak_memory("engine", Case("large", 32, (2000,)), MODE) < 4096

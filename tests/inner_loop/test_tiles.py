@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("numba")
 
 from anyshot.inner_loop.engine.numba_kernels import matmul, winograd
-from anyshot.inner_loop.engine.numba_kernels.compile import made
+from anyshot.inner_loop.engine.numba_kernels.compile import compile_kernel
 
 
 def normal(*shape, dtype=np.float64):
@@ -40,11 +40,13 @@ MATRICES |= {
 def test_a_tile_map_is_a_product_from_both_sides(m, dtype, overlap):
     outs, ins = m.shape
 
-    def apply(pen, to, source):
-        winograd.add(winograd.both_sides(m, winograd.read(source)), to, overlap)
+    def apply(builder, to, source):
+        winograd.add_tile(winograd.apply_both_sides(m, winograd.load_tile(source)), to, overlap)
 
     source, to = normal(ins, ins, 8, dtype=dtype), np.ones((outs, outs, 8), dtype)
-    made(apply, {"to": f"{outs} {outs} 8", "source": f"{ins} {ins} 8"}, keep=False)(to, source)
+    compile_kernel(apply, {"to": f"{outs} {outs} 8", "source": f"{ins} {ins} 8"}, cache=False)(
+        to, source
+    )
     expected = np.einsum("ir,rsc,js->ijc", m, source.astype(float), m)
     expected += np.minimum.outer(np.arange(outs), np.arange(outs))[..., None] < overlap
     assert np.allclose(
@@ -53,22 +55,22 @@ def test_a_tile_map_is_a_product_from_both_sides(m, dtype, overlap):
 
 
 def test_mirrored_rows_are_those_of_a_point_and_its_negative():
-    assert winograd.mirrored(winograd.BT)[0] == [(1, 2), (3, 4)]
-    assert winograd.mirrored(winograd.AT.T)[0] == [(1, 2), (3, 4)]
-    assert winograd.mirrored(winograd.AT) == ([], [0, 1, 2, 3])
+    assert winograd.mirrored_rows(winograd.BT)[0] == [(1, 2), (3, 4)]
+    assert winograd.mirrored_rows(winograd.AT.T)[0] == [(1, 2), (3, 4)]
+    assert winograd.mirrored_rows(winograd.AT) == ([], [0, 1, 2, 3])
 
 
 @pytest.mark.parametrize("add", [False, True])
 def test_a_block_product_is_four_rows_and_sixteen_columns_of_a_product(add):
-    def product(pen, C, A, B):
+    def product(builder, C, A, B):
         def left(m, j, k):
             return A.broadcast(m, j, k)
 
         def right(n, j, k):
             return B.load(j, k, 8 * n)
 
-        matmul.block_product(pen, lambda m, n: (m, 8 * n), C, add, left, right, 3, 4)
+        matmul.block_product(builder, lambda m, n: (m, 8 * n), C, add, left, right, 3, 4)
 
     A, B, C = normal(4, 3, 4), normal(3, 4, 16), np.ones((4, 16))
-    made(product, {"C": "4 16", "A": "4 3 4", "B": "3 4 16"}, keep=False)(C, A, B)
+    compile_kernel(product, {"C": "4 16", "A": "4 3 4", "B": "3 4 16"}, cache=False)(C, A, B)
     assert np.allclose(C, add + np.einsum("mjk,jkn->mn", A, B))

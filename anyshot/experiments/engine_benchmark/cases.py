@@ -1,4 +1,4 @@
-"""What is measured: seeded tasks of the real distribution; every input of the update rule asks for its gradient."""
+"""What is measured: seeded any-shot tasks; every input of the update rule needs a gradient."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAY, QUERY, STEPS, RATE = 5, 75, 5, 0.01
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to measure: a meta-iteration (order 2 or 1) or an adaptation without meta-gradients (order 0)."""
+    """One measurement: a meta-iteration (order 2 or 1) or an adaptation (order 0)."""
 
     name: str
     size: int  #: of the images
@@ -31,24 +31,24 @@ class Case:
     order: int = 2
     steps: int = STEPS
     channels: int = 32  #: of the body
-    method: str = ""  #: a method with a rule of its own, by name; none: θ − A ∘ g
-    contestants: tuple[str, ...] = ()  #: who takes part; none: everybody
-    memory: bool = True  #: whether that is measured, too, which takes a process each
+    method: str = ""  #: a method with its own update rule; empty: θ − A ∘ g
+    contestants: tuple[str, ...] = ()  #: by name; empty: all
+    memory: bool = True  #: measure it, too, in a process for each contestant
 
     @property
-    def adaptation(self) -> bool:
-        """Whether nothing but θ_K is asked for."""
+    def adaptation_only(self) -> bool:
+        """Whether only θ_K is computed."""
         return self.order == 0
 
 
-def any_shot_supports(tasks: int, seed: int = 0) -> tuple[int, ...]:
+def sample_support_sizes(tasks: int, seed: int = 0) -> tuple[int, ...]:
     """Support sizes of any-shot tasks, five classes of 1 to 50 images: 127 on average."""
     return tuple(int(any_shot(numpy_rng(seed, "bench", i), WAY, 1, 50).sum()) for i in range(tasks))
 
 
 def standard_cases(quick: bool = False) -> list[Case]:
-    """What ``anyshot bench`` measures; ``quick`` keeps the first with small tasks."""
-    meta_batch = any_shot_supports(4)
+    """The cases of ``anyshot bench``; ``quick``: only the first, with small tasks."""
+    meta_batch = sample_support_sizes(4)
     if quick:
         return [Case("32×32 any-shot", 32, (20, 30), steps=3)]
     ours = ("engine", "autograd")
@@ -65,7 +65,7 @@ def standard_cases(quick: bool = False) -> list[Case]:
 
 @dataclass(frozen=True)
 class Task:
-    """An inner problem, its query set and the tensors whose gradients are wanted."""
+    """An inner problem, its query set and the tensors whose gradients are computed."""
 
     inner: InnerProblem
     images: Tensor
@@ -75,8 +75,8 @@ class Task:
     def __len__(self) -> int:
         return len(self.inner.labels)
 
-    def laid_out(self, memory_format: torch.memory_format) -> Task:
-        """The same with images in another memory format."""
+    def with_memory_format(self, memory_format: torch.memory_format) -> Task:
+        """The task with images in another memory format."""
         images = self.inner.images.contiguous(memory_format=memory_format)
         inner = replace(self.inner, images=images)
         return replace(
@@ -86,7 +86,7 @@ class Task:
 
 @dataclass(frozen=True)
 class MethodTask:
-    """A method and a task of its own kind; the method lays images out by itself."""
+    """A method and a task; the method chooses the memory format itself."""
 
     method: Method
     task: tasks.Task
@@ -94,18 +94,18 @@ class MethodTask:
     def __len__(self) -> int:
         return len(self.task)
 
-    def laid_out(self, memory_format: torch.memory_format) -> MethodTask:
-        """The same."""
+    def with_memory_format(self, memory_format: torch.memory_format) -> MethodTask:
+        """The task itself."""
         return self
 
 
-def tasks_of(case: Case, seed: int = 0) -> list[Task] | list[MethodTask]:
+def make_tasks(case: Case, seed: int = 0) -> list[Task] | list[MethodTask]:
     """The tasks of a case."""
-    return _method_tasks(case, seed) if case.method else inner_tasks(case, seed)
+    return _make_method_tasks(case, seed) if case.method else make_inner_tasks(case, seed)
 
 
-def inner_tasks(case: Case, seed: int = 0) -> list[Task]:
-    """One network, one rate for each parameter element."""
+def make_inner_tasks(case: Case, seed: int = 0) -> list[Task]:
+    """Tasks with one network and one step size for each element of a parameter."""
     rng, body = torch_rng(seed, "bench", case.size), conv4((case.size, case.size), case.channels)
     theta, norm = (
         body.init_parameters(rng, "he") | zero_head(WAY, body.width, torch.zeros(())),
@@ -120,17 +120,25 @@ def inner_tasks(case: Case, seed: int = 0) -> list[Task]:
         t for name, t in rates.items() if "bias" not in name or name in HEAD_PARAMETERS
     ] + list(norm.shift)
     for leaf in leaves:
-        leaf.requires_grad_(not case.adaptation)
+        leaf.requires_grad_(not case.adaptation_only)
     made = []
-    for images, labels, queries, query_labels in _sets(case, rng):
+    for images, labels, queries, query_labels in _sample_sets(case, rng):
         weights = torch.full((len(labels),), 1 / len(labels))
-        inner = InnerProblem(images, labels, weights, theta, rates, norm, case.steps)
+        inner = InnerProblem(
+            images=images,
+            labels=labels,
+            weights=weights,
+            theta=theta,
+            rates=rates,
+            norm=norm,
+            steps=case.steps,
+        )
         made.append(Task(inner, queries, query_labels, leaves))
     return made
 
 
-def _method_tasks(case: Case, seed: int) -> list[MethodTask]:
-    """The method at its start, with He's weights, so that its steps do something."""
+def _make_method_tasks(case: Case, seed: int) -> list[MethodTask]:
+    """Tasks with an untrained method; He initialisation, so that its steps change the loss."""
     settings = MethodSettings(
         name=case.method,
         channels=case.channels,
@@ -141,7 +149,7 @@ def _method_tasks(case: Case, seed: int) -> list[MethodTask]:
     )
     method, made = create_method(settings, (case.size, case.size), seed), []
     for i, (images, labels, queries, query_labels) in enumerate(
-        _sets(case, torch_rng(seed, "bench", case.size))
+        _sample_sets(case, torch_rng(seed, "bench", case.size))
     ):
         support, query = (
             x.mul(255).byte().permute(0, 2, 3, 1).contiguous() for x in (images, queries)
@@ -154,8 +162,10 @@ def _method_tasks(case: Case, seed: int) -> list[MethodTask]:
     return made
 
 
-def _sets(case: Case, rng: torch.Generator) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Support and query sets of noisy pictures of random prototypes, with their labels."""
+def _sample_sets(
+    case: Case, rng: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Support and query sets of noisy images of random prototypes, with their labels."""
 
     def pictures(labels: Tensor, prototypes: Tensor) -> Tensor:
         noise = torch.randn(len(labels), 3, case.size, case.size, generator=rng)

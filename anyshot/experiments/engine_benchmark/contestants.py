@@ -1,7 +1,8 @@
-"""Who is measured: anyshot's engine, anyshot's autograd path, and the libraries ``higher`` and ``torchopt``.
+"""Who is measured: the engine, anyshot's autograd path, and the libraries ``higher`` and ``torchopt``.
 
-Each is a function of a task that gives the query loss and its gradients for start, steps and β (order 2 or 1), or, for
-order 0, adapts and gives the query loss alone.
+Each is a function of a task that returns the query loss and its gradients with respect to the
+initialisation, the step sizes and β (order 2 or 1). For order 0 it adapts and returns the query loss
+alone.
 """
 
 from __future__ import annotations
@@ -34,15 +35,16 @@ AnyTask = Task | MethodTask
 Contestant = Callable[[Any, int], Result]
 
 
-def ours(task: AnyTask, order: int, engine: str) -> Result:
+def by_anyshot(task: AnyTask, order: int, engine: str) -> Result:
     """anyshot, by the engine or by autograd."""
     if isinstance(task, MethodTask):
         method = copy.copy(task.method)  # the same parameters
         method.engine = engine
-        gradients, told = task_gradients(method, task.task)
-        return torch.tensor(told["loss"]), gradients
-    # tensors of their own: what the engine keeps with images is part of the work
-    inner, images = replace(task.inner, images=task.inner.images.detach()), task.images.detach()
+        gradients, info = task_gradients(method, task.task)
+        return torch.tensor(info["loss"]), gradients
+    # New tensor objects: what the engine caches for images is part of the work.
+    inner = replace(task.inner, images=task.inner.images.detach())
+    images = task.images.detach()
     if order == 0:
         scores = logits_many([inner], [adapt(inner, engine)], images, engine)[0]
         return F.cross_entropy(scores, task.labels), []
@@ -51,8 +53,11 @@ def ours(task: AnyTask, order: int, engine: str) -> Result:
 
 
 class Conv4(nn.Module):
-    """The same network as a module, as users of these libraries write it: convolutions have the biases that the method
-    adapts (and that cancel, which anyshot knows); β is not adapted and so no parameter of the module."""
+    """The same network as a module, as users of these libraries write it.
+
+    Convolutions have biases, which the inner loop adapts although they cancel. β is not adapted, so it
+    is not a parameter of the module.
+    """
 
     def __init__(self, task: Task) -> None:
         super().__init__()
@@ -79,8 +84,8 @@ def _support_loss(model: Callable[[Tensor], Tensor], task: Task) -> Tensor:
 
 
 def by_higher(task: Task, order: int) -> Result:
-    """``higher``: its patched module and differentiable SGD, one parameter group for each tensor of rates."""
-    higher = _quietly("higher")
+    """``higher``: patched module and differentiable SGD, a parameter group for each step size."""
+    higher = _import_without_warnings("higher")
     model = Conv4(task)
     names = [name for name, _ in model.named_parameters()]
     optimiser = torch.optim.SGD([{"params": [p]} for p in model.parameters()], lr=RATE)
@@ -93,7 +98,7 @@ def by_higher(task: Task, order: int) -> Result:
         loss = F.cross_entropy(fast(task.images), task.labels)
         if order == 0:
             return loss.detach(), []
-        # at order 1 the libraries' way is the gradient at θ_K
+        # first order in these libraries: the gradient at θ_K
         start = fast.parameters(time=0 if order == 2 else -1)
         wanted = [p for p, name in zip(start, names, strict=True) if name in CONV_WEIGHTS]
         steps = [task.inner.rates[name] for name in NAMES] if order == 2 else []
@@ -103,8 +108,8 @@ def by_higher(task: Task, order: int) -> Result:
 
 
 def by_torchopt(task: Task, order: int) -> Result:
-    """``torchopt``: its differentiable SGD, which takes one rate for all, so it need not derive any steps."""
-    torchopt = _quietly("torchopt")
+    """``torchopt``: differentiable SGD with a single constant step size."""
+    torchopt = _import_without_warnings("torchopt")
     model = Conv4(task)
     start = dict(model.named_parameters())
     if order == 2:
@@ -124,28 +129,25 @@ def by_torchopt(task: Task, order: int) -> Result:
     return loss.detach(), list(torch.autograd.grad(loss, [*wanted, *task.inner.norm.shift]))
 
 
-def _quietly(name: str) -> ModuleType:
+def _import_without_warnings(name: str) -> ModuleType:
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # what other libraries deprecate is not the user's business here
+        warnings.simplefilter("ignore")  # deprecation warnings of other libraries
         return importlib.import_module(name)
 
 
 CONTESTANTS: dict[str, Contestant] = {
-    "engine": partial(ours, engine="engine"),
-    "autograd": partial(ours, engine="autograd"),
+    "engine": partial(by_anyshot, engine="engine"),
+    "autograd": partial(by_anyshot, engine="autograd"),
     "higher": by_higher,
     "torchopt": by_torchopt,
 }
-PEERS = [name for name in CONTESTANTS if name != "engine"]
 
 
-def present() -> tuple[list[str], list[str]]:
-    """The contestants that are installed, and a sentence for each that is not."""
+def installed_contestants() -> tuple[list[str], list[str]]:
+    """The installed contestants, and a message for each missing one."""
     missing = [name for name in ("higher", "torchopt") if find_spec(name) is None]
     sentences = [
-        f"{name} is not installed and was left out; pip install 'anyshot[bench]' brings it."
+        f"{name} is not installed and was left out; pip install 'anyshot[bench]' installs it."
         for name in missing
     ]
     return [name for name in CONTESTANTS if name not in missing], sentences

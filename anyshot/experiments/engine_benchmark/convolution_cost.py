@@ -1,4 +1,4 @@
-"""What the convolutions cost: their share of the engine's time, and the time that the mathematics requires of them."""
+"""Cost of the convolutions: their share of the engine's time, and the time of direct convolutions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from anyshot.core.parallel.threads import map_tasks
-from anyshot.experiments.engine_benchmark.cases import QUERY, Case, inner_tasks
+from anyshot.experiments.engine_benchmark.cases import QUERY, Case, make_inner_tasks
 from anyshot.experiments.engine_benchmark.contestants import CONTESTANTS
-from anyshot.inner_loop.engine import torch_ops as ops
-from anyshot.inner_loop.engine.torch_ops import CL, conv, conv_dW, conv_dx
+from anyshot.inner_loop.engine.backend import choose_backend
+from anyshot.inner_loop.engine.torch_ops import CHANNELS_LAST, conv, conv_dW, conv_dx
 from anyshot.models.bodies.conv4 import CONV_WEIGHTS, conv4
 
 PASSES = (
@@ -25,11 +25,12 @@ PASSES = (
 )  #: of :mod:`anyshot.inner_loop.engine.torch_ops`, those that convolve
 
 
-def counts(steps: int) -> tuple[dict[str, int], dict[str, int]]:
-    """Convolutions for each support image, in layer 1 and in each of the others, by kind; query images are added after.
+def count_convolutions(steps: int) -> tuple[dict[str, int], dict[str, int]]:
+    """Convolutions per support image by kind, in layer 1 and in each other layer, without the query.
 
-    A step is forward, backward, and the tangents of both, where each convolution becomes two (layer 1 has no input
-    tangent and no input gradient); the first, from a zero head, only forward and backward.
+    A step is forward, backward, and the tangents of both, in which each convolution becomes two
+    (layer 1 has no input tangent and no input gradient). The first step, from a zero head, is forward
+    and backward only.
     """
     full = max(steps - 1, 0)
     first = {"forward": 2 * full + 1, "weights": 2 * full + 1}
@@ -37,11 +38,11 @@ def counts(steps: int) -> tuple[dict[str, int], dict[str, int]]:
     return first, other
 
 
-def required(case: Case, repeats: int = 5) -> dict[str, float]:
+def time_required_convolutions(case: Case, repeats: int = 5) -> dict[str, float]:
     """Seconds on one core, and arithmetic, of the direct convolutions of a second-order meta-iteration.
 
-    Each kind is timed hot, by itself, on as many images as an average task has: nothing faster is to be had from these
-    operators, and the engine can only be faster by doing less arithmetic.
+    Each kind is timed hot and alone, on the images of an average task. These operators cannot be
+    faster, so the engine can be faster only with less arithmetic.
     """
     n, total = sum(case.supports) // len(case.supports), sum(case.supports)
     queries = QUERY * len(case.supports)
@@ -53,10 +54,10 @@ def required(case: Case, repeats: int = 5) -> dict[str, float]:
     }
     for layer, unit in enumerate(conv4((case.size, case.size)).layers):
         side = case.size >> layer
-        x = torch.rand(n, unit.size[1], side, side).contiguous(memory_format=CL)
-        W = torch.rand(unit.size).contiguous(memory_format=CL)
+        x = torch.rand(n, unit.size[1], side, side).contiguous(memory_format=CHANNELS_LAST)
+        W = torch.rand(unit.size).contiguous(memory_format=CHANNELS_LAST)
         y = conv(x, W)
-        for kind, times in counts(case.steps)[layer > 0].items():
+        for kind, times in count_convolutions(case.steps)[layer > 0].items():
             images = total * times + queries
             seconds += images / n * _fastest(partial(kinds[kind], y, x, W), repeats)
             flops += images * 2 * W.numel() * side * side
@@ -83,17 +84,21 @@ def _fastest(function: Callable[[], Any], repeats: int) -> float:
     return map_tasks(one, [0], workers=1)[0]  # one thread
 
 
-def shares(case: Case) -> dict[str, float]:
-    """Parts of the engine's time, on one thread, in each pass that convolves, with all that is fused into it
-    (transformations, pooling, statistics, scattering)."""
+def time_shares(case: Case) -> dict[str, float]:
+    """Share of the engine's time, on one thread, of each pass with convolutions.
+
+    The passes include what is fused into them: transformations, pooling, statistics, scattering.
+    """
     spent: dict[str, float] = defaultdict(float)
-    task = inner_tasks(Case(case.name, case.size, case.supports[:1], case.order, case.steps))[
+    task = make_inner_tasks(Case(case.name, case.size, case.supports[:1], case.order, case.steps))[
         0
-    ].laid_out(CL)
+    ].with_memory_format(CHANNELS_LAST)
 
     def one(_: int) -> float:
         CONTESTANTS["engine"](task, case.order)
-        with _timed(ops.fused([task.inner.theta[name] for name in CONV_WEIGHTS]), PASSES, spent):
+        with _measure_functions(
+            choose_backend([task.inner.theta[name] for name in CONV_WEIGHTS]), PASSES, spent
+        ):
             start = time.perf_counter()
             CONTESTANTS["engine"](task, case.order)
             return time.perf_counter() - start
@@ -103,8 +108,10 @@ def shares(case: Case) -> dict[str, float]:
 
 
 @contextmanager
-def _timed(module: ModuleType, names: tuple[str, ...], spent: dict[str, float]) -> Iterator[None]:
-    """Add up the seconds in some functions of a module."""
+def _measure_functions(
+    module: ModuleType, names: tuple[str, ...], spent: dict[str, float]
+) -> Iterator[None]:
+    """Add the seconds spent in some functions of a module to ``spent``."""
     before = {name: getattr(module, name) for name in names}
 
     def timed(function: Callable[..., Any], name: str) -> Callable[..., Any]:

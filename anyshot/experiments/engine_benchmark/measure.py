@@ -1,4 +1,4 @@
-"""How it is measured: interleaved rounds, wall and CPU time, the peak memory of a process of its own."""
+"""How it is measured: interleaved rounds, wall and CPU time, peak memory of a separate process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from anyshot.core.errors import AnyshotError
 from anyshot.core.parallel.threads import cores, map_tasks
-from anyshot.experiments.engine_benchmark.cases import Case, tasks_of
+from anyshot.experiments.engine_benchmark.cases import Case, make_tasks
 from anyshot.experiments.engine_benchmark.contestants import CONTESTANTS, AnyTask
 
 FORMATS = {"channels-last": torch.channels_last, "channels-first": torch.contiguous_format}
@@ -26,7 +26,7 @@ FORMATS = {"channels-last": torch.channels_last, "channels-first": torch.contigu
 
 @dataclass(frozen=True)
 class Mode:
-    """How a contestant runs: memory format, tasks at once (each with one thread), or one task with all threads."""
+    """Memory format, and tasks at a time: several with one thread each, or one with all threads."""
 
     layout: str
     workers: int
@@ -38,7 +38,7 @@ class Mode:
 
 @dataclass
 class Timing:
-    """Seconds of each round, the mode that they were measured in, and the loss as a check."""
+    """Seconds of each round, the mode, and the loss as a check."""
 
     mode: Mode
     wall: list[float] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Timing:
     peak_mb: float | None = None
 
     def summary(self) -> dict[str, object]:
-        """For the JSON file."""
+        """Numbers for the JSON file."""
         return {
             "mode": asdict(self.mode),
             "median_seconds": median(self.wall),
@@ -60,10 +60,10 @@ class Timing:
         }
 
 
-def iteration(
+def run_iteration(
     name: str, tasks: Sequence[AnyTask], order: int, mode: Mode
 ) -> tuple[float, list[Tensor]]:
-    """One meta-iteration (or the adaptations of its tasks): mean loss and mean gradients."""
+    """Mean loss and mean gradients of one meta-iteration (or of the adaptations of its tasks)."""
 
     def one(task: AnyTask) -> tuple[Tensor, list[Tensor]]:
         return CONTESTANTS[name](task, order)
@@ -76,34 +76,36 @@ def iteration(
     return float(torch.stack([loss for loss, _ in results]).mean()), gradients
 
 
-def best_mode(name: str, case: Case) -> Mode:
-    """The fastest mode on small tasks of the case; engine and methods lay images out by themselves."""
+def find_best_mode(name: str, case: Case) -> Mode:
+    """The fastest mode on small tasks; engine and methods choose the memory format themselves."""
     many = len(case.supports) > 1 and cores() > 1
     small = replace(
         case, supports=tuple(max(5, n // 5) for n in case.supports[:2]), steps=min(case.steps, 2)
     )
-    tasks = tasks_of(small)
+    tasks = make_tasks(small)
     layouts = ["channels-last"] if name == "engine" or case.method else list(FORMATS)
     modes = [
         Mode(layout, workers) for layout in layouts for workers in ([cores(), 1] if many else [1])
     ]
-    laid = {layout: [task.laid_out(FORMATS[layout]) for task in tasks] for layout in layouts}
+    laid = {
+        layout: [task.with_memory_format(FORMATS[layout]) for task in tasks] for layout in layouts
+    }
     seconds = dict.fromkeys(modes, float("inf"))
     for _ in range(3):  # the first warms up
         for mode in modes:
             start = time.perf_counter()
-            iteration(name, laid[mode.layout], case.order, mode)
+            run_iteration(name, laid[mode.layout], case.order, mode)
             seconds[mode] = min(seconds[mode], time.perf_counter() - start)
     return min(modes, key=seconds.__getitem__)
 
 
-def race(
+def time_interleaved(
     case: Case, modes: Mapping[str, Mode], rounds: int, budget: float, advance: Callable[..., None]
 ) -> dict[str, Timing]:
-    """Each contestant in its mode, in turn, ``rounds`` times or until ``budget`` seconds are over."""
-    tasks, timings = tasks_of(case), {name: Timing(mode) for name, mode in modes.items()}
+    """Time the contestants in turn, for ``rounds`` rounds or ``budget`` seconds."""
+    tasks, timings = make_tasks(case), {name: Timing(mode) for name, mode in modes.items()}
     laid = {
-        name: [task.laid_out(FORMATS[mode.layout]) for task in tasks]
+        name: [task.with_memory_format(FORMATS[mode.layout]) for task in tasks]
         for name, mode in modes.items()
     }
     end = time.perf_counter() + budget
@@ -112,7 +114,7 @@ def race(
             break
         for name, timing in timings.items():
             start, cpu = time.perf_counter(), time.process_time()
-            timing.loss, _ = iteration(name, laid[name], case.order, timing.mode)
+            timing.loss, _ = run_iteration(name, laid[name], case.order, timing.mode)
             timing.wall.append(time.perf_counter() - start)
             timing.cpu.append(time.process_time() - cpu)
             advance(1, f"{case.name}: {name} {timing.wall[-1]:.2f} s")
@@ -120,8 +122,8 @@ def race(
 
 
 # ---------------------------------------------------------------------------------------------------- memory
-def peak_memory(name: str, case: Case, mode: Mode) -> float:
-    """MB that one iteration adds to a fresh process, at its peak."""
+def measure_peak_memory(name: str, case: Case, mode: Mode) -> float:
+    """Peak MB that one iteration adds to a fresh process."""
     request = json.dumps({"name": name, "case": asdict(case), "mode": asdict(mode)})
     command = [
         sys.executable,
@@ -133,32 +135,33 @@ def peak_memory(name: str, case: Case, mode: Mode) -> float:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise AnyshotError(
-            f"The memory of {name} could not be measured: {done.stderr.strip()[-300:]}"
-        )
+        raise AnyshotError(f"Measuring the memory of {name} failed: {done.stderr.strip()[-300:]}")
     return float(done.stdout.split()[-1])
 
 
-def added_memory(name: str, case: Case, mode: Mode) -> float:
-    """MB that one iteration adds to this process; meant for a fresh one, after a small task has loaded all code."""
+def measure_added_memory(name: str, case: Case, mode: Mode) -> float:
+    """Peak MB that one iteration adds to this (fresh) process, after a small warm-up task."""
     small = replace(case, supports=(5,) * mode.workers, steps=1)
-    iteration(
-        name, [task.laid_out(FORMATS[mode.layout]) for task in tasks_of(small)], case.order, mode
+    run_iteration(
+        name,
+        [task.with_memory_format(FORMATS[mode.layout]) for task in make_tasks(small)],
+        case.order,
+        mode,
     )
-    tasks = [task.laid_out(FORMATS[mode.layout]) for task in tasks_of(case)]
+    tasks = [task.with_memory_format(FORMATS[mode.layout]) for task in make_tasks(case)]
     before = _reset_peak()
-    iteration(name, tasks, case.order, mode)
-    return _peak() - before
+    run_iteration(name, tasks, case.order, mode)
+    return _peak_memory_mb() - before
 
 
 def _reset_peak() -> float:
-    """Forget the peak so far where the system can (Linux); MB resident now, or else the peak so far."""
+    """Reset the peak (on Linux) and return it in MB: resident memory now, elsewhere the peak so far."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    return _peak()
+    return _peak_memory_mb()
 
 
-def _peak() -> float:
+def _peak_memory_mb() -> float:
     status = Path("/proc/self/status")
     if status.exists():
         return int(status.read_text(encoding="ascii").split("VmHWM:")[1].split()[0]) / 1024
@@ -169,13 +172,13 @@ def _peak() -> float:
 
 
 def main(request: str) -> None:
-    """What :func:`peak_memory` starts."""
-    wanted = json.loads(request)
+    """The process that :func:`measure_peak_memory` starts."""
+    arguments = json.loads(request)
     fields: dict[str, Any] = {
-        key: tuple(v) if isinstance(v, list) else v for key, v in wanted["case"].items()
+        key: tuple(v) if isinstance(v, list) else v for key, v in arguments["case"].items()
     }
     case = Case(**fields)
-    print(added_memory(wanted["name"], case, Mode(**wanted["mode"])))
+    print(measure_added_memory(arguments["name"], case, Mode(**arguments["mode"])))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The whole network by hand-derived passes: forward, backward, and the tangents of both for Hessian-vector products.
+"""The whole network by hand-derived passes: forward, backward and Hessian-vector product.
 
-With ℓ = Σ_n w_n CE_n(θ, β, s) and a direction v of θ, a forward-over-reverse sweep over the blocks gives H v, ∂_v CE_n,
-∂_v ∇_β ℓ and ∂_v ∇_s ℓ: all that the backward of g = ∇_θ ℓ consists of, which :mod:`.attach` hands to autograd.
+With ℓ = Σ_n w_n CE_n(θ, β, s) and a direction v of θ, one forward-over-reverse sweep over the
+blocks gives H v, ∂_v CE_n, ∂_v ∇_β ℓ and ∂_v ∇_s ℓ. These make up the backward pass of g = ∇_θ ℓ
+in :mod:`.autograd_functions`.
 """
 
 from __future__ import annotations
@@ -14,69 +15,83 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anyshot.inner_loop.engine.blocks import Block, FirstBlock, Pictures, Statistics
+from anyshot.inner_loop.engine.blocks import BatchStatistics, Block, FirstBlock, ImagePatches
 from anyshot.models.bodies.conv4 import LAYERS
 
 Tensors = list[Tensor]
 
 
 class Body:
-    """Forward and backward of the blocks at θ, up to the features f; keeps what the Hessian-vector product needs.
+    """Forward and backward of the blocks at θ, up to the features f [n, width].
 
-    With a ``lender`` all statistics are those of that body (another set, the same θ) and the backward pass goes through
-    both; the product is for bodies that have their own.
+    The activations are kept for the Hessian-vector product. With a ``source`` all batch statistics
+    are those of that body (another set of images, the same θ), and the backward pass goes through
+    both. The Hessian-vector product exists only without a source.
     """
 
     def __init__(
-        self, ops: ModuleType, weights: Tensors, shift: Tensors, scale: Tensors, centre: bool, pictures: Pictures,
-        lender: Body | None = None,
-    ) -> None:  # fmt: skip
-        self.ops, self.centre, self.lender = ops, centre, lender
+        self,
+        ops: ModuleType,
+        weights: Tensors,
+        shift: Tensors,
+        scale: Tensors,
+        centre: bool,
+        patches: ImagePatches,
+        source: Body | None = None,
+    ) -> None:
+        self.ops = ops
+        self.centre = centre
+        self.source = source
+        self.images = patches.images
         first, *rest = (
-            [ops.enter(t) for t in block] for block in zip(weights, shift, scale, strict=True)
+            [ops.to_backend(t) for t in block] for block in zip(weights, shift, scale, strict=True)
         )
-        lenders: Sequence[Any] = lender.blocks if lender else [None] * LAYERS
-        statistics = [Statistics(block) for block in lenders]
-        self.first = FirstBlock(ops, statistics[0], pictures, *first)
+        sources: Sequence[Any] = source.blocks if source else [None] * LAYERS
+        statistics = [BatchStatistics(block) for block in sources]
+        self.first = FirstBlock(ops, statistics[0], patches, *first)
         self.rest = [
-            Block(ops, lent, *block) for lent, block in zip(statistics[1:], rest, strict=True)
+            Block(ops, own, *block) for own, block in zip(statistics[1:], rest, strict=True)
         ]
         self.blocks: list[Any] = [self.first, *self.rest]
         x = self.first.forward()
         for block in self.rest:
             x = block.forward(x)
         h = ops.features(x)
-        self.mean: Tensor = lender.mean if lender else h.mean(0)
+        self.mean: Tensor = source.mean if source else h.mean(0)
         self.f = h - self.mean if centre else h
 
-    def _centred(self, h: Tensor) -> Tensor:
-        return (
-            h - h.mean(0) if self.centre else h
-        )  # a projection: forward, backward and tangent alike
+    @property
+    def reference(self) -> Tensor | None:
+        """The images whose batch statistics are used, if not its own."""
+        return None if self.source is None else self.source.images
 
-    def _down(self, dh: Tensor, method: str) -> tuple[Tensors, Tensors, Tensors]:
-        """The blocks' ``backward`` or ``tangent_backward`` from the cotangent of the last one: dW, dβ, ds."""
+    def _project(self, h: Tensor) -> Tensor:
+        """Centre features if asked to: a projection, the same in all four passes."""
+        return h - h.mean(0) if self.centre else h
+
+    def _backward_through_blocks(self, dh: Tensor, method: str) -> tuple[Tensors, Tensors, Tensors]:
+        """dW, dβ and ds by the blocks' ``backward`` or ``tangent_backward``, last block first."""
         d = self.ops.from_features(dh, self.rest[-1].a)
         parts = []
         for block in reversed(self.blocks):
             *part, d = getattr(block, method)(d)
-            parts.append([self.ops.leave(t) for t in part])
+            parts.append([self.ops.from_backend(t) for t in part])
         dW, dshift, dscale = (list(t) for t in zip(*reversed(parts), strict=True))
         return dW, dshift, dscale
 
     def body_backward(self, df: Tensor) -> tuple[Tensors, Tensors, Tensors]:
         """dW, dβ, ds from the cotangent of f, which may be overwritten."""
-        if self.lender is None:
-            return self._down(self._centred(df), "backward")
-        # this body first: its blocks leave with the lender's what they owe them
-        dmean = (
-            -df.mean(0) * (len(df) / len(self.lender.f)) if self.centre else torch.zeros_like(df[0])
-        )
-        own, lent = (
-            self._down(df, "backward"),
-            self.lender._down(dmean.expand_as(self.lender.f), "backward"),
-        )
-        dW, dshift, dscale = (_sum(left, right) for left, right in zip(own, lent, strict=True))
+        source = self.source
+        if source is None:
+            return self._backward_through_blocks(self._project(df), "backward")
+        if self.centre:
+            dmean = -df.mean(0) * (len(df) / len(source.f))
+        else:
+            dmean = torch.zeros_like(df[0])
+        # This body first: its blocks add what flows through the statistics to the source's blocks.
+        own = self._backward_through_blocks(df, "backward")
+        others = source._backward_through_blocks(dmean.expand_as(source.f), "backward")
+        dW, dshift, dscale = (_sum(left, right) for left, right in zip(own, others, strict=True))
         return dW, dshift, dscale
 
 
@@ -89,15 +104,16 @@ class Net(Body):
         self.logits = torch.addmm(head[1], self.f, head[0].t())
 
     def loss(self, labels: Tensor, weights: Tensor) -> Tensor:
-        """CE_n of each image [n]; ready for :meth:`backward` of Σ_n w_n CE_n."""
-        logp, self.w = F.log_softmax(self.logits, 1), weights[:, None]
+        """CE_n [n]; call before :meth:`backward` of Σ_n w_n CE_n."""
+        logp = F.log_softmax(self.logits, 1)
+        self.w = weights[:, None]
         self.p = logp.exp()
         self.e = self.p - F.one_hot(labels, logp.shape[1])  # ∂CE_n/∂logits
         self.g = self.w * self.e
         return -logp.gather(1, labels[:, None])[:, 0]
 
     def head_gradient(self) -> Tensors:
-        """∇ of the head alone, which a zero head does have."""
+        """The head's gradient, which is not zero for a zero head."""
         return [self.g.t() @ self.f, self.g.sum(0)]  # gᵀ f,  Σ g
 
     def backward(self) -> tuple[Tensors, Tensors, Tensors]:
@@ -107,24 +123,29 @@ class Net(Body):
 
     def hessian_times(self, v: Tensors) -> tuple[Tensors, Tensors, Tensors, Tensor]:
         """H v, ∂_v ∇β, ∂_v ∇s, ∂_v CE_n; call after :meth:`backward`."""
-        first, *rest = (self.ops.enter(t) for t in v[:LAYERS])
+        first, *rest = (self.ops.to_backend(t) for t in v[:LAYERS])
         xd = self.first.tangent(first)
         for block, Wd in zip(self.rest, rest, strict=True):
             xd = block.tangent(xd, Wd)
-        fd, Wh, (Whd, bhd) = self._centred(self.ops.features(xd)), self.head[0], v[LAYERS:]
+        fd = self._project(self.ops.features(xd))
+        Wh = self.head[0]
+        Whd, bhd = v[LAYERS:]
         ld = torch.addmm(bhd, self.f, Whd.t()).addmm_(fd, Wh.t())  # logits′
         gd = self.w * self.p * (ld - (self.p * ld).sum(1, keepdim=True))  # g′ = w p (l′ − ⟨p, l′⟩)
-        dW, dshift, dscale = self._down(
-            self._centred((gd @ Wh).addmm_(self.g, Whd)), "tangent_backward"
-        )
+        dfd = self._project((gd @ Wh).addmm_(self.g, Whd))
+        dW, dshift, dscale = self._backward_through_blocks(dfd, "tangent_backward")
         head = [(gd.t() @ self.f).addmm_(self.g.t(), fd), gd.sum(0)]
         return dW + head, dshift, dscale, (self.e * ld).sum(1)
 
     def hessian_times_at_zero_head(self, v: Tensors) -> tuple[Tensors, Tensors, Tensors, Tensor]:
-        """The same where the head is zero: the body's gradient is 0 and logits′ = f Whdᵀ + bhd, so the body's part of
-        H v is the ordinary backward of the cotangent g Whd, without a forward tangent; the head's is not asked for."""
-        ld = torch.addmm(v[5], self.f, v[4].t())
-        dW, dshift, dscale = self._down(self._centred(self.g @ v[4]), "backward")
+        """The same for a zero head that needs no gradient.
+
+        The body's gradient is 0 and logits′ = f Whdᵀ + bhd. So the body's part of H v is the
+        ordinary backward pass of the cotangent g Whd, without a forward tangent.
+        """
+        Whd, bhd = v[LAYERS:]
+        ld = torch.addmm(bhd, self.f, Whd.t())
+        dW, dshift, dscale = self._backward_through_blocks(self._project(self.g @ Whd), "backward")
         return dW + [torch.zeros_like(t) for t in v[LAYERS:]], dshift, dscale, (self.e * ld).sum(1)
 
 

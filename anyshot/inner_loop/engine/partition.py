@@ -1,7 +1,7 @@
-"""A set of images in parts, for as many threads as are free.
+"""Splits a set of images into parts, for as many threads as are free.
 
-Where the parts begin depends on the number of images and the work alone, and their sums are added in their order. So no
-result depends on the number of threads, to the last bit.
+The parts depend only on the number of images and the work for each, and their sums are added in
+order. So results have the same bits for any number of threads.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from anyshot.core.parallel.threads import map_parts
 
 R = TypeVar("R")
 
-WORTH = (
-    1 << 22
-)  #: multiplications, about 0.2 ms with all around them, for which it is worth to wake a thread
-MOST = 16  #: parts; a power of two, as the cores of most machines
+#: multiplications (about 0.2 ms of work) from which a second thread pays
+WORK_PER_PART = 1 << 22
+MOST_PARTS = 16  #: a power of two, like the number of cores of most machines
 
 
 @functools.cache
-def split(n: int, each: int) -> tuple[slice, ...]:
-    """n images of so many multiplications each in 1, 2, 4 … nearly equal parts; twice as many for four times the work,
-    since each part has its own sums.
+def split(n: int, work: int) -> tuple[slice, ...]:
+    """Split n images, each of ``work`` multiplications, into 1, 2, 4 … nearly equal parts.
 
-    >>> split(5, each=WORTH)
+    Four times the work gives twice as many parts, because each part has its own sums.
+
+    >>> split(5, work=WORK_PER_PART)
     (slice(0, 2, None), slice(2, 5, None))
-    >>> split(5, each=10)
+    >>> split(5, work=10)
     (slice(0, 5, None),)
     """
     parts = 1
-    while 2 * parts <= min(MOST, n) and n * each >= 2 * WORTH * parts**2:
+    while 2 * parts <= min(MOST_PARTS, n) and n * work >= 2 * WORK_PER_PART * parts**2:
         parts *= 2
     ends = [n * k // parts for k in range(parts + 1)]
     return tuple(slice(*pair) for pair in itertools.pairwise(ends))
 
 
-def in_parts(loop: Callable[[slice], R], n: int, each: int) -> list[R]:
-    """What the loop gives for each part."""
-    return map_parts(loop, split(n, each))
+def map_over_parts(function: Callable[[slice], R], n: int, work: int) -> list[R]:
+    """``function(part)`` of each part of n images."""
+    return map_parts(function, split(n, work))
 
 
 def total(results: Sequence[Any]) -> Any:

@@ -1,20 +1,14 @@
-"""Everything the engine does with images, as torch operators: convolutions, statistics, pooling, gathering, scattering.
+"""The engine's operations on images by torch operators, on any device.
 
-Activations are [n, channels, h, w], channels-last in memory; per-channel vectors are [channels]. ``code`` says where
-each 2×2 window had its maximum, here by the flat index h·W + w that torch returns. :mod:`.loops` has the same functions
-as compiled loops; there activations and codes look different, so neither is anybody's business but the module's.
+Activations are [n, channels, h, w], channels-last in memory; per-channel vectors are [channels].
+``code`` holds the position of the maximum in each 2×2 window, here the flat index h·W + w that
+torch returns. :mod:`.numba_ops` has the same functions as compiled kernels, with other layouts for
+activations and codes. So only these two modules look inside an activation or a code.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
-import logging
-import os
-import sys
-import threading
 from collections.abc import Iterator
-from types import ModuleType
 
 import torch
 import torch.nn.functional as F
@@ -22,11 +16,10 @@ from torch import Tensor
 
 from anyshot.models.network import EPS
 
-log = logging.getLogger(__name__)
 aten = torch.ops.aten
-CL = torch.channels_last
-_choosing = threading.Lock()
-CHUNK = 1 << 14  #: pixels of layer 1 in flight (16 images of 32×32): 2 MB of float32 at 32 channels
+CHANNELS_LAST = torch.channels_last
+#: pixels of layer 1 processed at a time (16 images of 32×32): 2 MB of float32 at 32 channels
+CHUNK = 1 << 14
 
 
 def conv(x: Tensor, W: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -35,12 +28,12 @@ def conv(x: Tensor, W: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def conv_dx(dy: Tensor, x: Tensor, W: Tensor) -> Tensor:
-    """Wᵀ * dy (x only lends its shape)."""
+    """Wᵀ * dy (of x only the shape is used)."""
     return _conv_backward(dy, x, W, [True, False, False])[0]
 
 
 def conv_dW(dy: Tensor, x: Tensor, W: Tensor) -> Tensor:
-    """x ⋆ dy, the correlation (W only lends its shape)."""
+    """x ⋆ dy, the correlation (of W only the shape is used)."""
     return _conv_backward(dy, x, W, [False, True, False])[1]
 
 
@@ -48,17 +41,19 @@ def _conv_backward(dy: Tensor, x: Tensor, W: Tensor, mask: list[bool]) -> tuple[
     return aten.convolution_backward(dy, x, W, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, mask)
 
 
-def enter(t: Tensor) -> Tensor:
-    """A parameter as the functions of this module want it; :func:`leave` is the way back."""
+def to_backend(t: Tensor) -> Tensor:
+    """A parameter in this module's layout."""
     return t
 
 
-leave = enter
+def from_backend(t: Tensor) -> Tensor:
+    """The inverse of :func:`to_backend`."""
+    return t
 
 
-def pictures(x: Tensor) -> Tensor:
-    """Images [n, c, h, w] as the functions for layer 1 want them."""
-    return x.contiguous(memory_format=CL)
+def image_layout(x: Tensor) -> Tensor:
+    """Images [n, c, h, w] in the layout that the functions for layer 1 take."""
+    return x.contiguous(memory_format=CHANNELS_LAST)
 
 
 def inverse_deviation(variance: Tensor) -> Tensor:
@@ -66,26 +61,27 @@ def inverse_deviation(variance: Tensor) -> Tensor:
     return (variance.clamp_min(0) + EPS).rsqrt()
 
 
-def ch(t: Tensor) -> Tensor:
-    """A per-channel vector against [n, channels, h, w]."""
+def per_channel(t: Tensor) -> Tensor:
+    """A per-channel vector, broadcastable to [n, channels, h, w]."""
     return t.view(1, -1, 1, 1)
 
 
-def gate_(d: Tensor, a: Tensor) -> Tensor:
-    """[a > 0] d."""
+def relu_mask_(d: Tensor, a: Tensor) -> Tensor:
+    """[a > 0] d, in place."""
     return aten.threshold_backward.grad_input(d, a, 0, grad_input=d)
 
 
 def channel_sums(d: Tensor, u: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ d (u − c) and Σ d per channel: the reducing half of batch normalisation's backward, one pass on a CPU."""
+    """Σ d (u − c) and Σ d per channel: the reductions of batch norm's backward pass."""
     if d.device.type == "cpu":
-        one, mask = torch.ones_like(c), [False, True, True]
+        one = torch.ones_like(c)
+        mask = [False, True, True]  # one pass over the data
         return aten.native_batch_norm_backward(d, u, None, None, None, c, one, True, 0.0, mask)[1:]
-    return (d * (u - ch(c))).sum((0, 2, 3)), d.sum((0, 2, 3))
+    return (d * (u - per_channel(c))).sum((0, 2, 3)), d.sum((0, 2, 3))
 
 
 def pool(y: Tensor) -> tuple[Tensor, Tensor]:
-    """Maxima of the 2×2 windows (floor: an odd last row or column is in none) and their code."""
+    """Maxima of the 2×2 windows and their code; an odd last row or column is dropped."""
     return aten.max_pool2d_with_indices(y, [2, 2], [2, 2])
 
 
@@ -98,7 +94,7 @@ def scatter_add_(D: Tensor, dz: Tensor, code: Tensor) -> Tensor:
 
 
 def gather(y: Tensor, code: Tensor) -> Tensor:
-    """y at the pooling maxima, [n, channels, h // 2, w // 2]; one flat gather in channels-last memory."""
+    """y at the pooling maxima, [n, channels, h // 2, w // 2]; one flat gather in memory."""
     n, c, h, w = y.shape
     start = torch.arange(n, device=y.device)[:, None] * (h * w * c) + torch.arange(
         c, device=y.device
@@ -114,24 +110,24 @@ def gather(y: Tensor, code: Tensor) -> Tensor:
 
 
 def features(a: Tensor) -> Tensor:
-    """The last block's output as rows, [n, features]."""
+    """The last block's output [n, features]."""
     return a.flatten(1)
 
 
 def from_features(d: Tensor, a: Tensor) -> Tensor:
-    """Rows as a cotangent of the last block's output a."""
-    return d.view(a.shape).contiguous(memory_format=CL)
+    """A cotangent of the features as a cotangent of the last block's output a."""
+    return d.view(a.shape).contiguous(memory_format=CHANNELS_LAST)
 
 
-# ---------------------------------------------------------------------------------------------- layer 1
+# ---------------------------------------------------------------------- layer 1
 def _chunks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Images a few at a time, with what belongs to them: nothing dense is kept, so it may stay in the cache."""
+    """A few images at a time, with their other tensors, so that intermediates stay cached."""
     images = max(1, CHUNK // tensors[0][0, 0].numel())
     return zip(*(t.split(images) for t in tensors), strict=True)
 
 
 def patch_moments(x: Tensor, chunk: int = 16) -> tuple[Tensor, Tensor]:
-    """Mean [1, c, 3, 3] and covariance [9c, 9c] of the zero-padded 3×3 patches, accumulated in float64."""
+    """Mean [1, c, 3, 3] and covariance [9c, 9c] of zero-padded 3×3 patches, summed in float64."""
     n, c, h, w = x.shape
     wide = x.dtype if x.device.type == "mps" else torch.float64  # MPS has no float64
 
@@ -158,22 +154,24 @@ def first_forward(x: Tensor, V: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]
 
 def first_tangent(x: Tensor, V: Tensor, offset: Tensor, a: Tensor, code: Tensor) -> Tensor:
     """[a > 0] (V * x at the maxima + offset)."""
-    return gate_(torch.cat([gather(conv(part, V, offset), at) for part, at in _chunks(x, code)]), a)
+    return relu_mask_(
+        torch.cat([gather(conv(part, V, offset), at) for part, at in _chunks(x, code)]), a
+    )
 
 
 def gated_correlation(
     d: Tensor, a: Tensor, code: Tensor, x: Tensor, W: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Σ dz and x ⋆ scatter(dz), the shape of W, with dz = [a > 0] d; d is overwritten."""
-    G, dz = torch.zeros_like(W), gate_(d, a)
+    G, dz = torch.zeros_like(W), relu_mask_(d, a)
     for part, dz_part, at in _chunks(x, dz, code):
         G += conv_dW(aten.max_unpool2d(dz_part, at, x.shape[2:]), part, W)
     return dz.sum((0, 2, 3)), G
 
 
-# ---------------------------------------------------------------------------------------------- layers 2–4
+# ---------------------------------------------------------------------- layers 2–4
 def forward(x: Tensor, W: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, int]:
-    """y = W * x, its mean and biased variance per channel, pool(y), code; how many values a channel has."""
+    """y = W * x, its mean and biased variance per channel, pool(y), code; values per channel."""
     y = conv(x, W)
     if y.device.type == "cpu":
         mean, variance = torch.batch_norm_update_stats(y, None, None, 0.0)
@@ -183,13 +181,13 @@ def forward(x: Tensor, W: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tenso
 
 
 def affine_relu(p: Tensor, slope: Tensor, offset: Tensor, x: Tensor) -> Tensor:
-    """relu(slope p + offset); x, the block's input, tells how large that is."""
-    return torch.addcmul(ch(offset), p, ch(slope)).relu_()
+    """relu(slope p + offset); x, the block's input, has twice its size."""
+    return torch.addcmul(per_channel(offset), p, per_channel(slope)).relu_()
 
 
 def gated_sums(d: Tensor, a: Tensor, p: Tensor, mean: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """dz = [a > 0] d, Σ dz (p − mean), Σ dz; d is overwritten."""
-    dz = gate_(d, a)
+    dz = relu_mask_(d, a)
     return dz, *channel_sums(dz, p, mean)
 
 
@@ -197,13 +195,13 @@ def backward(
     x: Tensor, W: Tensor, y: Tensor, c1: Tensor, c0: Tensor, dz: Tensor, code: Tensor
 ) -> tuple[Tensor, Tensor]:
     """x ⋆ D and Wᵀ * D, with D = scatter(dz) + c0 + c1 y."""
-    D = spread(y, c1, c0, dz, code)
+    D = scaled_dy(y, c1, c0, dz, code)
     return conv_dW(D, x, W), conv_dx(D, x, W)
 
 
-def spread(y: Tensor, c1: Tensor, c0: Tensor, dz: Tensor, code: Tensor) -> Tensor:
+def scaled_dy(y: Tensor, c1: Tensor, c0: Tensor, dz: Tensor, code: Tensor) -> Tensor:
     """D = scatter(dz) + c0 + c1 y."""
-    return scatter_add_(torch.addcmul(ch(c0), y, ch(c1)), dz, code)
+    return scatter_add_(torch.addcmul(per_channel(c0), y, per_channel(c1)), dz, code)
 
 
 def tangent(
@@ -225,64 +223,25 @@ def gated_affine(
     scale: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """scale t and Σ dz t, with t = [a > 0] (slope p′ + slope_p p + offset)."""
-    t = gate_(torch.addcmul(ch(offset), pd, ch(slope)).addcmul_(p, ch(slope_p)), a)
+    t = relu_mask_(
+        torch.addcmul(per_channel(offset), pd, per_channel(slope)).addcmul_(
+            p, per_channel(slope_p)
+        ),
+        a,
+    )
     total = channel_sums(dz, t, torch.zeros_like(offset))[0]
-    return t.mul_(ch(scale)), total
+    return t.mul_(per_channel(scale)), total
 
 
 def tangent_backward(
-    x: Tensor, xd: Tensor, W: Tensor, Wd: Tensor, y: Tensor, yd: Tensor, c: tuple[Tensor, ...], dz: Tensor, dzd: Tensor,
-    code: Tensor,
+    x: Tensor, xd: Tensor, W: Tensor, Wd: Tensor, y: Tensor, yd: Tensor, c: tuple[Tensor, ...],
+    dz: Tensor, dzd: Tensor, code: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """x ⋆ D′ + x′ ⋆ D and Wᵀ * D′ + W′ᵀ * D, with D′ = scatter(dz′) + c0′ + c1′ y + c1 y′ and c = c1, c0, c1′, c0′."""
-    c1, c0, c1d, c0d = c
-    D = spread(y, c1, c0, dz, code)
-    Dd = spread(y, c1d, c0d, dzd, code).addcmul_(yd, ch(c1))
-    return conv_dW(Dd, x, W).add_(conv_dW(D, xd, W)), conv_dx(Dd, x, W).add_(conv_dx(D, x, Wd))
+    """x ⋆ D′ + x′ ⋆ D and Wᵀ * D′ + W′ᵀ * D, with D′ = scatter(dz′) + c0′ + c1′ y + c1 y′.
 
-
-# ---------------------------------------------------------------------------------------------- which of the two
-def fused(weights: list[Tensor]) -> ModuleType:
-    """The module with these functions for convolutions with these weights: :mod:`.loops` where it can, else this one.
-
-    ``ANYSHOT_LOOPS`` in the environment: 0 keeps to torch, ``check`` has the loops compare every place with its array.
+    c = c1, c0, c1′, c0′.
     """
-    here = sys.modules[__name__]
-    if weights[0].device.type != "cpu":
-        return here
-    module = loops()
-    if module is here:
-        return here
-    obstacle = module.obstacle(weights)
-    if obstacle is None:
-        return module
-    _say(obstacle)
-    return here
-
-
-@functools.cache  # once a reason
-def _say(obstacle: str) -> None:
-    log.warning(
-        "Torch's operators do what the compiled loops cannot (same numbers, slower): %s.", obstacle
-    )
-
-
-def loops() -> ModuleType:
-    """:mod:`.loops` if Numba is there and not switched off, else this module; several workers may ask at once."""
-    with _choosing:
-        return _loops()
-
-
-@functools.cache
-def _loops() -> ModuleType:
-    if os.environ.get("ANYSHOT_LOOPS", "1") != "0":
-        try:
-            module = importlib.import_module("anyshot.inner_loop.engine.numba_ops")
-            module.announce()
-            return module
-        except ImportError as error:
-            log.info(
-                "Without fused loops the engine is less than half as fast: %s. Try anyshot[fast].",
-                error,
-            )
-    return sys.modules[__name__]
+    c1, c0, c1d, c0d = c
+    D = scaled_dy(y, c1, c0, dz, code)
+    Dd = scaled_dy(y, c1d, c0d, dzd, code).addcmul_(yd, per_channel(c1))
+    return conv_dW(Dd, x, W).add_(conv_dW(D, xd, W)), conv_dx(Dd, x, W).add_(conv_dx(D, x, Wd))

@@ -9,23 +9,24 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-import anyshot.experiments.engine_benchmark
 from anyshot.cli.bench import bench as command
-from anyshot.experiments.engine_benchmark import contestants, convolution_cost, measure
+from anyshot.core.errors import AnyshotError
+from anyshot.experiments import engine_benchmark
+from anyshot.experiments.engine_benchmark import benchmark, contestants, convolution_cost, measure
 from anyshot.experiments.engine_benchmark.cases import (
     Case,
-    any_shot_supports,
+    make_tasks,
+    sample_support_sizes,
     standard_cases,
-    tasks_of,
 )
-from anyshot.experiments.engine_benchmark.contestants import CONTESTANTS, present
+from anyshot.experiments.engine_benchmark.contestants import CONTESTANTS, installed_contestants
 from anyshot.experiments.engine_benchmark.measure import (
     Mode,
-    added_memory,
-    best_mode,
-    iteration,
-    peak_memory,
-    race,
+    find_best_mode,
+    measure_added_memory,
+    measure_peak_memory,
+    run_iteration,
+    time_interleaved,
 )
 
 SMALL = Case("small", 16, (6, 5), steps=2)
@@ -34,22 +35,22 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # higher and torchopt depreca
 
 
 def test_tasks_are_seeded_and_of_the_real_distribution():
-    assert any_shot_supports(4) == any_shot_supports(4)
-    assert 115 < sum(any_shot_supports(200)) / 200 < 140
-    assert all(5 <= n <= 250 for n in any_shot_supports(200))
-    assert torch.equal(tasks_of(SMALL)[0].images, tasks_of(SMALL)[0].images)
+    assert sample_support_sizes(4) == sample_support_sizes(4)
+    assert 115 < sum(sample_support_sizes(200)) / 200 < 140
+    assert all(5 <= n <= 250 for n in sample_support_sizes(200))
+    assert torch.equal(make_tasks(SMALL)[0].images, make_tasks(SMALL)[0].images)
     assert [case.order for case in standard_cases()] == [2, 1, 0, 2, 2, 2, 2]
     assert {case.method for case in standard_cases()} == {"", "mt-net", "abml"}
     assert {case.channels for case in standard_cases()} == {32, 64}
 
 
 @pytest.mark.parametrize("name", [name for name in CONTESTANTS if name != "engine"])
-def test_all_contestants_find_the_same_gradients(name):
-    if name not in present()[0]:
-        pytest.skip(present()[1][0])
-    tasks = tasks_of(SMALL)
-    loss, gradients = iteration("engine", tasks, 2, MODE)
-    other, others = iteration(name, tasks, 2, MODE)
+def test_all_contestants_compute_the_same_gradients(name):
+    if name not in installed_contestants()[0]:
+        pytest.skip(installed_contestants()[1][0])
+    tasks = make_tasks(SMALL)
+    loss, gradients = run_iteration("engine", tasks, 2, MODE)
+    other, others = run_iteration(name, tasks, 2, MODE)
     assert other == pytest.approx(loss, rel=1e-5)
     if name == "torchopt":  # it has one rate for all and derives none
         gradients = gradients[:4] + gradients[-4:]
@@ -58,19 +59,19 @@ def test_all_contestants_find_the_same_gradients(name):
         assert torch.allclose(left, right, rtol=1e-2, atol=1e-3 * right.abs().max())
 
 
-@pytest.mark.parametrize("name", present()[0])
+@pytest.mark.parametrize("name", installed_contestants()[0])
 @pytest.mark.parametrize("order", [0, 1])
 def test_all_contestants_reach_the_same_loss_at_lower_orders(name, order):
     case = Case("small", 16, (6, 5), order, steps=2)
-    losses = [iteration(who, tasks_of(case), order, MODE)[0] for who in ("engine", name)]
+    losses = [run_iteration(who, make_tasks(case), order, MODE)[0] for who in ("engine", name)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 @pytest.mark.parametrize("case", [Case("m", 16, (6, 5), steps=2, method="mt-net"), Case("a", 16, (6,), method="abml"),
                                   Case("wide", 16, (6,), channels=64)], ids=lambda case: case.name)  # fmt: skip
-def test_methods_and_other_widths_do_the_same_work_both_ways(case):
+def test_methods_and_other_widths_compute_the_same_by_engine_and_autograd(case):
     (loss, gradients), (other, others) = (
-        iteration(who, tasks_of(case), 2, MODE) for who in ("engine", "autograd")
+        run_iteration(who, make_tasks(case), 2, MODE) for who in ("engine", "autograd")
     )
     assert other == pytest.approx(loss, rel=1e-5)
     assert max(g.numel() for g in gradients) >= 9 * case.channels**2
@@ -78,72 +79,77 @@ def test_methods_and_other_widths_do_the_same_work_both_ways(case):
     assert (left - right).norm() < 0.02 * right.norm()  # float32: a ReLU may fall the other way
 
 
-def test_a_peer_that_is_not_installed_is_left_out_with_a_sentence(monkeypatch):
+def test_a_missing_library_is_left_out_with_a_message(monkeypatch):
     monkeypatch.setattr(
         contestants, "find_spec", lambda name: None if name == "higher" else object()
     )
-    names, sentences = present()
+    names, sentences = installed_contestants()
     assert names == ["engine", "autograd", "torchopt"]
     assert len(sentences) == 1
     assert "anyshot[bench]" in sentences[0]
 
 
-def test_modes_and_rounds():
+def test_the_fastest_mode_is_chosen_and_the_budget_ends_the_rounds():
     notes = []
-    chosen = {"engine": best_mode("engine", SMALL)}
-    timings = race(SMALL, chosen, 3, budget=0.0, advance=lambda n, note: notes.append((n, note)))
+    chosen = {"engine": find_best_mode("engine", SMALL)}
+    timings = time_interleaved(
+        SMALL, chosen, 3, budget=0.0, advance=lambda n, note: notes.append((n, note))
+    )
     assert len(timings["engine"].wall) == 1  # no time for a second round
     assert sum(n for n, _ in notes) == 1
-    assert best_mode("engine", SMALL).layout == "channels-last"
+    assert find_best_mode("engine", SMALL).layout == "channels-last"
     assert str(Mode("channels-first", 2)) == "channels-first, 2 × 1 thread"
 
 
-def test_memory_is_measured_here_and_in_a_process_of_its_own(capsys):
+def test_memory_is_measured_in_this_process_and_in_a_new_one(capsys):
     case = Case("memory", 32, (60,), steps=3)
-    assert added_memory("autograd", case, MODE) > 20
-    assert peak_memory("autograd", case, MODE) > 1.5 * peak_memory("engine", case, MODE) > 0
+    assert measure_added_memory("autograd", case, MODE) > 20
+    assert (
+        measure_peak_memory("autograd", case, MODE)
+        > 1.5 * measure_peak_memory("engine", case, MODE)
+        > 0
+    )
     request = {
         "name": "engine",
         "case": {"name": "m", "size": 16, "supports": [5], "order": 2, "steps": 1},
     }
     measure.main(json.dumps({**request, "mode": {"layout": "channels-last", "workers": 1}}))
     assert float(capsys.readouterr().out) >= 0
-    with pytest.raises(anyshot.core.errors.AnyshotError, match="could not be measured"):
-        peak_memory("nobody", case, MODE)
+    with pytest.raises(AnyshotError, match="nobody"):
+        measure_peak_memory("nobody", case, MODE)
 
 
-def test_the_account_of_convolutions():
-    first, other = convolution_cost.counts(5)
+def test_convolutions_are_counted_and_timed():
+    first, other = convolution_cost.count_convolutions(5)
     assert first == {
         "forward": 9,
         "weights": 9,
     }  # forward, backward and the tangents of both, but no first tangents
     assert other == {"forward": 13, "weights": 13, "input": 13}
-    floor = convolution_cost.required(SMALL, repeats=1)
+    floor = convolution_cost.time_required_convolutions(SMALL, repeats=1)
     support, query = sum(SMALL.supports), 75 * len(SMALL.supports)
     multiplications = 0
     for layer, (first_or_other, inputs) in enumerate([(0, 3), (1, 32), (1, 32), (1, 32)]):
         images = sum(
-            support * times + query for times in convolution_cost.counts(2)[first_or_other].values()
+            support * times + query
+            for times in convolution_cost.count_convolutions(2)[first_or_other].values()
         )
         multiplications += images * 9 * inputs * 32 * (16 >> layer) ** 2
     assert floor["gigaflop"] == pytest.approx(2 * multiplications / 1e9)
-    assert 0 < sum(convolution_cost.shares(SMALL).values()) < 1
+    assert 0 < sum(convolution_cost.time_shares(SMALL).values()) < 1
 
 
-def test_the_command_prints_ratios_and_writes_all_figures(monkeypatch, tmp_path):
+def test_the_command_prints_ratios_and_writes_json(monkeypatch, tmp_path):
     monkeypatch.setattr(
-        anyshot.experiments.engine_benchmark,
+        benchmark,
         "standard_cases",
         lambda quick: [SMALL, Case("late", 16, (5,))],
     )
-    monkeypatch.setattr(anyshot.experiments.engine_benchmark, "BUDGET_ALL", 0.0)
+    monkeypatch.setattr(benchmark, "BUDGET_ALL", 0.0)
+    monkeypatch.setattr(benchmark, "SINGLE_TASKS", [Case("by itself", 16, (5,), steps=1)])
     monkeypatch.setattr(
-        anyshot.experiments.engine_benchmark, "ALONE", [Case("by itself", 16, (5,), steps=1)]
-    )
-    monkeypatch.setattr(
-        anyshot.experiments.engine_benchmark,
-        "peak_memory",
+        benchmark,
+        "measure_peak_memory",
         lambda name, case, mode: 10.0 if name == "engine" else 40.0,
     )
     app = typer.Typer()
@@ -164,13 +170,13 @@ def test_the_command_prints_ratios_and_writes_all_figures(monkeypatch, tmp_path)
     assert results["alone"]["by itself"]["same"]
 
 
-def test_results_that_cannot_be_written_are_said_before_the_work(monkeypatch):
+def test_an_unwritable_result_file_is_an_error_before_the_benchmark_runs(monkeypatch):
     monkeypatch.setattr(
-        anyshot.experiments.engine_benchmark,
-        "bench",
+        engine_benchmark,
+        "run_benchmark",
         lambda quick, advance: pytest.fail("the work begins"),
     )
     app = typer.Typer()
     app.command()(command)
-    with pytest.raises(anyshot.core.errors.AnyshotError, match="Cannot write"):
+    with pytest.raises(AnyshotError, match="Cannot write"):
         CliRunner().invoke(app, ["--json", "/dev/null/bench.json"], catch_exceptions=False)

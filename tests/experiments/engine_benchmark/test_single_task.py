@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from anyshot.experiments.engine_benchmark.cases import Case
-from anyshot.experiments.engine_benchmark.single_task import CASES, alone
+from anyshot.experiments.engine_benchmark.single_task import CASES, time_single_task
 
 
 def test_one_task_is_timed_on_one_core_and_on_all_with_the_same_result():
-    found = alone(Case("tiny", 16, (6,), steps=1), rounds=2)
+    found = time_single_task(Case("tiny", 16, (6,), steps=1), rounds=2)
     assert found["same"]
     assert len(found["seconds_on_one"]) == len(found["seconds_on_all"]) == 2
     assert found["speedup_of_minima"] == min(found["seconds_on_one"]) / min(found["seconds_on_all"])

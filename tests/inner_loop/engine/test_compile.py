@@ -18,14 +18,20 @@ pytest.importorskip("numba")
 
 from first_use import first_use
 
-from anyshot.inner_loop.engine.numba_kernels import compile as jit
+from anyshot.inner_loop.engine.numba_kernels import compile as compile_module
+from anyshot.inner_loop.engine.numba_kernels.compile import (
+    cache_folder,
+    compile_kernel,
+    delete_stale_cache,
+    is_cached,
+)
 
 LOOP = """
-from anyshot.inner_loop.engine.numba_kernels.compile import compiled
+from anyshot.inner_loop.engine.numba_kernels.compile import kernel
 
-@compiled(x="n 8")
-def loop(pen, x):
-    with pen.loop(x.length("n")) as i:
+@kernel(x="n 8")
+def loop(builder, x):
+    with builder.loop(x.length("n")) as i:
         x.store(x.load(i) + 1, i)
 """
 
@@ -35,7 +41,7 @@ def test_machine_code_is_forgotten_when_any_file_of_the_loops_changes(tmp_path, 
     source, hits = tmp_path / "loop.py", []
     source.write_text(LOOP)
     for stamp in ("0123456789abcdef", "0123456789abcdef", "fedcba9876543210"):
-        monkeypatch.setattr(jit, "_stamp", stamp)
+        monkeypatch.setattr(compile_module, "_fingerprint", stamp)
         spec = importlib.util.spec_from_file_location("loop", source)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
@@ -43,26 +49,26 @@ def test_machine_code_is_forgotten_when_any_file_of_the_loops_changes(tmp_path, 
         module.loop(x)
         assert (x == 1).all()
         hits.append(sum(module.loop.stats.cache_hits.values()))
-        assert jit.kept(module.loop)
+        assert is_cached(module.loop)
     assert hits == [0, 1, 0]
-    before = sorted(path.name for path in jit.folder(module.loop).glob("*.nb?"))
-    jit.forget_old(module.loop)
-    after = sorted(path.name for path in jit.folder(module.loop).glob("*.nb?"))
+    before = sorted(path.name for path in cache_folder(module.loop).glob("*.nb?"))
+    delete_stale_cache(module.loop)
+    after = sorted(path.name for path in cache_folder(module.loop).glob("*.nb?"))
     assert after == [name for name in before if "fedcba9876543210" in name] != before
 
 
 def test_a_numba_that_does_not_say_where_it_keeps_code_is_no_obstacle():
     for loop in (SimpleNamespace(), SimpleNamespace(stats=SimpleNamespace(cache_hits={}))):
-        assert jit.folder(loop) is None
-        assert not jit.kept(loop)
-        jit.forget_old(loop)
+        assert cache_folder(loop) is None
+        assert not is_cached(loop)
+        delete_stale_cache(loop)
 
 
 def shifted(by):
     """A formula that reads ``by`` rows further down."""
 
-    def formula(pen, x, y, count):
-        with pen.loop(count) as i:
+    def formula(builder, x, y, count):
+        with builder.loop(count) as i:
             y.store(x.load(i + by), i)
 
     return formula
@@ -73,28 +79,28 @@ SHAPES = {"x": "row 8", "y": "row 8"}
 
 def test_a_place_beyond_an_array_is_caught_where_places_are_checked():
     x, y = np.arange(24.0).reshape(3, 8), np.zeros((3, 8))
-    jit.made(shifted(0), SHAPES, checked=True, keep=False)(x, y, 3)
+    compile_kernel(shifted(0), SHAPES, checked=True, cache=False)(x, y, 3)
     assert (x == y).all()
-    with pytest.raises(IndexError, match="x: a place beyond its axis 'row'"):
-        jit.made(shifted(1), SHAPES, checked=True, keep=False)(x, y, 3)
-    with pytest.raises(IndexError, match="x: a place beyond its axis 'row'"):
-        jit.made(shifted(-1), SHAPES, checked=True, keep=False)(x, y, 3)
+    with pytest.raises(IndexError, match="x: an index outside its axis 'row'"):
+        compile_kernel(shifted(1), SHAPES, checked=True, cache=False)(x, y, 3)
+    with pytest.raises(IndexError, match="x: an index outside its axis 'row'"):
+        compile_kernel(shifted(-1), SHAPES, checked=True, cache=False)(x, y, 3)
 
 
 def test_arrays_whose_axes_do_not_agree_are_caught_where_places_are_checked():
-    loop = jit.made(shifted(0), SHAPES, checked=True, keep=False)
+    loop = compile_kernel(shifted(0), SHAPES, checked=True, cache=False)
     with pytest.raises(IndexError, match="y: its axis 'row' is not as long as that of x"):
         loop(np.zeros((3, 8)), np.zeros((4, 8)), 3)
-    with pytest.raises(IndexError, match="y: its axis '8' is not as long"):
+    with pytest.raises(IndexError, match="y: its axis '8' has another length"):
         loop(np.zeros((3, 8)), np.zeros((3, 9)), 3)
 
 
 def test_what_is_known_beforehand_to_be_beyond_is_never_compiled():
-    def formula(pen, x):
+    def formula(builder, x):
         x.store(x.window(0, size=(2,)).load(2), 0)
 
-    with pytest.raises(IndexError, match="2 … 2 is not inside the 2 of its axis 'row'"):
-        jit.made(formula, {"x": "row 8"}, keep=False)(np.zeros((3, 8)))
+    with pytest.raises(IndexError, match="2 … 2 is outside its axis 'row' of length 2"):
+        compile_kernel(formula, {"x": "row 8"}, cache=False)(np.zeros((3, 8)))
 
 
 def test_the_loop_in_the_docs_runs():
@@ -105,17 +111,17 @@ def test_the_loop_in_the_docs_runs():
 
 @pytest.mark.skipif(os.name != "posix", reason="flushes the C library's buffer")
 def test_one_may_look_into_a_loop(capfd):
-    def formula(pen, x):
-        with pen.loop(x.length("row")) as i:
-            pen.show("row", i, x.load(i))
+    def formula(builder, x):
+        with builder.loop(x.length("row")) as i:
+            builder.print_values("row", i, x.load(i))
 
-    jit.made(formula, {"x": "row 8"}, keep=False)(np.arange(8.0)[None])
+    compile_kernel(formula, {"x": "row 8"}, cache=False)(np.arange(8.0)[None])
     ctypes.CDLL(None).fflush(None)
     assert capfd.readouterr().out.splitlines() == ["row 0", "row 0 1 2 3 4 5 6 7"]
 
 
 def test_every_loop_keeps_to_its_arrays():
-    """``ANYSHOT_LOOPS=check``: whole tiles, cut ones, less than one; layer 1 and the others."""
+    """``ANYSHOT_NUMBA=check``: whole tiles, cut ones, less than one; layer 1 and the others."""
     tests = ["forward_and_normalisation", "backward", "tangent", "pooled_places", "layer_one"]
     file = Path(__file__).with_name("test_numba_ops.py")
     command = [
@@ -129,19 +135,20 @@ def test_every_loop_keeps_to_its_arrays():
         "-k",
         " or ".join(tests),
     ]
-    environment = os.environ | {"ANYSHOT_LOOPS": "check"}
+    environment = os.environ | {"ANYSHOT_NUMBA": "check"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
 
 
 def test_adaptation_compiles_what_it_needs_and_says_so_once(tmp_path, monkeypatch):
-    monkeypatch.setenv("ANYSHOT_LOOPS", "1")
+    monkeypatch.setenv("ANYSHOT_NUMBA", "1")
     for said in (1, 0):  # the second time everything is on disk
         found = first_use(str(tmp_path))
-        assert found["loops"] == [
-            "first.forward", "first.gated_patch_sums", "first.patch_sums", "kernels.affine_relu", "kernels.gated_sums",
-            "passes.backward", "passes.filters", "passes.forward", "passes.weights",
+        assert found["kernels"] == [
+            "conv_layers.backward", "conv_layers.filters", "conv_layers.forward",
+            "conv_layers.weights", "first_layer.forward", "first_layer.gated_patch_sums",
+            "first_layer.patch_sums", "pooled_norm.affine_relu", "pooled_norm.gated_sums",
         ]  # fmt: skip
-        assert [line.startswith("Compiling the engine's loops") for line in found["log"]] == [
+        assert [line.startswith("Compiling the engine's kernels") for line in found["log"]] == [
             True
         ] * said

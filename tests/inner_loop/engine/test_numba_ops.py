@@ -14,11 +14,12 @@ import torch.nn.functional as F
 
 from anyshot.core.parallel.threads import map_tasks
 from anyshot.inner_loop import query_loss
-from anyshot.inner_loop.engine import autograd_functions
+from anyshot.inner_loop.engine import backend, parameters
 from anyshot.inner_loop.engine import torch_ops as ops
-from anyshot.inner_loop.engine.torch_ops import CL
+from anyshot.inner_loop.engine.torch_ops import CHANNELS_LAST
 
 loops = pytest.importorskip("anyshot.inner_loop.engine.numba_ops")
+from anyshot.inner_loop.engine.numba_layouts import Activation  # noqa: E402
 
 # images, channels in and out, height, width: whole tiles, cut tiles, less than a tile, one window, many at once
 SHAPES = [
@@ -61,7 +62,7 @@ def to_map(t):
     values[:, :, 1 : h + 1, 1 : w + 1] = (
         t.numpy().reshape(n, c // 8, 8, h, w).transpose(0, 1, 3, 4, 2)
     )
-    return loops.Map(values, h, w)
+    return Activation(values, h, w)
 
 
 def to_tiles(t, size, fill=0.0):
@@ -82,10 +83,10 @@ def to_tensor(values, size, border=0):
 
 
 def close(left, right, tolerance=1e-12):
-    if isinstance(left, loops.Map):
+    if isinstance(left, Activation):
         left = to_tensor(left.values, (left.height, left.width), border=1)
     if isinstance(left, np.ndarray):
-        left = loops.leave(left)
+        left = loops.from_backend(left)
     assert left.shape == right.shape
     assert left.numel() == 0 or (
         left - right
@@ -102,13 +103,16 @@ def pooled(x, W):
     """y, pool(y) and the code, both ways."""
     return [
         (y, p, code)
-        for y, _, _, p, code, _ in (ops.forward(x, W), loops.forward(to_map(x), loops.enter(W)))
+        for y, _, _, p, code, _ in (
+            ops.forward(x, W),
+            loops.forward(to_map(x), loops.to_backend(W)),
+        )
     ]
 
 
 def test_forward_and_normalisation(draw):
     x, W, c, d = draw("xWcc")
-    expected, found = ops.forward(x, W), loops.forward(to_map(x), loops.enter(W))
+    expected, found = ops.forward(x, W), loops.forward(to_map(x), loops.to_backend(W))
     size = tuple(x.shape[2:])
     close(to_tensor(found[0], size), expected[0])
     close(found[1], expected[1])
@@ -126,7 +130,9 @@ def test_backward(draw):
     (y, _, code), (loop_y, _, loop_code) = pooled(x, W)
     expected = ops.backward(x, W, y, c1, c0, dz, code)
     dz = to_tiles(dz, tuple(x.shape[2:]))
-    found = loops.backward(to_map(x), loops.enter(W), loop_y, c1.numpy(), c0.numpy(), dz, loop_code)
+    found = loops.backward(
+        to_map(x), loops.to_backend(W), loop_y, c1.numpy(), c0.numpy(), dz, loop_code
+    )
     for left, right in zip(found, expected, strict=True):
         close(left, right)
 
@@ -135,7 +141,7 @@ def test_tangent(draw):
     x, xd, W, Wd, mean = draw("xxWWc")
     (y, p, code), (loop_y, loop_p, loop_code) = pooled(x, W)
     expected = ops.tangent(x, xd, W, Wd, y, mean, p, code)
-    weights = [loops.enter(t) for t in (W, Wd)]
+    weights = [loops.to_backend(t) for t in (W, Wd)]
     found = loops.tangent(to_map(x), to_map(xd), *weights, loop_y, mean.numpy(), loop_p, loop_code)
     close(to_tensor(found[0], y.shape[2:]), expected[0])
     close(to_tensor(found[1], p.shape[2:]), expected[1])
@@ -149,7 +155,7 @@ def test_tangent_backward(draw):
     size = tuple(x.shape[2:])
     expected = ops.tangent_backward(x, xd, W, Wd, y, yd, tuple(c), dz, dzd, code)
     tiles = [to_tiles(t, size) for t in (yd, dz, dzd)]
-    weights, c = [loops.enter(t) for t in (W, Wd)], tuple(t.numpy() for t in c)
+    weights, c = [loops.to_backend(t) for t in (W, Wd)], tuple(t.numpy() for t in c)
     found = loops.tangent_backward(
         to_map(x), to_map(xd), *weights, loop_y, tiles[0], c, *tiles[1:], loop_code
     )
@@ -190,7 +196,7 @@ def test_layer_one(size, colours):
         normal(16, colours, 3, 3),
         normal(16),
     )
-    loop_x, loop_V, loop_Vd = loops.pictures(x), loops.enter(V), loops.enter(Vd)
+    loop_x, loop_V, loop_Vd = loops.image_layout(x), loops.to_backend(V), loops.to_backend(Vd)
     a, code = ops.first_forward(x, V, offset)
     loop_a, loop_code = loops.first_forward(loop_x, loop_V, offset.numpy())
     close(loop_a, a)
@@ -214,7 +220,7 @@ def test_layer_one(size, colours):
 def test_the_first_of_equal_values_wins():
     x = torch.zeros(2, 16, 8, 8, dtype=torch.float64).contiguous(memory_format=torch.channels_last)
     W = torch.ones(16, 16, 3, 3, dtype=torch.float64)
-    assert not loops.forward(to_map(x), loops.enter(W))[4].any()
+    assert not loops.forward(to_map(x), loops.to_backend(W))[4].any()
 
 
 def test_features_come_in_torchs_order(draw):
@@ -232,7 +238,7 @@ def test_float32_is_about_as_good_as_a_direct_convolution():
         torch.randn(32, 32, 3, 3, generator=generator),
     )
     exact = ops.conv(x.double(), W.double())
-    found = to_tensor(loops.forward(to_map(x), loops.enter(W))[0], (16, 16))
+    found = to_tensor(loops.forward(to_map(x), loops.to_backend(W))[0], (16, 16))
     assert (
         found - exact
     ).square().mean().sqrt() / exact.std() < 1e-6  # a direct convolution has 1e-7 to 2e-7
@@ -247,7 +253,7 @@ def test_a_variance_far_from_zero_mean_keeps_its_digits():
     W[:, :, 0] = W[:, :, 2] = 0
     W[:, :, 1, [0, 2]] = 0  # of the centre alone, so that the border is as the rest
     y = ops.conv(x.double(), W.double())
-    _, mean, variance, *_ = loops.forward(to_map(x), loops.enter(W))
+    _, mean, variance, *_ = loops.forward(to_map(x), loops.to_backend(W))
     expected = torch.var_mean(y, (0, 2, 3), correction=0)
     # (mean / deviation)² is some 1e5: without a pivot float32 would lose all but two digits
     assert np.allclose(variance, expected[0], rtol=2e-3)
@@ -260,21 +266,21 @@ def weights(*channels):
 
 @pytest.mark.parametrize("channels", [(3, 32, 32, 32, 32), (1, 64, 64), (3, 16, 48, 128, 16)])
 def test_multiples_of_sixteen_channels_take_the_loops(channels):
-    assert ops.fused(weights(*channels)) is loops
+    assert backend.choose_backend(weights(*channels)) is loops
 
 
 @pytest.mark.parametrize(
     ("channels", "reason"),
     [
-        ((3, 32, 20, 32), "to 20 channels"),
-        ((3, 32, 144), "to 144 channels"),
+        ((3, 32, 20, 32), "20 channels"),
+        ((3, 32, 144), "144 channels"),
         ((4, 32, 32), "of 4 colours"),
     ],
 )
 def test_what_the_loops_cannot_do_is_left_to_torch_with_one_line(channels, reason, caplog):
-    ops._say.cache_clear()
+    backend._log_fallback.cache_clear()
     with caplog.at_level(logging.WARNING, "anyshot.inner_loop"):
-        assert [ops.fused(weights(*channels)) for _ in range(2)] == [ops, ops]
+        assert [backend.choose_backend(weights(*channels)) for _ in range(2)] == [ops, ops]
     assert [reason in record.getMessage() for record in caplog.records] == [True]
 
 
@@ -294,7 +300,7 @@ def test_either_way_the_engine_gives_autograds_gradients(
     make_case, differences, monkeypatch, chosen, size
 ):
     module = {"loops": loops, "ops": ops}[chosen]
-    monkeypatch.setattr(autograd_functions, "fused", lambda weights: module)
+    monkeypatch.setattr(parameters, "choose_backend", lambda weights: module)
     case = make_case([1, 3], size, 3, head=True, scale=True, centre=True)
     losses = [
         query_loss(case.inner, case.images, case.labels, engine=way)[0]
@@ -304,9 +310,9 @@ def test_either_way_the_engine_gives_autograds_gradients(
 
 
 LAID_OUT = {
-    "cut out of larger images": lambda x: F.pad(x, (4, 4, 4, 4)).contiguous(memory_format=CL)[
-        :, :, 4:-4, 4:-4
-    ],
+    "cut out of larger images": lambda x: F.pad(x, (4, 4, 4, 4)).contiguous(
+        memory_format=CHANNELS_LAST
+    )[:, :, 4:-4, 4:-4],
     "every other row and column": lambda x: x.repeat_interleave(2, 2).repeat_interleave(2, 3)[
         :, :, ::2, ::2
     ],
@@ -327,7 +333,7 @@ def test_images_may_lie_in_memory_in_any_way(make_case, differences, picture):
 
 
 def test_chunks_of_layer_one_change_nothing_but_rounding(make_case, differences, monkeypatch):
-    monkeypatch.setattr(autograd_functions, "fused", lambda weights: ops)
+    monkeypatch.setattr(parameters, "choose_backend", lambda weights: ops)
     case = make_case([3, 4], (32, 32), 2)
     found = []
     for chunk in (1 << 14, 1 << 11):
@@ -338,40 +344,40 @@ def test_chunks_of_layer_one_change_nothing_but_rounding(make_case, differences,
 
 def test_the_loops_are_chosen_by_device_and_environment(monkeypatch):
     weights = [torch.zeros(32, 3, 3, 3)]
-    ops._loops.cache_clear()
-    assert ops.fused(weights) is loops
-    assert ops.fused([weights[0].to("meta")]) is ops
-    monkeypatch.setenv("ANYSHOT_LOOPS", "0")
-    ops._loops.cache_clear()
-    assert ops.fused(weights) is ops
-    ops._loops.cache_clear()
+    backend._import_numba_ops.cache_clear()
+    assert backend.choose_backend(weights) is loops
+    assert backend.choose_backend([weights[0].to("meta")]) is ops
+    monkeypatch.setenv("ANYSHOT_NUMBA", "0")
+    backend._import_numba_ops.cache_clear()
+    assert backend.choose_backend(weights) is ops
+    backend._import_numba_ops.cache_clear()
 
 
 def test_without_numba_torch_does_it_and_says_so(monkeypatch, caplog):
     monkeypatch.delitem(sys.modules, "anyshot.inner_loop.engine.numba_ops")
     monkeypatch.delitem(sys.modules, "anyshot.inner_loop.engine.numba_kernels.compile")
     monkeypatch.setitem(sys.modules, "numba", None)
-    ops._loops.cache_clear()
+    backend._import_numba_ops.cache_clear()
     with caplog.at_level(logging.INFO, "anyshot.inner_loop"):
-        assert ops.loops() is ops
+        assert backend.numba_backend() is ops
     assert "anyshot[fast]" in caplog.text
-    ops._loops.cache_clear()
+    backend._import_numba_ops.cache_clear()
 
 
 def test_workers_that_ask_at_once_hear_of_compiling_once(monkeypatch):
     said = []
-    monkeypatch.setattr(loops, "announce", lambda: (time.sleep(0.05), said.append(1)))
-    ops._loops.cache_clear()
-    map_tasks(lambda _: ops.loops(), range(2), workers=2)
+    monkeypatch.setattr(loops, "announce_compilation", lambda: (time.sleep(0.05), said.append(1)))
+    backend._import_numba_ops.cache_clear()
+    map_tasks(lambda _: backend.numba_backend(), range(2), workers=2)
     assert said == [1]
 
 
 def test_compiling_is_announced(monkeypatch, caplog):
     with caplog.at_level(logging.WARNING, "anyshot.inner_loop"):
         for kept in (False, True):
-            monkeypatch.setattr(loops, "kept", lambda loop, kept=kept: kept)
-            loops.announce()
-    assert caplog.text.count("Compiling the engine's loops") == 1
+            monkeypatch.setattr(loops, "is_cached", lambda loop, kept=kept: kept)
+            loops.announce_compilation()
+    assert caplog.text.count("Compiling the engine's kernels") == 1
 
 
 def test_the_operators_of_other_devices_agree(draw):

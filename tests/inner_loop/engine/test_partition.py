@@ -19,19 +19,19 @@ loops = pytest.importorskip("anyshot.inner_loop.engine.numba_ops")
 def small_parts(monkeypatch):
     """Every pass of a small task comes in as many parts as there may be."""
     parts.split.cache_clear()
-    monkeypatch.setattr(parts, "WORTH", 0)
+    monkeypatch.setattr(parts, "WORK_PER_PART", 0)
     yield
     parts.split.cache_clear()
 
 
-@given(st.integers(1, 300), st.integers(1, 10 * parts.WORTH))
+@given(st.integers(1, 300), st.integers(1, 10 * parts.WORK_PER_PART))
 def test_parts_are_all_images_in_order_and_nearly_equal(n, each):
     found = parts.split(n, each)
     assert [i for part in found for i in range(n)[part]] == list(range(n))
     sizes = [part.stop - part.start for part in found]
     assert max(sizes) - min(sizes) <= 1
     assert len(found) in (1, 2, 4, 8, 16)
-    assert len(found) == 1 or n * each // len(found) >= parts.WORTH
+    assert len(found) == 1 or n * each // len(found) >= parts.WORK_PER_PART
 
 
 def everything(case, engine="engine"):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from anyshot.inner_loop import adapt, query_loss
-from anyshot.inner_loop.engine import autograd_functions
+from anyshot.inner_loop.engine.parameters import EngineParameters
 from anyshot.models.network import Norm
 
 pytest.importorskip("numba")  # torch's maxima are counted in another way
@@ -43,7 +43,7 @@ def decisions(case):
             (case.images, inner.steps),
         ]:
             theta = adapt(replace(inner, steps=steps))
-            nets.append(autograd_functions.View.of(theta, inner.norm).net(images, inner.centre))
+            nets.append(EngineParameters.of(theta, inner.norm).net(images, inner.centre))
     for net in nets:
         for block in (net.first, *net.rest):
             height, width = block.a.height, block.a.width

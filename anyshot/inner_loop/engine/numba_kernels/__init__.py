@@ -1,1 +1,1 @@
-"""Kernels compiled by Numba. The compiled code is cached until a file in this folder changes."""
+"""Kernels compiled by Numba. The machine code is cached until a file in this folder changes."""

@@ -1,9 +1,10 @@
-"""How the loops are compiled (Numba, an optional extra), kept on disk, and checked.
+"""Compiles kernels with Numba (an optional extra), caches the machine code, and checks indices.
 
-A loop is compiled when it is first called, for the type of its arrays, and its machine code kept in a file. Numba keeps
-it as long as the file that the loop stands in does not change, which is not enough: loops take formulas and constants
-from each other's files, and old machine code for another layout of memory would write where it should not. So the name
-under which Numba knows a loop has a fingerprint of all files in this folder.
+A kernel is compiled at its first call, for the type of its arrays, and its machine code is cached
+in a file. Numba keeps that file until the kernel's own source file changes. This is not enough
+here: kernels use functions and constants of each other's files, and stale machine code for another
+memory layout would write out of bounds. So the name under which Numba knows a kernel contains a
+fingerprint of all files in this folder.
 """
 
 from __future__ import annotations
@@ -22,82 +23,85 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from anyshot.inner_loop.engine.numba_kernels.codegen import Pen
+from anyshot.inner_loop.engine.numba_kernels.codegen import Builder
 
 Array = np.ndarray
-CHECKED = (
-    os.environ.get("ANYSHOT_LOOPS") == "check"
-)  #: every place is compared with its array before it is used
+CHECKED = os.environ.get("ANYSHOT_NUMBA") == "check"  #: kernels check every index
 
 
-def _sources() -> str:
-    """A fingerprint of all files with compiled loops."""
-    found = hashlib.sha256()
+def _hash_sources() -> str:
+    """A fingerprint of all files with kernels."""
+    digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
-        found.update(path.read_bytes())
-    return found.hexdigest()[:16]
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
-_stamp = _sources()
+_fingerprint = _hash_sources()
 
 
-def compiled(**shapes: str) -> Callable[[Callable[..., None]], Any]:
-    """Make a loop of ``formula(pen, *arguments)``: whole numbers, and arrays with the axes that ``shapes`` says."""
-    return lambda formula: made(formula, shapes)
+def kernel(**shapes: str) -> Callable[[Callable[..., None]], Any]:
+    """Decorator: a kernel from ``function(builder, *arguments)``.
+
+    The arguments are integers, and arrays whose axes ``shapes`` names.
+    """
+    return lambda function: compile_kernel(function, shapes)
 
 
-def made(
-    formula: Callable[..., None], shapes: dict[str, str], checked: bool = CHECKED, keep: bool = True
+def compile_kernel(
+    function: Callable[..., None],
+    shapes: dict[str, str],
+    checked: bool = CHECKED,
+    cache: bool = True,
 ) -> Any:
-    """The loop of a formula, for Numba to compile when it is called. ``keep`` is for formulas that stand in a file."""
-    names = list(inspect.signature(formula).parameters)[1:]
-    name = f"{formula.__name__}_{_stamp}" + ("_checked" if checked else "")
-    source = f"def {name}({', '.join(names)}):\n    formula({', '.join(names)})\n"
+    """A kernel that Numba compiles at its first call; only functions in a file can be cached."""
+    names = list(inspect.signature(function).parameters)[1:]
+    name = f"{function.__name__}_{_fingerprint}" + ("_checked" if checked else "")
+    source = f"def {name}({', '.join(names)}):\n    emit({', '.join(names)})\n"
     scope: dict[str, Any] = {
-        "__name__": formula.__module__,
-        "formula": _written(formula, names, shapes, checked),
+        "__name__": function.__module__,
+        "emit": _as_intrinsic(function, names, shapes, checked),
     }
-    exec(
-        compile(source, formula.__code__.co_filename, "exec"), scope
-    )  # Numba keeps machine code beside that file
-    return numba.njit(nogil=True, cache=keep, error_model="numpy")(scope[name])
+    # The file name decides where Numba caches the machine code.
+    exec(compile(source, function.__code__.co_filename, "exec"), scope)
+    return numba.njit(nogil=True, cache=cache, error_model="numpy")(scope[name])
 
 
-def _written(
-    formula: Callable[..., None], names: Sequence[str], shapes: dict[str, str], checked: bool
+def _as_intrinsic(
+    function: Callable[..., None], names: Sequence[str], shapes: dict[str, str], checked: bool
 ) -> Any:
-    """A function for Numba whose code are the instructions that the formula writes."""
+    """A Numba intrinsic whose code is the instructions that the function emits."""
 
-    @functools.wraps(formula)  # for Numba, which looks at the names of the arguments
+    @functools.wraps(function)  # Numba reads the names of the arguments
     def typed(_: Any, *given: Any) -> Any:
         kinds = [types.intp if isinstance(t, types.Integer) else t for t in given]
         return types.void(*kinds), generate
 
-    def generate(context: Any, build: Any, signature: Any, arguments: Sequence[Any]) -> Any:
-        pen = Pen(context, build, checked)
-        formula(pen, *pen.take(names, shapes, signature, arguments))
+    def generate(context: Any, llvm: Any, signature: Any, arguments: Sequence[Any]) -> Any:
+        builder = Builder(context, llvm, checked)
+        function(builder, *builder.unpack_arguments(names, shapes, signature, arguments))
         return context.get_dummy_value()
 
     return intrinsic(typed)
 
 
-# ---------------------------------------------------------------------------------------------- what is on disk
-def folder(loop: Any) -> Path | None:
-    """Where Numba keeps the loop's machine code; None if this Numba does not say."""
-    path = getattr(getattr(loop, "stats", None), "cache_path", None)
+# ---------------------------------------------------------------------- the cache on disk
+def cache_folder(compiled: Any) -> Path | None:
+    """Where Numba caches the kernel's machine code; None if this version of Numba does not say."""
+    path = getattr(getattr(compiled, "stats", None), "cache_path", None)
     return None if path is None else Path(path)
 
 
-def kept(loop: Any) -> bool:
-    """Whether machine code of the loop, for some kind of arguments, is on disk and up to date."""
-    place = folder(loop)
-    return place is not None and any(place.glob(f"*.{loop.__name__}-*.nbi"))
+def is_cached(compiled: Any) -> bool:
+    """Whether current machine code of the kernel, for some argument types, is on disk."""
+    folder = cache_folder(compiled)
+    return folder is not None and any(folder.glob(f"*.{compiled.__name__}-*.nbi"))
 
 
-def forget_old(loop: Any) -> None:
-    """Delete what is kept beside the loop's machine code of other states of these files."""
-    place = folder(loop)
-    for path in place.glob("*_????????????????*-*.nb[ic]") if place else ():
-        if _stamp not in path.name:
-            with contextlib.suppress(OSError):  # not ours to delete, or somebody else did
+def delete_stale_cache(compiled: Any) -> None:
+    """Delete machine code of earlier versions of these files from the kernel's cache folder."""
+    folder = cache_folder(compiled)
+    for path in folder.glob("*_????????????????*-*.nb[ic]") if folder else ():
+        if _fingerprint not in path.name:
+            with contextlib.suppress(OSError):  # read-only, or deleted by another process
                 path.unlink()

@@ -1,19 +1,21 @@
-"""Winograd's tiles: 3×3 convolutions with a quarter of the multiplications, F(4×4, 3×3).
+"""Winograd's algorithm F(4×4, 3×3): 3×3 convolutions with a quarter of the multiplications.
 
-With the Toom–Cook matrices A, B, G of six points, a 4×4 tile of the output Y comes from a 6×6 tile of the input d, the
-input's tiles overlapping by two, and everything in between is a product of matrices over the channels, one for each of
-the 36 places of a tile (⊙; rows are tiles):
+With the Toom–Cook matrices A, B, G of six points, a 4×4 tile of the output Y comes from a 6×6 tile
+of the input d. Input tiles overlap by two. In between there is one matrix product over the channels
+for each of the 36 positions ("frequencies") of a tile (⊙; rows are tiles):
 
     U = G W Gᵀ,   V = Bᵀ d B,   M = V ⊙ U,   Y = Aᵀ M A
 
-These are linear maps, so the halves of the backward pass are their transposes: with Z = A D Aᵀ of the cotangent D
+These maps are linear, so the two parts of the backward pass are their transposes. With Z = A D Aᵀ
+of the cotangent D
 
     x ⋆ D = Gᵀ (Zᵀ ⊙ V) G,      Wᵀ * D = overlapping sum of B (Z ⊙ Uᵀ) Bᵀ
 
-which is exact algebra: float64 agrees with a direct convolution to 1e-14. In float32 rounding is some four times that
-of a direct convolution (root mean square 5e-7 of the output's deviation) with the points 0, ±2/3, ±3/2, ∞; the
-textbook's 0, ±1, ±2, ∞ would be twice as bad. Pooling, statistics, gathering and scattering happen to a tile while
-it is in registers. docs/engine.md draws how all this lies in memory.
+This is exact algebra: float64 agrees with a direct convolution to 1e-14. In float32 the rounding
+error is some four times that of a direct convolution (root mean square 5e-7 of the output's
+standard deviation) with the points 0, ±2/3, ±3/2, ∞; the textbook's 0, ±1, ±2, ∞ would double it.
+Pooling, statistics, gathering and scattering are done while a tile is in registers. docs/engine.md
+draws the memory layout.
 """
 
 from __future__ import annotations
@@ -23,20 +25,24 @@ from typing import Any
 
 import numpy as np
 
-from anyshot.inner_loop.engine.numba_kernels.codegen import LANES, Vector, View, Whole
+from anyshot.inner_loop.engine.numba_kernels.array_view import ArrayView
+from anyshot.inner_loop.engine.numba_kernels.values import LANES, Int, Vector
 
-OUT, SIDE = 4, 6  #: side of an output tile and of an input tile
-FREQUENCIES = SIDE * SIDE  #: places of an input tile
-NUMBERS = 512  #: of the tiles in flight at each of the 36 places: 16 tiles of 32 channels; more or fewer were slower
-PLACE = (
-    NUMBERS + 16
-)  #: from one place to the next; powers of two would all fall on the same few lines of the cache
-ROWS = 4  #: tiles in a group: rows of the small products
+OUTPUT_SIDE = 4  #: of an output tile
+INPUT_SIDE = 6  #: of an input tile
+FREQUENCIES = INPUT_SIDE * INPUT_SIDE  #: positions in an input tile
+#: numbers of a tile buffer per frequency: 16 tiles of 32 channels; larger and smaller were slower
+BUFFER_SIZE = 512
+#: distance of two frequencies; a power of two would map all of them to the same few cache lines
+BUFFER_STRIDE = BUFFER_SIZE + 16
+GROUP = 4  #: tiles in a group: rows of the small products
 
 Tile = Sequence[Sequence[Vector]]
 
 
-def toom_cook(points: list[float], out: int = OUT) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def toom_cook(
+    points: list[float], out: int = OUTPUT_SIDE
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Aᵀ [out, n], G [n, 3] and Bᵀ [n, n] of F(out, 3) for n − 1 finite points and ∞.
 
     >>> At, G, Bt = toom_cook([0, 1, -1], out=2)
@@ -61,9 +67,9 @@ AT, G, BT = (
 )
 
 
-# ---------------------------------------------------------------------------------------------- maps of one tile
-def weighted(weights: np.ndarray, values: Sequence[Vector]) -> Vector:
-    """Σ weight · value; a weight of one costs nothing."""
+# ---------------------------------------------------------------------- maps of one tile
+def weighted_sum(weights: np.ndarray, values: Sequence[Vector]) -> Vector:
+    """Σ weight · value; weights of ±1 need no multiplication."""
     terms = sorted(
         ((w, v) for w, v in zip(weights, values, strict=True) if w),
         key=lambda term: abs(term[0]) != 1,
@@ -81,8 +87,8 @@ def weighted(weights: np.ndarray, values: Sequence[Vector]) -> Vector:
     return total
 
 
-def mirrored(m: np.ndarray) -> tuple[list[tuple[int, int]], list[int]]:
-    """Pairs of rows that differ by the sign of their odd columns, as those of a point and its negative do; the rest."""
+def mirrored_rows(m: np.ndarray) -> tuple[list[tuple[int, int]], list[int]]:
+    """Pairs of rows that differ in the sign of odd columns (points ±p), and the other rows."""
     signs, pairs = (-1.0) ** np.arange(m.shape[1]), []
     for i in range(len(m) - 1):
         if np.count_nonzero(m[i]) > 1 and np.allclose(m[i] * signs, m[i + 1]):
@@ -90,45 +96,45 @@ def mirrored(m: np.ndarray) -> tuple[list[tuple[int, int]], list[int]]:
     return pairs, [i for i in range(len(m)) if not any(i in pair for pair in pairs)]
 
 
-def times(m: np.ndarray, x: Sequence[Vector]) -> list[Vector]:
-    """m x, with the even and odd halves of mirrored rows (or the sums and differences of mirrored columns) shared."""
-    pairs, rest = mirrored(m)
+def apply(m: np.ndarray, x: Sequence[Vector]) -> list[Vector]:
+    """m x; mirrored rows share even and odd halves, mirrored columns sums and differences."""
+    pairs, rest = mirrored_rows(m)
     if pairs:
-        out = {i: weighted(m[i], x) for i in rest}
+        out = {i: weighted_sum(m[i], x) for i in rest}
         for i, j in pairs:
-            even, odd = weighted(m[i, ::2], x[::2]), weighted(m[i, 1::2], x[1::2])
+            even, odd = weighted_sum(m[i, ::2], x[::2]), weighted_sum(m[i, 1::2], x[1::2])
             out[i], out[j] = even + odd, even - odd
         return [out[i] for i in range(len(m))]
-    pairs, rest = mirrored(m.T)
+    pairs, rest = mirrored_rows(m.T)
     halves = [(x[i] + x[j], x[i] - x[j]) for i, j in pairs]
     columns = [i for i, _ in pairs] + rest
     return [
-        weighted(row[columns], [half[r % 2] for half in halves] + [x[i] for i in rest])
+        weighted_sum(row[columns], [half[r % 2] for half in halves] + [x[i] for i in rest])
         for r, row in enumerate(m)
     ]
 
 
-def both_sides(m: np.ndarray, tile: Tile) -> list[list[Vector]]:
+def apply_both_sides(m: np.ndarray, tile: Tile) -> list[list[Vector]]:
     """m tile mᵀ."""
-    columns = [times(m, column) for column in zip(*tile, strict=True)]
-    return [times(m, row) for row in zip(*columns, strict=True)]
+    columns = [apply(m, column) for column in zip(*tile, strict=True)]
+    return [apply(m, row) for row in zip(*columns, strict=True)]
 
 
-def read(view: View) -> list[list[Vector]]:
-    """All of a view [rows, columns, 8] whose size is known."""
+def load_tile(view: ArrayView) -> list[list[Vector]]:
+    """Load a view [rows, columns, 8] of constant size."""
     (_, rows, _), (_, columns, _) = view.axes[:2]
     return [[view.load(r, s) for s in range(columns)] for r in range(rows)]
 
 
-def write(tile: Tile, view: View) -> None:
-    """The reverse of :func:`read`."""
+def store_tile(tile: Tile, view: ArrayView) -> None:
+    """The inverse of :func:`load_tile`."""
     for r, values in enumerate(tile):
         for s, value in enumerate(values):
             view.store(value, r, s)
 
 
-def add(tile: Tile, view: View, overlap: int) -> None:
-    """Write a tile, adding its first rows and columns to what is there: the neighbours above and to the left."""
+def add_tile(tile: Tile, view: ArrayView, overlap: int) -> None:
+    """Store a tile; its first rows and columns are added to those of its neighbours."""
     sums = [
         [
             value + view.load(r, s) if min(r, s) < overlap else value
@@ -136,25 +142,26 @@ def add(tile: Tile, view: View, overlap: int) -> None:
         ]
         for r, values in enumerate(tile)
     ]
-    write(sums, view)
+    store_tile(sums, view)
 
 
-def windows(tile: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def pooling_windows(tile: Sequence[Sequence[Any]]) -> list[list[Any]]:
     """The four 2×2 windows of a 4×4 tile."""
     return [[tile[r + i][s + j] for i in (0, 1) for j in (0, 1)] for r in (0, 2) for s in (0, 2)]
 
 
-def inside(tile: Tile, height: Whole, width: Whole) -> list[list[Vector]]:
-    """The tile with zeros beyond its first rows and columns."""
-    rows, columns = (
-        [height.compare(">", r) for r in range(OUT)],
-        [width.compare(">", s) for s in range(OUT)],
-    )
-    return [[tile[r][s].where(rows[r]).where(columns[s]) for s in range(OUT)] for r in range(OUT)]
+def mask_outside(tile: Tile, height: Int, width: Int) -> list[list[Vector]]:
+    """The tile with zeros outside its first ``height`` rows and ``width`` columns."""
+    rows = [height.compare(">", r) for r in range(OUTPUT_SIDE)]
+    columns = [width.compare(">", s) for s in range(OUTPUT_SIDE)]
+    return [
+        [tile[r][s].where(rows[r]).where(columns[s]) for s in range(OUTPUT_SIDE)]
+        for r in range(OUTPUT_SIDE)
+    ]
 
 
-def add_sums(tile: Tile, other: Tile, sums: View, channel: Any) -> None:
-    """sums[0] += Σ tile, sums[1] += Σ tile · other, in eight channels."""
+def add_sums(tile: Tile, other: Tile, sums: ArrayView, channel: Any) -> None:
+    """sums[0] += Σ tile and sums[1] += Σ tile · other, in eight channels."""
     total, products = sums.load(0, channel), sums.load(1, channel)
     for left, right in zip(tile, other, strict=True):
         for a, b in zip(left, right, strict=True):
@@ -163,31 +170,39 @@ def add_sums(tile: Tile, other: Tile, sums: View, channel: Any) -> None:
     sums.store(products, 1, channel)
 
 
-# ---------------------------------------------------------------------------------------------- tiles in flight
-class Flight:
-    """Transformed tiles of some channels, in the cache: [36, tiles / 4, channels / 8, 4, 8], and after each of the 36
-    a few numbers that nobody uses."""
+# ---------------------------------------------------------------------- tile buffers
+class TileBuffer:
+    """Cache-sized memory for transformed tiles: [36, tiles / 4, channels / 8, 4, 8].
 
-    def __init__(self, memory: View, channels: Any) -> None:
-        self.memory, self.channels = memory, channels  # memory is [36, PLACE]
+    Each of the 36 parts is followed by a few unused numbers (``BUFFER_STRIDE``).
+    """
 
-    def tile(self, t: Any, g: Any) -> View:
-        """Tile t, in the channels from 8 g on: [6, 6, 8]."""
-        start = t // ROWS * (ROWS * self.channels) + t % ROWS * LANES + g * (ROWS * LANES)
-        axes = [("row", SIDE, SIDE * PLACE), ("column", SIDE, PLACE), ("lane", LANES, 1)]
-        return self.memory.window(0, start, size=(FREQUENCIES, LANES)).seen_as(axes)
+    def __init__(self, memory: ArrayView, channels: Any) -> None:
+        self.memory, self.channels = memory, channels  # memory [36, BUFFER_STRIDE]
 
-    def group(self, f: Whole, t: Whole) -> View:
-        """Four tiles from t on at the place f: [channels / 8, 4, 8]."""
+    def tile(self, t: Any, g: Any) -> ArrayView:
+        """Tile t in channels 8 g to 8 g + 7: [6, 6, 8]."""
+        start = t // GROUP * (GROUP * self.channels) + t % GROUP * LANES + g * (GROUP * LANES)
         axes = [
-            ("block", self.channels // LANES, ROWS * LANES),
-            ("tile", ROWS, LANES),
+            ("row", INPUT_SIDE, INPUT_SIDE * BUFFER_STRIDE),
+            ("column", INPUT_SIDE, BUFFER_STRIDE),
             ("lane", LANES, 1),
         ]
-        return self.memory[f].window(t * self.channels, size=(ROWS * self.channels,)).seen_as(axes)
+        return self.memory.window(0, start, size=(FREQUENCIES, LANES)).with_axes(axes)
 
-    def block(self, f: Whole, g: Any) -> View:
-        """All tiles at the place f, in the channels from 8 g on: [tiles / 4, 4, 8]."""
-        group = ROWS * self.channels
-        axes = [("group", NUMBERS // group, group), ("tile", ROWS, LANES), ("lane", LANES, 1)]
-        return self.memory[f].window(g * (ROWS * LANES), size=(ROWS * LANES,)).seen_as(axes)
+    def group(self, f: Int, t: Int) -> ArrayView:
+        """Tiles t to t + 3 at frequency f: [channels / 8, 4, 8]."""
+        axes = [
+            ("block", self.channels // LANES, GROUP * LANES),
+            ("tile", GROUP, LANES),
+            ("lane", LANES, 1),
+        ]
+        return (
+            self.memory[f].window(t * self.channels, size=(GROUP * self.channels,)).with_axes(axes)
+        )
+
+    def block(self, f: Int, g: Any) -> ArrayView:
+        """All tiles at frequency f in channels 8 g to 8 g + 7: [tiles / 4, 4, 8]."""
+        group = GROUP * self.channels
+        axes = [("group", BUFFER_SIZE // group, group), ("tile", GROUP, LANES), ("lane", LANES, 1)]
+        return self.memory[f].window(g * (GROUP * LANES), size=(GROUP * LANES,)).with_axes(axes)

@@ -1,0 +1,116 @@
+"""Loss, gradient and features by autograd: the definition that the engine is tested against."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from anyshot.models.bodies import conv4
+from anyshot.models.network import Features, Norm, Parameters, embed, logits
+
+
+def gradient(
+    theta: Parameters,
+    images: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    norm: Norm,
+    centre: bool,
+    body: Features,
+) -> tuple[Parameters, Tensor]:
+    """:func:`anyshot.gradient` by autograd, for any body; differentiable any number of times."""
+    if transforms_active():
+
+        def loss_at(at: Parameters) -> Tensor:
+            return support_loss(at, images, labels, weights, norm, centre, body=body)
+
+        return torch.func.grad_and_value(loss_at)(theta)
+    graph = torch.is_grad_enabled()
+    with torch.inference_mode(False), torch.enable_grad():
+        # Constant parameters (a zero head) get a gradient, too.
+        at = {
+            name: value.view_as(value)
+            if graph and value.requires_grad
+            else _without_inference_mode(value).detach().requires_grad_()
+            for name, value in theta.items()
+        }
+        images, labels, weights = (_without_inference_mode(t) for t in (images, labels, weights))
+        norm = _norm_without_inference_mode(norm)
+        loss = support_loss(at, images, labels, weights, norm, centre, body=body)
+        gradients = torch.autograd.grad(
+            loss, list(at.values()), create_graph=graph, materialize_grads=True
+        )
+    return dict(zip(at, gradients, strict=True)), loss if graph else loss.detach()
+
+
+def support_loss(
+    theta: Parameters,
+    images: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    norm: Norm,
+    centre: bool,
+    reference: Tensor | None = None,
+    body: Features = conv4.features,
+) -> Tensor:
+    """Σ_n w_n CE_n."""
+    losses = cross_entropies(logits(body, theta, norm, images, centre, reference), labels)
+    if not autocast_active(losses.device):
+        return weights @ losses
+    with torch.autocast(losses.device.type, enabled=False):  # a sum in full precision
+        return weights @ losses
+
+
+def cross_entropies(scores: Tensor, labels: Tensor) -> Tensor:
+    """CE_n [n], in full precision under autocast."""
+    if autocast_active(scores.device):
+        scores = scores.float()
+    return F.cross_entropy(scores, labels, reduction="none")
+
+
+def autocast_active(device: torch.device) -> bool:
+    """Whether torch.autocast lowers the precision of operators on this device."""
+    available = torch.amp.is_autocast_available(device.type)
+    return available and torch.is_autocast_enabled(device.type)
+
+
+def transforms_active() -> bool:
+    """Whether this code runs inside torch.func.grad, vmap, jvp or another torch.func transform."""
+    return torch._C._are_functorch_transforms_active()
+
+
+def features(
+    theta: Parameters, norm: Norm, images: Tensor, centre: bool, reference: Tensor | None
+) -> Tensor:
+    """Conv4's features."""
+    return embed(conv4.features, theta, norm, images, centre, reference)
+
+
+def independent(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Views to differentiate with respect to, although one tensor may be computed from another.
+
+    Example: a head made of the body's features. The body's gradient must not include the head's.
+    """
+    return [t.view_as(t) if t.requires_grad else t.detach().requires_grad_() for t in tensors]
+
+
+def _norm_without_inference_mode(norm: Norm) -> Norm:
+    """The normalisation, of whatever class, with tensors that autograd accepts."""
+    tensors = [*norm.shift, *(norm.scale or ())]
+    if not any(t.is_inference() for t in tensors):
+        return norm
+    shift = [_without_inference_mode(t) for t in norm.shift]
+    scale = None if norm.scale is None else [_without_inference_mode(t) for t in norm.scale]
+    changed = copy.copy(norm)  # keeps the attributes of a subclass
+    object.__setattr__(changed, "shift", shift)
+    object.__setattr__(changed, "scale", scale)
+    return changed
+
+
+def _without_inference_mode(t: Tensor) -> Tensor:
+    """A tensor that autograd accepts: it refuses those made in inference mode."""
+    return t.clone() if t.is_inference() else t

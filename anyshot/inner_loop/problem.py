@@ -1,0 +1,87 @@
+"""The inner problem of a task: what the inner loop minimises, and with which step sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from anyshot.models.bodies import conv4
+from anyshot.models.network import Features, Norm, Parameters, logits
+
+
+@dataclass(frozen=True, kw_only=True)
+class InnerProblem:
+    """A task's inner problem: K gradient steps from θ_0 on the support loss Σ_n w_n CE_n(θ).
+
+    Parameters
+    ----------
+    images : Tensor, float [N, channels, height, width]
+        Support images.
+    labels : Tensor, int64 [N]
+        Class numbers of the support images.
+    weights : Tensor, float [N]
+        w_n, the weight of each image in the support loss.
+    theta : dict of str to Tensor
+        θ_0, all adapted parameters, with those of the head.
+    rates : dict of str to Tensor
+        A = γ ∘ α, the step sizes, each broadcastable to its parameter.
+    norm : Norm
+        Shift β and scale s after each normalisation. The inner loop does not adapt them.
+    steps : int
+        K, the number of steps.
+    centre : bool
+        Whether features are centred before the head.
+    transductive : bool
+        Whether the query set is normalised with its own batch statistics. If not, it is normalised
+        with those of the support set at θ_K.
+    body : callable
+        (θ, norm, images) → features [n, width].
+    views : tuple of Tensor
+        Augmented versions of the support images, one for each step in turn. Without any, each step
+        sees ``images``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import anyshot
+    >>> rng = torch.Generator().manual_seed(0)
+    >>> body = anyshot.create_body("conv4", (32, 32))
+    >>> theta = body.init_parameters(rng, "he") | anyshot.zero_head(2, body.width, torch.zeros(()))
+    >>> problem = anyshot.InnerProblem(
+    ...     images=torch.rand(4, 3, 32, 32, generator=rng),
+    ...     labels=torch.tensor([0, 0, 1, 1]),
+    ...     weights=torch.full((4,), 1 / 4),
+    ...     theta=theta,
+    ...     rates={name: torch.tensor(0.1) for name in theta},
+    ...     norm=body.norm(),
+    ...     steps=3,
+    ... )
+    >>> adapted = anyshot.adapt(problem)
+    >>> problem.query_logits(adapted, torch.rand(5, 3, 32, 32, generator=rng)).shape
+    torch.Size([5, 2])
+    """
+
+    images: Tensor
+    labels: Tensor
+    weights: Tensor
+    theta: Parameters
+    rates: Parameters
+    norm: Norm
+    steps: int
+    centre: bool = False
+    transductive: bool = True
+    body: Features = conv4.features
+    views: tuple[Tensor, ...] = ()
+
+    def view(self, step: int) -> Tensor:
+        """The support images that a step sees: view ``step``, modulo the number of views."""
+        return self.views[step % len(self.views)] if self.views else self.images
+
+    def reference(self) -> Tensor | None:
+        """The images whose batch statistics normalise the query set; None: its own."""
+        return None if self.transductive else self.images
+
+    def query_logits(self, theta: Parameters, images: Tensor) -> Tensor:
+        """Class scores [M, way] of query images, by torch operators."""
+        return logits(self.body, theta, self.norm, images, self.centre, self.reference())
