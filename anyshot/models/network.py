@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from anyshot.core.errors import SettingsError
+from anyshot.models.batch_norm import batch_norm, batch_norm_by_arithmetic
 
 EPS = 1e-3  #: ε of the batch norm
 HEAD_PARAMETERS = ("head_weight", "head_bias")  #: names of the head's parameters in θ
@@ -251,13 +252,9 @@ def normalise(
         Number of leading entries of y whose mean and (biased) variance are used. Default: all.
     """
     if reference_size is None:
-        return F.batch_norm(y, None, None, scale, shift, training=True, eps=EPS)
-    dimensions = [d for d in range(y.dim()) if d != 1]
-    variance, mean = torch.var_mean(y[:reference_size], dimensions, correction=0, keepdim=True)
-    # written out, because F.batch_norm does not differentiate through statistics that it is given
-    xhat = (y - mean) * (variance + EPS).rsqrt()
-    xhat = xhat if scale is None else xhat * scale.view_as(mean)
-    return xhat if shift is None else xhat + shift.view_as(mean)
+        return batch_norm(y, scale, shift, EPS)
+    # torch's batch norm does not differentiate through statistics that it is given
+    return batch_norm_by_arithmetic(y, scale, shift, EPS, reference_size)
 
 
 def embed(
