@@ -1,4 +1,9 @@
-"""The classifier for a person's own images: a scikit-learn estimator, and folders of pictures through it."""
+"""The classifier for a person's own photos: a scikit-learn estimator on frozen features.
+
+backbones/ compute features, heads/ classify them, confidence/ says how far to trust the answers,
+meta_training/ trains the weights, folders.py and report.py serve the commands, web/ is the page.
+Imports anyshot.core, anyshot.data and anyshot.runs; only report.py imports anyshot.evaluation.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A person's folders through the classifier: what is in them, what could not be read, an answer for each picture."""
+"""Folders of photos: which files are used, and what the classifier says about each."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,18 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyshot.classifier.estimator import AnyShotClassifier
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import ClassifierError
 from anyshot.core.text import readable
 from anyshot.data.decode import decode_all
-from anyshot.data.folder import list_folder
-from anyshot.data.walk import walk_files
+from anyshot.data.folder import PART_NAMES, list_folder
+from anyshot.data.storage import SPLIT_NAMES
+from anyshot.data.walk import list_visible, walk_files
 
-CHECK_SIDE = 32  # side at which a picture is read to see whether it can be
+CHECK_SIDE = 32  # files are decoded at this size to see whether they are readable
+REASONS = 5  # unreadable files that an error names
 
 
 @dataclass(frozen=True)
 class LabelledFiles:
-    """Files that can be read, their classes (empty text where not known), and the others with the reason why not."""
+    """Readable files with their labels ("" if unknown), and skipped files with the reason."""
 
     paths: list[Path]
     labels: list[str]
@@ -30,7 +33,7 @@ class LabelledFiles:
 
 @dataclass(frozen=True)
 class Classification:
-    """A picture, what it is taken for and how surely, and whether it is like none of the classes."""
+    """The answer for one photo."""
 
     path: Path
     label: str
@@ -38,72 +41,82 @@ class Classification:
     unknown: bool
     unknown_score: float
     probabilities: dict[str, float]
+    support_index: int | None = None  # the support photo that is the same image
 
     @property
-    def doubt(self) -> float:
-        """From 0, sure, to 1; what is like no class comes first."""
+    def uncertainty(self) -> float:
+        """0 (sure) to 1; above 1 for photos that look unlike all classes."""
         return 1 + self.unknown_score if self.unknown else 1 - self.probability
 
 
 def find_labelled_images(root: Path) -> LabelledFiles:
-    """A folder of class folders."""
-    _must_be_folder(root)
+    """The photos of a folder of class folders."""
+    _check_folder(root)
+    _check_one_split(root)
     listing = list_folder(root)
+    _check_level(root, listing.files)
     pairs = [(path, label) for label, paths in listing.files.items() for path in paths]
     if not pairs:
-        raise AnyshotError(
-            f"{root} holds no class folders with pictures; expected {root}/CLASS/*.jpg."
+        raise ClassifierError(
+            f"{root} has no class folders with photos; expected {root}/CLASS/*.jpg."
         )
-    paths, labels = [list(column) for column in zip(*pairs, strict=True)]
-    return _keep_readable(root, paths, labels, listing.skipped)
+    paths = [path for path, _ in pairs]
+    found = _keep_readable(root, paths, [label for _, label in pairs], listing.skipped)
+    empty = sorted(set(listing.files) - set(found.labels))
+    return LabelledFiles(
+        found.paths,
+        found.labels,
+        [*found.skipped, *((label, "a class without readable photos") for label in empty)],
+    )
 
 
 def find_images(root: Path) -> LabelledFiles:
-    """A folder of pictures at any depth, or one picture."""
+    """The photos of a folder at any depth, or a single photo."""
     if root.is_file():
         return _keep_readable(root.parent, [root], [""], [])
-    _must_be_folder(root)
+    _check_folder(root)
     skipped: list[tuple[str, str]] = []
     paths = sorted(walk_files(root, root, skipped))
     return _keep_readable(root, paths, [""] * len(paths), skipped)
 
 
 def fit_folder(classifier: AnyShotClassifier, support: LabelledFiles) -> AnyShotClassifier:
-    """The classifier, fitted to a folder of class folders; it takes two classes at least."""
-    if len(set(support.labels)) < 2:
-        raise AnyshotError(
-            f"The folder holds pictures of {len(set(support.labels))} class; to tell classes apart, give at least two "
-            "class folders."
+    """Fit a classifier to a folder of class folders; it needs two classes."""
+    classes = set(support.labels)
+    if len(classes) < 2:
+        raise ClassifierError(
+            f"The folder has photos of {len(classes)} class ({', '.join(classes)}); "
+            "give at least two class folders."
         )
     return classifier.fit(support.paths, support.labels)
 
 
 def classify_images(classifier: AnyShotClassifier, paths: Sequence[Path]) -> list[Classification]:
-    """Classify pictures, with one pass of the backbone; the results keep their order."""
+    """Classify photos with one pass of the backbone; the results keep their order."""
     found = classifier.classify(paths)
     names = [str(c) for c in found.classes]
-    rows = zip(paths, found.probabilities, found.unknown, found.unknown_scores, strict=True)
     return [
         Classification(
             path=path,
             label=names[int(row.argmax())],
             probability=float(row.max()),
-            unknown=bool(unknown),
-            unknown_score=float(score),
+            unknown=bool(found.unknown[i]),
+            unknown_score=float(found.unknown_scores[i]),
             probabilities=dict(zip(names, map(float, row), strict=True)),
+            support_index=int(found.support_matches[i]) if found.support_matches[i] >= 0 else None,
         )
-        for path, row, unknown, score in rows
+        for i, (path, row) in enumerate(zip(paths, found.probabilities, strict=True))
     ]
 
 
 def confusion(
     names: Sequence[str], truth: Sequence[str], answers: Sequence[Classification]
 ) -> NDArray[np.int64]:
-    """How many pictures of each class (rows) were taken for each (columns), [classes, classes]."""
-    place = {name: c for c, name in enumerate(names)}
+    """The confusion matrix [true class, predicted class]: numbers of photos."""
+    index = {name: c for c, name in enumerate(names)}
     counts = np.zeros((len(names), len(names)), np.int64)
-    for label, given in zip(truth, answers, strict=True):
-        counts[place[label], place[given.label]] += 1
+    for label, answer in zip(truth, answers, strict=True):
+        counts[index[label], index[answer.label]] += 1
     return counts
 
 
@@ -118,12 +131,34 @@ def _keep_readable(
         else:
             good.append((path, label))
     if not good:
-        raise AnyshotError(
-            f"{root} holds no picture that can be read ({len(bad)} files were looked at)."
-        )
+        files = "; ".join(f"{name}: {reason}" for name, reason in bad[:REASONS]) or "it is empty"
+        more = f"; and {len(bad) - REASONS} more" if len(bad) > REASONS else ""
+        raise ClassifierError(f"{root} has no readable photos ({files}{more}).")
     return LabelledFiles([path for path, _ in good], [label for _, label in good], bad)
 
 
-def _must_be_folder(root: Path) -> None:
+def _check_folder(root: Path) -> None:
     if not root.is_dir():
-        raise AnyshotError(f"There is no folder {root}; give a folder of pictures.")
+        raise ClassifierError(f"There is no folder {root}; give a folder of photos.")
+
+
+def _check_one_split(root: Path) -> None:
+    """A folder of train, val and test folders has every class several times: one must be chosen."""
+    folders = [path for path in list_visible(root) if os.path.isdir(path)]
+    if len(folders) > 1 and all(path.name.lower() in SPLIT_NAMES for path in folders):
+        names = ", ".join(readable(path.name) for path in folders)
+        raise ClassifierError(
+            f"{root} contains {names} instead of class folders; give one of them, "
+            f"for example {folders[0]}."
+        )
+
+
+def _check_level(root: Path, files: dict[str, list[Path]]) -> None:
+    """Refuse "train" or "query" as a class if it contains folders of photos: one level too high."""
+    for label, paths in files.items():
+        depths = {len(path.relative_to(root).parts) for path in paths}
+        if label.lower() in PART_NAMES and min(depths, default=0) > 2:
+            raise ClassifierError(
+                f"The folder {root / label} contains class folders, but it would be used as a "
+                f"class itself. To learn its classes, give {root / label} instead of {root}."
+            )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anyshot.cli.classify import LEARNER, learn_from_folder, print_answers, write_page
+from anyshot.cli.classifier_options import LEARNER, fit_support
 from anyshot.cli.common import Seed, Tasks, check_files, print_results, print_size_warnings
 from anyshot.cli.settings_options import Json, Workers
 from anyshot.core.settings import Settings
@@ -108,6 +108,8 @@ def shorten_training(settings: Settings, seed: int, iterations: int) -> Settings
 def classify_photos(run: Run, folder: Path) -> None:
     """Classify photos in folders with the run as the backbone, and print the accuracy."""
     from anyshot.classifier.folders import classify_images, find_labelled_images
+    from anyshot.classifier.report import predictions_table, write_predictions_page
+    from anyshot.evaluation.report.tables import print_tables
 
     write_photos(run.imageset(IMAGES[-1]), folder / "photos")
     support = folder / "photos" / "support"
@@ -119,12 +121,13 @@ def classify_photos(run: Run, folder: Path) -> None:
         f"\n$ anyshot classify --support {support} --query {query} --backbone {run.folder} "
         f"--html {page}\n"
     )
-    classifier, explanation = learn_from_folder(support, str(run.folder), LEARNER, None, "cpu")
+    classifier, _ = fit_support(support, str(run.folder), LEARNER, None, "cpu")
+    explanation = classifier.explain()
     photos = find_labelled_images(query)
-    answers = sorted(classify_images(classifier, photos.paths), key=lambda a: -a.doubt)
-    print_answers(answers, query)
+    answers = sorted(classify_images(classifier, photos.paths), key=lambda a: -a.uncertainty)
+    print_tables(predictions_table(answers, query))
     print(explanation)
-    write_page(page, answers, explanation, photos)
+    write_predictions_page(page, answers, explanation, photos)
     correct = sum(answer.label == answer.path.parent.name for answer in answers)
     print(f"{correct} of {len(answers)} are correct according to the names of their folders.")
 

@@ -1,44 +1,49 @@
-"""anyshot label: which pictures to label next?"""
+"""anyshot label: which photos to label next (active learning)."""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from anyshot.cli.classify import (
+from anyshot.cli.classifier_options import (
     DEFAULT,
     LEARNER,
     Backbone,
     Side,
     Support,
     Weights,
-    learn_from_folder,
+    fit_support,
     print_skipped,
 )
+from anyshot.cli.common import TrustCode
 from anyshot.cli.settings_options import Device
+
+log = logging.getLogger(__name__)
 
 
 def label(
     support: Support,
-    pool: Annotated[Path, typer.Option(metavar="DIR", help="Pictures without labels.")],
-    count: Annotated[int, typer.Option(min=1, metavar="N", help="How many to name.")] = 20,
+    pool: Annotated[Path, typer.Option(metavar="DIR", help="Photos without labels.")],
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Number of photos.")] = 20,
     backbone: Backbone = DEFAULT,
     weights: Weights = LEARNER,
     side: Side = None,
     device: Device = "auto",
+    trust_code: TrustCode = False,
 ) -> None:
-    """Name the pictures whose labels would help most, the most useful first, one path a line.
+    """Print the photos whose labels would help most, the most useful first, one path per line.
 
     Example: anyshot label --support trees --pool unsorted --count 10
     """
     from anyshot.classifier.folders import find_images
     from anyshot.core.text import readable
 
-    classifier, explanation = learn_from_folder(support, backbone, weights, side, device)
-    asked = find_images(pool)
-    print_skipped(pool, asked)
-    for index in classifier.label_next(asked.paths, count):
-        print(readable(asked.paths[index]))
-    typer.echo(f"More pictures of {explanation.next} would help most.", err=True)
+    classifier, _ = fit_support(support, backbone, weights, side, device, trust_code)
+    photos = find_images(pool)
+    print_skipped(pool, photos)
+    for index in classifier.label_next(photos.paths, count):
+        print(readable(photos.paths[index]))
+    log.info("More photos of %s would help most.", classifier.explain().next)

@@ -11,6 +11,7 @@ import typer
 
 from anyshot.cli import (
     bench,
+    cache,
     classify,
     data,
     demo,
@@ -95,6 +96,7 @@ app.command()(label.label)
 app.command()(serve.serve)
 app.add_typer(weights.app, name="weights")
 app.add_typer(data.app, name="data")
+app.add_typer(cache.app, name="cache")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from anyshot.cli.classify import DEFAULT, LEARNER, Backbone, Side, Weights, chosen
+from anyshot.cli.classifier_options import (
+    DEFAULT,
+    LEARNER,
+    Backbone,
+    Side,
+    Weights,
+    resolve_backbone,
+)
 from anyshot.cli.settings_options import Device
 from anyshot.core.errors import AnyshotError
 
@@ -47,7 +54,7 @@ def serve(
     from anyshot.classifier.web.app import make_app
     from anyshot.classifier.web.uploads import UploadReader
 
-    backbone, weights = chosen(backbone, weights)
+    backbone, weights = resolve_backbone(backbone, weights)
     with open_socket(host, port) as listening:
         app = make_app(
             UploadReader(backbone, weights=weights, side=side, device=device), names=names_of(host)

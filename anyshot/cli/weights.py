@@ -1,4 +1,4 @@
-"""anyshot weights: what meta-training left behind, and how to make it again."""
+"""anyshot weights: the weights that come with anyshot, and how to make such weights."""
 
 from __future__ import annotations
 
@@ -13,47 +13,50 @@ app = typer.Typer(
     cls=PlainHelp,
     no_args_is_help=False,
     invoke_without_command=True,
-    help="Weights that come with anyshot: list, read, make.",
+    help="Weights that come with anyshot: list, show, pack, make.",
 )
 
 
 @app.callback()
 def weights(context: typer.Context) -> None:
     """List the weights that come with anyshot."""
-    if context.invoked_subcommand:
-        return
-    from rich.console import Console
+    if context.invoked_subcommand is None:
+        list_weights()
+
+
+@app.command("list")
+def list_weights() -> None:
+    """List the weights that come with anyshot."""
     from rich.table import Table
 
+    from anyshot.evaluation.report.tables import print_tables
     from anyshot.runs import pretrained
 
-    table = Table("name", "what", "learned from", "kB")
+    table = Table("name", "what", "trained on", "kB")
     for name in pretrained.pretrained_names():
         config = pretrained.pretrained_config(name)
         settings = config.get("settings")
-        what = (
-            f"{settings['method']['name']}, {settings['method']['body']}"
-            if settings
-            else config["backbone"]
-        )
-        sets = settings["images"] if settings else config["sets"]
-        size = (
-            sum(file.stat().st_size for file in (pretrained.HOME / name).glob("*.safetensors"))
-            / 1000
-        )
+        if settings:
+            what = f"{settings['method']['name']}, {settings['method']['body']}"
+            sets = settings["images"]
+        else:
+            what = f"classifier on {config['backbone']}"
+            sets = config["sets"]
+        files = (pretrained.HOME / name).glob("*.safetensors")
+        size = sum(file.stat().st_size for file in files) / 1000
         table.add_row(name, what, ", ".join(sets), f"{size:.0f}")
-    Console().print(table)
+    print_tables(table)
 
 
 @app.command()
-def show(name: Annotated[str, typer.Argument(metavar="NAME", help="Of the list.")]) -> None:
-    """Print the model card: what it learned from, what was left out, results and limits."""
-    from anyshot.core.errors import AnyshotError
+def show(name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the weights.")]) -> None:
+    """Print the model card: training data, held-out data, results and limits."""
+    from anyshot.core.errors import RunError
     from anyshot.core.options import suggestion
     from anyshot.runs import pretrained
 
     if name not in pretrained.pretrained_names():
-        raise AnyshotError(
+        raise RunError(
             f"There are no weights {name!r}{suggestion(name, pretrained.pretrained_names())}"
         )
     print((pretrained.HOME / name / "README.md").read_text(encoding="utf-8"))
@@ -62,9 +65,9 @@ def show(name: Annotated[str, typer.Argument(metavar="NAME", help="Of the list."
 @app.command()
 def pack(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write them.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write the weights.")],
 ) -> None:
-    """Keep what is needed to use a run: settings, what it learned from, chosen parameters; no log, no checkpoints.
+    """Copy what is needed to use a run: settings, image sets, parameters; no log, no checkpoints.
 
     Example: anyshot weights pack runs/taml anyshot/runs/weights/mine
     """
@@ -75,14 +78,16 @@ def pack(
 
 @app.command()
 def make(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write them.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write the weights.")],
     backbone: Annotated[
-        str, typer.Option(metavar="NAME", help="Whose features to learn on.")
+        str, typer.Option(metavar="NAME", help="Backbone whose features to train on.")
     ] = "efficientnet-lite0",
 ) -> None:
-    """Meta-train the learner on the features of all data sets; some minutes once the features are there.
+    """Meta-train the classifier's weights on features of all data sets (minutes, plus features).
 
-    Needs the data sets prepared (anyshot data prepare). Example: anyshot weights make anyshot/runs/weights/photos-lite0
+    The data sets must be prepared (anyshot data prepare).
+
+    Example: anyshot weights make anyshot/runs/weights/photos-lite0
     """
     from anyshot.classifier.weights import make_weights
 

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +16,9 @@ from typer.testing import CliRunner
 
 from anyshot.classifier import AnyShotClassifier
 from anyshot.classifier.backbones import backbone as backbones
+from anyshot.classifier.backbones import feature_cache
 from anyshot.cli.main import app
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import AnyshotError, ClassifierError
 from anyshot.runs import pretrained
 from anyshot.runs.run import Run
 
@@ -46,11 +48,11 @@ def run(*arguments):
     return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
 
 
-def test_classify_prints_answers_and_writes_a_table_and_a_page(folders, tmp_path):
+def test_classify_prints_answers_and_writes_a_table_and_a_page(folders, tmp_path, caplog):
     done = run("classify", "--support", folders / "train", "--query", folders / "test",
                "--csv", tmp_path / "out.csv", "--html", tmp_path / "out.html")  # fmt: skip
     assert done.exit_code == 0
-    assert "notes.txt (not an image)" in done.stderr
+    assert "notes.txt (not an image)" in caplog.text
     assert "Expected accuracy on new images" in done.stdout
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     assert len(rows) == 6
@@ -212,16 +214,130 @@ def test_label_names_pictures_of_the_pool(folders):
 
 
 @pytest.mark.parametrize(
-    ("support", "query", "sentence"),
+    ("support", "query", "value"),
     [
-        ("nowhere", "test", "There is no folder"),
-        ("train", "nowhere", "There is no folder"),
-        ("test/red", "test", "holds no class folders"),
+        ("nowhere", "test", "nowhere"),
+        ("train", "nowhere", "nowhere"),
+        ("test/red", "test", "CLASS"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(folders, support, query, sentence):
-    with pytest.raises(AnyshotError, match=sentence):
+def test_missing_folders_are_named(folders, support, query, value):
+    with pytest.raises(ClassifierError, match=value):
         run("classify", "--support", folders / support, "--query", folders / query)
+
+
+def test_a_folder_above_the_class_folders_is_refused(folders, tmp_path):
+    with pytest.raises(ClassifierError, match="train"):  # train and test
+        run("classify", "--support", folders, "--query", folders / "test")
+    (tmp_path / "high" / "query").mkdir(parents=True)
+    shutil.copytree(folders / "train", tmp_path / "high" / "train")
+    shutil.copy(folders / "test" / "red" / "0.png", tmp_path / "high" / "query")
+    with pytest.raises(ClassifierError, match=str(tmp_path / "high" / "train")):
+        run("classify", "--support", tmp_path / "high", "--query", folders / "test")
+
+
+def test_empty_class_folders_and_broken_links_are_named(folders, tmp_path, caplog):
+    shutil.copytree(folders / "train", tmp_path / "train")
+    (tmp_path / "train" / "empty").mkdir()
+    (tmp_path / "train" / "notes").mkdir()
+    (tmp_path / "train" / "notes" / "a.txt").write_text("no photo")
+    (tmp_path / "train" / "red" / "gone.png").symlink_to(tmp_path / "nowhere.png")
+    shutil.copytree(folders / "test", tmp_path / "query")
+    (tmp_path / "query" / "lost.png").symlink_to(tmp_path / "nowhere.png")
+    run("classify", "--support", tmp_path / "train", "--query", tmp_path / "query")
+    messages = "\n".join(r.getMessage() for r in caplog.records)
+    for name in ("empty", "notes", "red/gone.png", "lost.png"):
+        assert f"skipped {name} (" in messages
+
+
+def test_an_unreadable_single_photo_is_named_with_the_reason(folders):
+    file = folders / "test" / "red" / "notes.txt"
+    with pytest.raises(ClassifierError, match=r"notes\.txt: not an image"):
+        run("classify", "--support", folders / "train", "--query", file)
+
+
+def test_query_photos_that_were_learned_from_are_named(folders, tmp_path, caplog):
+    shutil.copytree(folders / "test", tmp_path / "query")
+    copied = folders / "train" / "red" / "1.png"
+    shutil.copy(copied, tmp_path / "query" / "again.png")
+    run("classify", "--support", folders / "train", "--query", tmp_path / "query")
+    (message,) = (r.getMessage() for r in caplog.records if "again.png" in r.getMessage())
+    assert f"{tmp_path / 'query' / 'again.png'} is {copied}" in message
+    caplog.clear()
+    run("classify", "--support", folders / "train", "--query", folders / "test")
+    assert not [r for r in caplog.records if "support photos" in r.getMessage()]
+
+
+def test_evaluate_reports_the_accuracy_without_repeated_photos(folders, tmp_path, caplog):
+    shutil.copytree(folders / "test", tmp_path / "test")
+    for i in range(3):  # support photos of red as test photos of the other class: all wrong
+        copied = tmp_path / "test" / "green & blue" / f"copy{i}.png"
+        shutil.copy(folders / "train" / "red" / f"{i}.png", copied)
+    done = run("evaluate", "--support", folders / "train", "--test", tmp_path / "test",
+               "--json", tmp_path / "out.json")  # fmt: skip
+    results = json.loads((tmp_path / "out.json").read_text())["results"]
+    assert [Path(path).name for path in results["repeated"]] == [f"copy{i}.png" for i in range(3)]
+    assert results["summary"]["accuracy"] == pytest.approx(6 / 9)
+    assert results["summary_without_repeated"]["accuracy"] == 1
+    assert "without the 3 photos" in done.stdout
+    assert "100.0%" in done.stdout
+    assert [r for r in caplog.records if "copy0.png" in r.getMessage()]
+
+
+def test_the_confusion_matrix_has_true_classes_in_rows(folders, tmp_path):
+    for part, name in (("red", "red"), ("red", "green & blue"), ("green & blue", "green & blue")):
+        for i in range(2):
+            target = tmp_path / "test" / name / f"{part[0]}{i}.png"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(folders / "test" / part / f"{i}.png", target)
+    done = run("evaluate", "--support", folders / "train", "--test", tmp_path / "test",
+               "--json", tmp_path / "out.json")  # fmt: skip
+    results = json.loads((tmp_path / "out.json").read_text())["results"]
+    assert results["classes"] == ["green & blue", "red"]
+    assert results["confusion"] == [[2, 2], [0, 2]]
+    matrix = done.stdout[done.stdout.index("Confusion matrix") :]
+    (row,) = (line for line in matrix.splitlines() if "│ green & blue │" in line)
+    assert row.split("│")[2:4] == [" 2            ", " 2   "]
+
+
+def test_photos_unlike_all_classes_come_first(folders, tmp_path):
+    noise = np.random.default_rng(0).integers(0, 255, (20, 24, 3), np.uint8)
+    shutil.copytree(folders / "test", tmp_path / "query")
+    Image.fromarray(noise // 8).save(tmp_path / "query" / "noise.png")
+    run("classify", "--support", folders / "train", "--query", tmp_path / "query",
+        "--csv", tmp_path / "out.csv")  # fmt: skip
+    rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
+    unknown = [row["unknown"] == "True" for row in rows]
+    assert any(unknown)
+    assert not all(unknown)
+    assert unknown == sorted(unknown, reverse=True)
+    scores = [float(row["unknown_score"]) for row in rows if row["unknown"] == "True"]
+    assert scores == sorted(scores, reverse=True)
+    sure = [float(row["probability"]) for row in rows if row["unknown"] == "False"]
+    assert sure == sorted(sure)
+
+
+def test_the_network_runs_once_for_each_photo(folders, monkeypatch):
+    seen = []
+
+    def counting(pixels):
+        seen.append(len(pixels))
+        return wide_colours(pixels)
+
+    quick = backbones.Backbone("quick", 16, "", counting)  # not cached, as bodies of runs
+    monkeypatch.setattr(backbones, "_open_lite", lambda size, side, device: quick)
+    run("classify", "--support", folders / "train", "--query", folders / "test")
+    assert sum(seen) == 8 + 6
+
+
+def test_the_feature_cache_is_shown_and_cleared(folders):
+    assert "0.0 MB" in run("cache").stdout
+    run("classify", "--support", folders / "train", "--query", folders / "test")
+    shown = run("cache", "show").stdout
+    assert "quick" in shown
+    assert str(feature_cache.cache_path()) in shown.replace("\n", "")
+    assert "Removed" in run("cache", "clear").stdout
+    assert not feature_cache.cache_path().exists()
 
 
 def test_a_single_class_is_refused(folders, tmp_path):
@@ -240,4 +356,5 @@ def test_test_classes_that_were_not_learned_are_named(folders, tmp_path):
 
 def test_the_weights_are_listed_with_their_card():
     assert "photos-lite0" in run("weights").stdout
+    assert run("weights", "list").stdout == run("weights").stdout
     assert "photos-lite0" in run("weights", "show", "photos-lite0").stdout

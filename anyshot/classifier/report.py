@@ -1,0 +1,239 @@
+"""Tables, files and pages about classified photos."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from anyshot.classifier.confidence.explanation import Explanation
+from anyshot.classifier.folders import Classification, LabelledFiles, confusion
+from anyshot.core.errors import ClassifierError
+from anyshot.core.files import write_bytes, write_csv_rows
+from anyshot.core.text import readable
+from anyshot.evaluation.metrics import Metrics, Summary, TaskResult
+from anyshot.evaluation.report.html import confusion_page, figure, page, sheet, table
+from anyshot.evaluation.report.result_files import write_results
+
+SHOWN = 40  # photos on the screen; files have all
+WIDEST = 12  # classes: larger confusion matrices are listed by their largest errors
+LISTED = 10  # of these errors
+NAMED = 5  # repeated photos that a message names
+
+
+@dataclass(frozen=True)
+class FolderEvaluation:
+    """Results on a folder of labelled photos.
+
+    `counts` is the confusion matrix [true class, predicted class]. `repeated` are the photos that
+    were also learned from; `without_repeated` are the results on the others, if there are both.
+    """
+
+    names: list[str]
+    truth: list[str]
+    answers: list[Classification]
+    counts: NDArray[np.int64]
+    summary: Summary
+    repeated: list[Classification]
+    without_repeated: Summary | None
+
+
+def evaluate_folder(
+    explanation: Explanation, photos: LabelledFiles, answers: list[Classification]
+) -> FolderEvaluation:
+    """Compare answers with the labels of the photos."""
+    names = list(answers[0].probabilities)
+    strangers = sorted(set(photos.labels) - set(names))
+    if strangers:
+        raise ClassifierError(
+            f"The test folder has classes without support photos ({', '.join(strangers)}); "
+            "remove them, or add support photos."
+        )
+    new = [i for i, answer in enumerate(answers) if answer.support_index is None]
+    some = 0 < len(new) < len(answers)
+    return FolderEvaluation(
+        names=names,
+        truth=photos.labels,
+        answers=answers,
+        counts=confusion(names, photos.labels, answers),
+        summary=_summary(names, explanation, photos.labels, answers),
+        repeated=[answer for answer in answers if answer.support_index is not None],
+        without_repeated=_summary(
+            names, explanation, [photos.labels[i] for i in new], [answers[i] for i in new]
+        )
+        if some
+        else None,
+    )
+
+
+def _summary(
+    names: list[str], explanation: Explanation, truth: list[str], answers: list[Classification]
+) -> Summary:
+    """The metrics of the photos, as those of one task."""
+    images = {c.name: c.images for c in explanation.classes}
+    p = [[answer.probabilities[name] for name in names] for answer in answers]
+    metrics = Metrics()
+    labels = [names.index(label) for label in truth]
+    metrics.update(TaskResult(0, p, labels, [images.get(name, 0) for name in names]))
+    return metrics.compute()
+
+
+# ---------------------------------------------------------------------------------------- screen
+def predictions_table(answers: Sequence[Classification], root: Path) -> Table:
+    """Photos with their predicted classes, in the given order."""
+    title = f"{len(answers)} photos, the most uncertain first"
+    result = Table("photo", "class", "probability", title=title)
+    for answer in answers[:SHOWN]:
+        name = answer.path.relative_to(root) if root.is_dir() else answer.path.name
+        label = f"unknown? else {answer.label}" if answer.unknown else answer.label
+        result.add_row(readable(name), readable(label), f"{answer.probability:.1%}")
+    if len(answers) > SHOWN:
+        result.add_row(f"… {len(answers) - SHOWN} more, less uncertain", "", "")
+    return result
+
+
+def class_accuracy_table(found: FolderEvaluation, explanation: Explanation) -> Table:
+    """Support photos, test photos and accuracy of each class."""
+    result = Table("class", "support", "test", "correct", "accuracy", title="Accuracy by class")
+    images = {c.name: c.images for c in explanation.classes}
+    for i, name in enumerate(found.names):
+        total = int(found.counts[i].sum())
+        share = f"{found.counts[i, i] / total:.1%}" if total else "–"
+        cells = (images.get(name, 0), total, found.counts[i, i], share)
+        result.add_row(readable(name), *map(str, cells))
+    return result
+
+
+def confusion_table(found: FolderEvaluation) -> Table:
+    """The confusion matrix, or its largest errors if there are many classes."""
+    names = [readable(name) for name in found.names]
+    if len(names) <= WIDEST:
+        title = "Confusion matrix: rows are true classes, columns predictions"
+        result = Table("", *names, title=title)
+        for name, row in zip(names, found.counts.tolist(), strict=True):
+            result.add_row(name, *map(str, row))
+        return result
+    result = Table("true class", "predicted", "photos", title="Most frequent errors")
+    errors = found.counts * (1 - np.eye(len(names), dtype=np.int64))
+    for index in np.argsort(-errors, axis=None, kind="stable")[:LISTED]:
+        i, j = divmod(int(index), len(names))
+        if errors[i, j]:
+            result.add_row(names[i], names[j], str(errors[i, j]))
+    return result
+
+
+def describe_evaluation(found: FolderEvaluation, explanation: Explanation) -> str:
+    """Accuracy, calibration, the accuracy that was expected, and the effect of repeated photos."""
+    summary = found.summary
+    lines = [
+        f"Accuracy {summary.accuracy:.1%}, worst class {summary.worst_class:.1%}, "
+        f"NLL {summary.nll:.3f}, calibration error {summary.ece:.1%}. Expected before the test: "
+        f"{explanation.expected:.1%} ({explanation.low:.1%} to {explanation.high:.1%})."
+    ]
+    if found.without_repeated:
+        lines.append(
+            f"Accuracy without the {len(found.repeated)} photos that were also learned from: "
+            f"{found.without_repeated.accuracy:.1%} "
+            f"({len(found.answers) - len(found.repeated)} photos)."
+        )
+    return "\n".join(lines)
+
+
+def describe_repeated(answers: Sequence[Classification], support: Sequence[Path], kind: str) -> str:
+    """One sentence on photos that were also learned from; empty if there are none."""
+    pairs = [
+        f"{readable(answer.path)} is {readable(support[answer.support_index])}"
+        for answer in answers
+        if answer.support_index is not None
+    ]
+    if not pairs:
+        return ""
+    more = f"; and {len(pairs) - NAMED} more" if len(pairs) > NAMED else ""
+    return (
+        f"{len(pairs)} of {len(answers)} {kind} photos are also support photos: "
+        f"{'; '.join(pairs[:NAMED])}{more}."
+    )
+
+
+# ----------------------------------------------------------------------------------------- files
+def write_predictions(path: Path, answers: Sequence[Classification]) -> None:
+    """Write a CSV file: path, class, probability, unknown, unknown_score, p(CLASS) …"""
+    rows: list[Mapping[str, Any]] = []
+    for answer in answers:
+        row = {
+            "path": answer.path,
+            "class": answer.label,
+            "probability": f"{answer.probability:.6f}",
+            "unknown": answer.unknown,
+            "unknown_score": f"{answer.unknown_score:.4f}",
+        }
+        each = {f"p({name})": f"{p:.6f}" for name, p in answer.probabilities.items()}
+        rows.append({**row, **each})
+    write_csv_rows(path, rows)
+
+
+def write_predictions_page(
+    path: Path, answers: Sequence[Classification], explanation: Explanation, photos: LabelledFiles
+) -> None:
+    """Write a page with all photos and their predicted classes, in the given order."""
+    body = [explanation_html(explanation), "<h2>Predictions, the most uncertain first</h2>"]
+    body.append(sheet([figure(a.path, a.label, a.probability, a.unknown) for a in answers]))
+    if photos.skipped:
+        items = "".join(
+            f"<li>{escape(name)}: {escape(reason)}</li>" for name, reason in photos.skipped
+        )
+        body.append(f"<h2>Skipped files</h2><ul>{items}</ul>")
+    write_bytes(path, page("Predicted classes", "\n".join(body)).encode())
+
+
+def write_evaluation(path: Path, found: FolderEvaluation, explanation: Explanation) -> None:
+    """Write all numbers of an evaluation as JSON."""
+    write_results(
+        path,
+        {
+            "classes": found.names,
+            "confusion": found.counts,
+            "summary": found.summary.as_dict(),
+            "repeated": [str(answer.path) for answer in found.repeated],
+            "summary_without_repeated": found.without_repeated and found.without_repeated.as_dict(),
+            "explanation": explanation,
+        },
+    )
+
+
+def write_evaluation_page(path: Path, found: FolderEvaluation, explanation: Explanation) -> None:
+    """Write a page with the confusion matrix, whose cells link to their photos."""
+    cells: dict[tuple[int, int], list[str]] = {}
+    pairs = zip(found.answers, found.truth, strict=True)
+    for answer, label in sorted(pairs, key=lambda pair: pair[0].probability):
+        cell = found.names.index(label), found.names.index(answer.label)
+        cells.setdefault(cell, []).append(figure(answer.path, answer.label, answer.probability))
+    body = f"<p>{escape(describe_evaluation(found, explanation))}</p>"
+    body += confusion_page(found.names, found.counts, cells) + explanation_html(explanation)
+    write_bytes(path, page("Confusion matrix", body).encode())
+
+
+def explanation_html(explanation: Explanation) -> str:
+    """Expected accuracy, and a table with a row for each class."""
+    rows = [
+        [
+            escape(c.name),
+            str(c.images),
+            f"{c.weight:.2f}",
+            f"{c.expected:.0%}",
+            f"{100 * c.gain:.1f}",
+        ]
+        for c in explanation.classes
+    ]
+    head = ["class", "photos", "weight ω", "expected accuracy", "gain of 5 more, points"]
+    return (
+        f"<p>Expected accuracy on new photos: <b>{explanation.expected:.0%}</b> (90% interval "
+        f"{explanation.low:.0%} to {explanation.high:.0%}). Class to photograph next: "
+        f"<b>{escape(explanation.next)}</b>. {explanation.caution}</p>" + table(head, rows)
+    )

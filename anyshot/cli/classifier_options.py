@@ -1,0 +1,91 @@
+"""Options and messages that the commands of the classifier share."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from anyshot.classifier import AnyShotClassifier
+    from anyshot.classifier.folders import LabelledFiles
+
+log = logging.getLogger(__name__)
+
+Support = Annotated[
+    Path, typer.Option(metavar="DIR", help="Photos to learn from: DIR/CLASS/*.jpg.")
+]
+Backbone = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="efficientnet-lite0, -lite1, -lite2, conv4:RUN, timm:NAME or torchvision:NAME.",
+    ),
+]
+Weights = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Meta-trained weights: a name of anyshot weights list, a folder, or a run, which then "
+        "is the backbone.",
+    ),
+]
+Side = Annotated[
+    int | None,
+    typer.Option(
+        min=16,
+        max=2048,
+        metavar="N",
+        help="Photos are resized to N x N. Default: the backbone's size.",
+    ),
+]
+DEFAULT = "efficientnet-lite0"
+LEARNER = "photos-lite0"
+SHOWN = 10  # skipped files that are named
+
+
+def fit_support(
+    support: Path,
+    backbone: str,
+    weights: str,
+    side: int | None,
+    device: str,
+    trust_code: bool = False,
+) -> tuple[AnyShotClassifier, LabelledFiles]:
+    """A classifier fitted to the support folder, and the files it was fitted to."""
+    from anyshot.classifier import AnyShotClassifier
+    from anyshot.classifier.folders import find_labelled_images, fit_folder
+
+    backbone, weights = resolve_backbone(backbone, weights)
+    files = find_labelled_images(support)
+    print_skipped(support, files)
+    classifier = AnyShotClassifier(
+        backbone, weights=weights, side=side, device=device, trust_code=trust_code
+    )
+    return fit_folder(classifier, files), files
+
+
+def resolve_backbone(backbone: str, weights: str) -> tuple[str, str]:
+    """Backbone and weights of the classifier; a run given as --weights is the backbone."""
+    from anyshot.core.errors import SettingsError
+    from anyshot.runs import pretrained
+
+    if weights not in pretrained.pretrained_models() and not (Path(weights) / "run.json").is_file():
+        return backbone, weights
+    if backbone != DEFAULT:
+        raise SettingsError(
+            f"--weights {weights} is a run and brings its own backbone; drop --backbone {backbone}."
+        )
+    return f"conv4:{weights}", LEARNER
+
+
+def print_skipped(root: Path, files: LabelledFiles) -> None:
+    """Name the files that were skipped."""
+    from anyshot.core.text import readable
+
+    for path, reason in files.skipped[:SHOWN]:
+        log.warning("%s: skipped %s (%s)", readable(root), path, reason)
+    if len(files.skipped) > SHOWN:
+        log.warning("%s: skipped %d more", readable(root), len(files.skipped) - SHOWN)
