@@ -1,4 +1,4 @@
-"""anyshot serve: a page for one's own pictures."""
+"""anyshot serve: a local page to classify your own photos."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def serve(
         str,
         typer.Option(
             metavar="ADDRESS",
-            help="Where to listen; the default is reached from this computer alone.",
+            help="Address to listen on; only this computer can reach the default.",
         ),
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="0 takes any that is free.")
+        int, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 takes any free one.")
     ] = 8765,
     show: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
@@ -37,38 +37,44 @@ def serve(
     side: Side = None,
     device: Device = "auto",
 ) -> None:
-    """Open a page: add classes, drop pictures on them, see what new pictures are and which to label next.
+    """Open a local page: add classes, drop photos on them, and classify new photos.
 
-    Pictures stay in this computer's memory, are forgotten when the page is stopped, and are never written to disk.
+    Photos stay in this computer's memory. They are never written to disk, and are forgotten when
+    the page is stopped.
 
     Example: anyshot serve
     """
     import webbrowser
 
     try:
-        from anyshot.classifier.web.server import address, is_loopback, names_of, open_socket, run
+        from anyshot.classifier.web.server import (
+            host_names,
+            is_loopback,
+            open_socket,
+            run,
+            url_of,
+        )
     except ImportError as error:
         raise AnyshotError(
-            f"The page needs {error.name}, which is not installed; pip install 'anyshot[web]' brings it."
+            f"The page needs {error.name}, which is not installed; run: pip install 'anyshot[web]'"
         ) from error
     from anyshot.classifier.web.app import make_app
     from anyshot.classifier.web.uploads import UploadReader
 
     backbone, weights = resolve_backbone(backbone, weights)
     with open_socket(host, port) as listening:
-        app = make_app(
-            UploadReader(backbone, weights=weights, side=side, device=device), names=names_of(host)
-        )
-        place = address(listening)
+        reader = UploadReader(backbone, weights=weights, side=side, device=device)
+        app = make_app(reader, names=host_names(host))
+        url = url_of(listening)
 
         def ready() -> None:
-            print(f"The page is at {place} until you press Ctrl-C.", flush=True)
+            print(f"The page is at {url} until you press Ctrl-C.", flush=True)
             if not is_loopback(host):
                 print(
-                    "Whoever reaches this computer's address may use it; there is no password.",
+                    "Everyone who can reach this computer can use it; there is no password.",
                     flush=True,
                 )
             if show:
-                webbrowser.open(place)
+                webbrowser.open(url)
 
         run(app, listening, ready)

@@ -14,6 +14,7 @@ from anyshot.core.errors import AnyshotError, SettingsError
 from anyshot.core.options import suggestion
 from anyshot.evaluation.metrics import pool_seeds
 from anyshot.evaluation.metrics.summary import confidence_half_width
+from anyshot.evaluation.report.binning import ratio_bins
 from anyshot.evaluation.report.experiment_figures import (
     Lines,
     Point,
@@ -220,14 +221,11 @@ def mean_by_size(sizes: Sequence[float], values: Sequence[float], bins: int = 8)
     """
     x = np.asarray(sizes, float)
     y = np.asarray(values, float)
-    edges = np.geomspace(x.min(), x.max() * (1 + 1e-9), bins + 1)
-    bin_of = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, bins - 1)
     points = []
-    for members in (bin_of == index for index in range(bins)):
-        if members.any():
-            centre = float(np.exp(np.log(x[members]).mean()))
-            interval = confidence_half_width(y[members].tolist())
-            points.append(Point(centre, float(y[members].mean()), interval))
+    for members in ratio_bins(x, bins):
+        centre = float(np.exp(np.log(x[members]).mean()))
+        interval = confidence_half_width(y[members].tolist())
+        points.append(Point(centre, float(y[members].mean()), interval))
     return points
 
 

@@ -1,12 +1,16 @@
-"""The local page: classes and pictures of several visitors in memory, a classifier for each, served on this computer.
+"""The local page of ``anyshot serve``: classes and photos in memory, a classifier for each visitor.
 
-limits.py      how much of everything
-photos.py      an upload becomes a thumbnail and what the classifier takes; nothing is written to disk
-answers.py     what the classifier says of classes and pictures
-workspace.py   a visitor's classes and pictures, and how they change
-visitors.py    whose workspace is whose; how many, and for how long
-guard.py       requests that other sites forge are refused
-app.py         addresses and answers
-server.py      `anyshot serve`
-static/        the page itself: plain HTML, CSS and JavaScript
+| module | content |
+|---|---|
+| ``limits`` | limits of sizes, counts and times; the error of a refused request |
+| ``uploads`` | an uploaded file becomes a thumbnail and the classifier's input |
+| ``state`` | the classifier's answers about classes and photos, as JSON |
+| ``workspace`` | the classes and photos of one visitor, and how they change |
+| ``sessions`` | the workspaces of all visitors |
+| ``request_guard`` | refuses requests that other sites forge |
+| ``app`` | the HTTP interface |
+| ``server`` | the socket and the server process |
+| ``static/`` | the page: plain HTML, CSS and JavaScript |
+
+Nothing is written to disk. This package may import ``core``, ``data`` and ``classifier``.
 """

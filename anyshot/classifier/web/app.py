@@ -1,8 +1,10 @@
-"""Addresses and answers of the page; uploads come one a request, as they are, and stay in memory."""
+"""The HTTP interface of the page. Each upload is the body of one request and stays in memory."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -11,43 +13,45 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from anyshot.classifier.web.limits import Limits, Refused
-from anyshot.classifier.web.request_guard import Guard
+from anyshot.classifier.web.limits import Limits, RequestRefused
+from anyshot.classifier.web.request_guard import RequestGuard
 from anyshot.classifier.web.sessions import Sessions
 from anyshot.classifier.web.uploads import UploadReader
 from anyshot.classifier.web.workspace import Workspace
 from anyshot.core.errors import AnyshotError
 
 STATIC = Path(__file__).parent / "static"
-SHORT = 10_000  # bytes of a request that carries no picture
+JSON_BYTES = 10_000  # of a request that carries no photo
 Endpoint = Callable[[Request], Awaitable[Response]]
 Change = Callable[[Workspace, str, dict[str, Any]], None]
 
-# what a request does to a workspace, given the key in its address and the values in its body
+#: What a request changes in a workspace, given the id in its path and the values in its body.
 CHANGES: dict[tuple[str, str], Change] = {
-    ("POST", "/api/classes"): lambda w, key, given: w.add_class(_text(given, "name")),
-    ("PATCH", "/api/classes/{key}/name"): lambda w, key, given: w.rename_class(
-        key, _text(given, "name")
+    ("POST", "/api/classes"): lambda w, key, values: w.add_class(_text(values, "name")),
+    ("PATCH", "/api/classes/{key}/name"): lambda w, key, values: w.rename_class(
+        key, _text(values, "name")
     ),
-    ("PATCH", "/api/classes/{key}/used"): lambda w, key, given: w.use(key, _count(given, "used")),
-    ("DELETE", "/api/classes/{key}"): lambda w, key, given: w.remove_class(key),
-    ("PATCH", "/api/pictures/{key}"): lambda w, key, given: w.move_photo(
-        key, _text(given, "place")
+    ("PATCH", "/api/classes/{key}/used"): lambda w, key, values: w.use_photos(
+        key, _count(values, "used")
     ),
-    ("DELETE", "/api/pictures/{key}"): lambda w, key, given: w.remove_photo(key),
+    ("DELETE", "/api/classes/{key}"): lambda w, key, values: w.remove_class(key),
+    ("PATCH", "/api/pictures/{key}"): lambda w, key, values: w.move_photo(
+        key, _text(values, "target")
+    ),
+    ("DELETE", "/api/pictures/{key}"): lambda w, key, values: w.remove_photo(key),
 }
 
 
 def make_app(
-    darkroom: UploadReader, limits: Limits | None = None, names: frozenset[str] = frozenset()
+    reader: UploadReader, limits: Limits | None = None, names: frozenset[str] = frozenset()
 ) -> Starlette:
-    """The page over a darkroom; `names` are what this computer is called besides localhost."""
-    page = Page(darkroom, limits or Limits())
+    """Create the app; ``names`` are those of this computer besides localhost."""
+    page = Page(reader, limits or Limits())
     return Starlette(
         routes=[
             Route("/", _home),
@@ -57,123 +61,154 @@ def make_app(
             Route("/api/pictures", page.upload, methods=["POST"]),
             Route("/api/pictures/{key}", page.picture),
             *(
-                Route(path, page.changed_by(change), methods=[method])
+                Route(path, page.make_endpoint(change), methods=[method])
                 for (method, path), change in CHANGES.items()
             ),
         ],
-        middleware=[Middleware(Guard, names=names)],
-        exception_handlers={AnyshotError: _sentence},
+        middleware=[Middleware(RequestGuard, names=names)],
+        exception_handlers={AnyshotError: _error_response},
     )
 
 
 class Page:
-    """The endpoints. All that takes time, or waits for it, is on threads: visitors do not wait for each other."""
+    """The endpoints. Slow work and waiting happen on threads, so visitors do not block each other.
 
-    def __init__(self, darkroom: UploadReader, limits: Limits) -> None:
-        self.visitors, self.limits = Sessions(darkroom, limits), limits
-        self.about = {
-            "backbone": darkroom.backbone.name,
+    A visitor gets a session, and with it one of the limited places, only when the first change or
+    upload was accepted.
+    """
+
+    def __init__(self, reader: UploadReader, limits: Limits) -> None:
+        self.reader = reader
+        self.limits = limits
+        self.sessions = Sessions(limits)
+        self.facts = {
+            "backbone": reader.backbone.name,
             "limits": asdict(limits) | {"bytes": limits.bytes},
         }
 
     async def state(self, request: Request) -> Response:
         """All that the page shows."""
-        workspace = self.visitors.find(_secret(request))
-        return await self.answer(workspace or Workspace(self.visitors.darkroom, self.limits))
+        return await self.state_response(self.find(request) or self.new_workspace())
 
     async def leave(self, request: Request) -> Response:
         """Forget everything of this visitor."""
-        self.visitors.leave(_secret(request))
-        return await self.answer(Workspace(self.visitors.darkroom, self.limits))
+        self.sessions.remove(_secret(request))
+        return await self.state_response(self.new_workspace())
 
     async def upload(self, request: Request) -> Response:
-        """One picture as the request's body; ?place= is a class or the pool, ?name= the file's name."""
-        secret, workspace = self.enter(request)
-        place, name = (
-            request.query_params.get("place", ""),
-            request.query_params.get("name", "")[:200] or "The picture",
-        )
-        await run_in_threadpool(workspace.check_room, place)
-        data = await _body(
-            request,
-            self.limits.bytes,
-            f"{name} is larger than {self.limits.megabytes} MB, the most.",
-        )
-        await run_in_threadpool(workspace.add_photo, name, data, place)
-        return _remembered(request, Response(status_code=204), secret)
+        """Add one image, the request's body; ?target= is a class or the pool, ?name= the file."""
+        target = request.query_params.get("target", "")
+        name = request.query_params.get("name", "")[:200] or "The image"
+        workspace = self.find_or_create(request)
+        await run_in_threadpool(workspace.check_room, target)
+        too_long = f"{name} is larger than {self.limits.megabytes} MB, the most for an image."
+        data = await self.read_body(request, self.limits.bytes, too_long)
+        await run_in_threadpool(workspace.add_photo, name, data, target)
+        return self.remember(request, workspace, Response(status_code=204))
 
     async def picture(self, request: Request) -> Response:
-        """A thumbnail."""
-        workspace = self.visitors.find(_secret(request))
+        """The thumbnail of a photo."""
+        workspace = self.find(request)
         if workspace is None:
-            raise Refused("That picture is not here any more; reload the page.", 404)
+            raise RequestRefused("This photo does not exist any more; reload the page.", 404)
         photo = await run_in_threadpool(workspace.photo, request.path_params["key"])
         return Response(photo.thumbnail, media_type="image/jpeg")
 
-    def changed_by(self, change: Change) -> Endpoint:
-        """The endpoint that makes a change and answers with the state after it."""
+    def make_endpoint(self, change: Change) -> Endpoint:
+        """The endpoint that makes a change and returns the new state."""
 
         async def endpoint(request: Request) -> Response:
-            secret, workspace = self.enter(request)
-            given = _values(await _body(request, SHORT, "The request is too long."))
-            await run_in_threadpool(change, workspace, request.path_params.get("key", ""), given)
-            return _remembered(request, await self.answer(workspace), secret)
+            workspace = self.find_or_create(request)
+            body = await self.read_body(request, JSON_BYTES, "The request is too long.")
+            key = request.path_params.get("key", "")
+            await run_in_threadpool(change, workspace, key, _parse_json(body))
+            return self.remember(request, workspace, await self.state_response(workspace))
 
         return endpoint
 
-    def enter(self, request: Request) -> tuple[str, Workspace]:
-        """A visitor's secret and workspace; new ones if there are none."""
-        secret = _secret(request)
-        workspace = self.visitors.find(secret)
-        return (secret, workspace) if workspace else self.visitors.enter()
+    # ---------- sessions
+    def new_workspace(self) -> Workspace:
+        """An empty workspace without a session."""
+        return Workspace(self.reader, self.limits)
 
-    async def answer(self, workspace: Workspace) -> Response:
-        """The state as JSON."""
+    def find(self, request: Request) -> Workspace | None:
+        """The workspace of a visitor with a session."""
+        return self.sessions.find(_secret(request))
+
+    def find_or_create(self, request: Request) -> Workspace:
+        """The visitor's workspace; a new one, still without a session, if there is room."""
+        workspace = self.find(request)
+        if workspace is None:
+            self.sessions.check_room()
+            workspace = self.new_workspace()
+        return workspace
+
+    def remember(self, request: Request, workspace: Workspace, response: Response) -> Response:
+        """Give a visitor whose request was accepted a session."""
+        if self.find(request) is not workspace:
+            secret = self.sessions.add(workspace)
+            response.set_cookie(_cookie(request), secret, httponly=True, samesite="strict")
+        return response
+
+    async def state_response(self, workspace: Workspace) -> Response:
+        """The state of a workspace as JSON."""
         state = await run_in_threadpool(workspace.state)
-        return JSONResponse(self.about | state)
+        return JSONResponse(self.facts | state)
+
+    async def read_body(self, request: Request, most: int, too_long: str) -> bytes:
+        """Read a request's body into memory; refuse one that is too long or too slow."""
+        if int(request.headers.get("content-length", "0")) > most:
+            raise RequestRefused(too_long, 413)
+        data = bytearray()
+        deadline = time.monotonic() + self.limits.request_seconds
+        chunks = request.stream()
+        try:
+            while True:
+                seconds = min(self.limits.stall_seconds, deadline - time.monotonic())
+                chunk = await asyncio.wait_for(anext(chunks, None), seconds)
+                if chunk is None:
+                    return bytes(data)
+                data += chunk
+                if len(data) > most:
+                    raise RequestRefused(too_long, 413)
+        except asyncio.TimeoutError:  # its own class before Python 3.11
+            raise RequestRefused("The request came too slowly and was stopped.", 408) from None
+        except ClientDisconnect:
+            raise RequestRefused("The request ended before it was complete.") from None
 
 
 async def _home(request: Request) -> Response:
     return FileResponse(STATIC / "index.html")
 
 
-async def _sentence(request: Request, error: Exception) -> Response:
-    """The page shows the sentence of an error."""
-    return JSONResponse({"error": str(error)}, getattr(error, "status", 400))
+async def _error_response(request: Request, error: Exception) -> Response:
+    """The page shows the message of an error."""
+    status = getattr(error, "status", 400)
+    # A request that is not complete would otherwise keep its connection.
+    headers = {"Connection": "close"} if status in (408, 413) else None
+    return JSONResponse({"error": str(error)}, status, headers=headers)
 
 
-async def _body(request: Request, most: int, sentence: str) -> bytes:
-    """What a request brings, in memory; refused as soon as it is known to be too much."""
-    if int(request.headers.get("content-length", "0")) > most:
-        raise Refused(sentence, 413)
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > most:
-            raise Refused(sentence, 413)
-    return bytes(data)
-
-
-def _values(body: bytes) -> dict[str, Any]:
+def _parse_json(body: bytes) -> dict[str, Any]:
     try:
-        given = json.loads(body or b"{}")
-    except ValueError:
-        given = None
-    if not isinstance(given, dict):
-        raise Refused("The request's body is not a JSON object.")
-    return given
+        values = json.loads(body or b"{}")
+    except (ValueError, RecursionError):  # the latter if it is nested thousands of levels deep
+        values = None
+    if not isinstance(values, dict):
+        raise RequestRefused("The request's body is not a JSON object.")
+    return values
 
 
-def _text(given: dict[str, Any], key: str) -> str:
-    if not isinstance(given.get(key), str):
-        raise Refused(f"The request lacks the text {key!r}.")
-    return given[key].encode(errors="replace").decode()  # JSON may hold halves of characters
+def _text(values: dict[str, Any], key: str) -> str:
+    if not isinstance(values.get(key), str):
+        raise RequestRefused(f"The request lacks the text {key!r}.")
+    return values[key].encode(errors="replace").decode()  # JSON may contain lone surrogates
 
 
-def _count(given: dict[str, Any], key: str) -> int:
-    if type(given.get(key)) is not int:
-        raise Refused(f"The request lacks the whole number {key!r}.")
-    return given[key]
+def _count(values: dict[str, Any], key: str) -> int:
+    if type(values.get(key)) is not int:
+        raise RequestRefused(f"The request lacks the whole number {key!r}.")
+    return values[key]
 
 
 def _secret(request: Request) -> str:
@@ -181,11 +216,5 @@ def _secret(request: Request) -> str:
 
 
 def _cookie(request: Request) -> str:
-    """Cookies are shared by all ports of a computer; two pages on it must not share theirs."""
+    """The cookie's name; browsers share cookies between ports, but two pages must not."""
     return f"anyshot-{request.url.port or 80}"
-
-
-def _remembered(request: Request, response: Response, secret: str) -> Response:
-    if _secret(request) != secret:
-        response.set_cookie(_cookie(request), secret, httponly=True, samesite="strict")
-    return response

@@ -1,32 +1,38 @@
-"""What one page bears, and the refusal of anything beyond."""
+"""Limits of the page, and the error of a refused request."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import ClassifierError
 
 
 @dataclass(frozen=True)
 class Limits:
-    """At most so much; a picture takes some 40 kB of memory once it is read, so 20 full workspaces take 800 MB."""
+    """The most that the page accepts.
+
+    A photo takes about 40 kB of memory once it is read, so 20 full workspaces take 800 MB.
+    """
 
     megabytes: int = 20  #: of one upload
+    megapixels: int = 25  #: of one image; of a JPEG, which takes less memory, twice as many
     pictures: int = 1000  #: of one visitor
-    classes: int = 50  #: of one visitor; the learner was measured up to these
+    classes: int = 50  #: of one visitor; the classifier was measured up to this number
     name: int = 60  #: characters of a class's name
     visitors: int = 20
-    idle_hours: float = 6  #: after which a visitor's pictures are forgotten
+    idle_hours: float = 6  #: after which the photos of a visitor are forgotten
+    stall_seconds: float = 10  #: without a byte of a request
+    request_seconds: float = 120  #: for the whole of a request
 
     @property
     def bytes(self) -> int:
-        """Of one upload."""
+        """The size of one upload."""
         return self.megabytes * 1_000_000
 
 
-class Refused(AnyshotError):
-    """What the page cannot do, as a sentence, with the status of HTTP that says so to a program."""
+class RequestRefused(ClassifierError):
+    """A request that the page refuses; the page shows the message. ``status`` is that of HTTP."""
 
-    def __init__(self, sentence: str, status: int = 400) -> None:
-        super().__init__(sentence)
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
         self.status = status

@@ -1,8 +1,11 @@
-"""Requests that other sites forge in a visitor's browser are refused, and the page asks nothing of other sites.
+"""Refuse requests that other sites forge in a visitor's browser; load nothing from other sites.
 
-A site can send a browser's requests here in two ways. Under our own name, as a request to this address from a page
-elsewhere: browsers then send that page's Origin with whatever could change something. Or under its own name, pointed to
-this address once its page is loaded (DNS rebinding): the Host is then its name, which is neither an address nor ours.
+A site can make a browser send requests to this page in two ways:
+
+- from a page of its own to this address. The browser then adds that page's Origin to every request
+  that could change something;
+- under its own name, which it points to this address after its page was loaded (DNS rebinding). The
+  Host is then its name, which is neither an IP address nor a name of this computer.
 """
 
 from __future__ import annotations
@@ -14,53 +17,56 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-HARMLESS = ("GET", "HEAD")
+SAFE_METHODS = ("GET", "HEAD")
 POLICY = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-store",  # browsers, too, keep nothing on disk
+    "Cache-Control": "no-store",  # the browser keeps no photos on disk
 }
 
 
-class Guard:
-    """Lets through what this page itself has sent; `names` are those of this computer besides localhost."""
+class RequestGuard:
+    """Passes on the requests of this page only; ``names`` are those of this computer."""
 
     def __init__(self, app: ASGIApp, names: frozenset[str]) -> None:
-        self.app, self.names = app, names | {"localhost"}
+        self.app = app
+        self.names = names | {"localhost"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request of HTTP, or say why not; there are no websockets."""
+        """Pass on an HTTP request or refuse it, and add the policy to the response."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
 
-        async def guarded(message: Message) -> None:
+        async def send_with_policy(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(POLICY)
             await send(message)
 
-        sentence = self.objection(scope["method"], Headers(scope=scope))
-        answer = JSONResponse({"error": sentence}, 403) if sentence else self.app
-        await answer(scope, receive, guarded)
+        refusal = self.refusal(scope["method"], Headers(scope=scope))
+        answer = JSONResponse({"error": refusal}, 403) if refusal else self.app
+        await answer(scope, receive, send_with_policy)
 
-    def objection(self, method: str, headers: Headers) -> str:
-        """Why a request is refused; empty if it is not."""
+    def refusal(self, method: str, headers: Headers) -> str:
+        """The reason to refuse a request; empty if there is none."""
         host = headers.get("host", "")
-        if not self.is_ours(host):
-            return f"This page does not go by the name of {host or 'nothing'}; open it by the address that was printed."
-        if method not in HARMLESS and headers.get("origin", "") not in (
-            f"http://{host}",
-            f"https://{host}",
-        ):
-            return "The request did not come from this page, and was refused."
+        if not self.is_known_host(host):
+            return (
+                f"This page is not known as {host or 'nothing'}; "
+                "open it by the address that anyshot serve printed."
+            )
+        origins = (f"http://{host}", f"https://{host}")
+        if method not in SAFE_METHODS and headers.get("origin", "") not in origins:
+            return "The request did not come from this page and was refused."
         return ""
 
-    def is_ours(self, host: str) -> bool:
-        """Whether a Host header is an address, which nobody can point elsewhere, or a name of this computer."""
+    def is_known_host(self, host: str) -> bool:
+        """Whether a Host header is an IP address, which no site can redirect, or a known name."""
         try:
             name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
             if name in self.names:

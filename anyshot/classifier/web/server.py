@@ -1,22 +1,26 @@
-"""`anyshot serve`: the page on an address of this computer, until it is stopped."""
+"""The socket and the server of ``anyshot serve``."""
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from anyshot.core.errors import AnyshotError
 
-AT_ONCE = 100  # connections; each may hold one upload in memory
+CONNECTIONS = 100  # at once; each may hold one upload in memory
+HEADER_SECONDS = 10.0  # for the line and headers of a request
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes any that is free."""
+    """Open a listening socket; port 0 takes any free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -24,23 +28,24 @@ def open_socket(host: str, port: int) -> socket.socket:
         listening.bind((host, port))
     except (OSError, OverflowError) as error:
         listening.close()
+        reason = getattr(error, "strerror", None) or error
         raise AnyshotError(
-            f"The page cannot be served on {host} port {port} ({getattr(error, 'strerror', None) or error}); choose "
-            "another by --port, or --port 0 for any that is free."
+            f"The page cannot be served on {host} port {port} ({reason}); choose another port "
+            "with --port, or any free port with --port 0."
         ) from error
     return listening
 
 
-def address(listening: socket.socket) -> str:
-    """What to type into a browser on this computer."""
+def url_of(listening: socket.socket) -> str:
+    """The address to open in a browser on this computer."""
     host, port = listening.getsockname()[:2]
     if ipaddress.ip_address(host).is_unspecified:
         host = "localhost"
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-def names_of(host: str) -> frozenset[str]:
-    """What this computer is called by those who may reach it: nothing but localhost, if nobody else may."""
+def host_names(host: str) -> frozenset[str]:
+    """The names by which other computers may know this one; none if they cannot reach it."""
     if is_loopback(host):
         return frozenset()
     name = socket.gethostname().lower()
@@ -48,28 +53,74 @@ def names_of(host: str) -> frozenset[str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this computer reaches an address."""
+    """Whether only this computer can reach an address: all addresses of the name are loopback."""
     return all(
-        ipaddress.ip_address(found[4][0]).is_loopback for found in socket.getaddrinfo(host, None)
+        ipaddress.ip_address(entry[4][0]).is_loopback for entry in socket.getaddrinfo(host, None)
     )
 
 
-class Server(uvicorn.Server):
-    """Serves an app on sockets of ours, and says when it answers."""
+class TimedProtocol(H11Protocol):
+    """HTTP that closes a connection whose request line and headers do not arrive in time.
 
-    def __init__(self, app: ASGIApp, ready: Callable[[], None]) -> None:
-        super().__init__(
-            uvicorn.Config(app, log_level="warning", limit_concurrency=AT_ONCE, server_header=False)
+    uvicorn has no such limit, so a hundred half-sent requests would occupy all connections.
+    """
+
+    header_seconds = HEADER_SECONDS
+    timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Start to wait for the first request."""
+        super().connection_made(transport)
+        self._wait_for_request()
+
+    def data_received(self, data: bytes) -> None:
+        """Stop waiting when the headers are complete; a later request gets its own time."""
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_waiting()
+        elif self.timer is None:
+            self._wait_for_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait_for_request(self) -> None:
+        self.timer = self.loop.call_later(self.header_seconds, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+class Server(uvicorn.Server):
+    """Serves an app on a given socket and calls ``ready`` once it answers requests."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        ready: Callable[[], None],
+        protocol: type[asyncio.Protocol] = TimedProtocol,
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            http=protocol,
+            log_level="warning",
+            limit_concurrency=CONNECTIONS,
+            server_header=False,
         )
+        super().__init__(config)
         self.ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         await super().startup(sockets)
         self.ready()
 
 
 def run(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until Ctrl-C; `ready` is called once requests are answered."""
+    """Serve until Ctrl-C; ``ready`` is called once requests are answered."""
     with suppress(KeyboardInterrupt):
         Server(app, ready).run(sockets=[listening])

@@ -1,4 +1,4 @@
-"""Whose workspace is whose: a secret in a cookie leads to it; so many at most, and forgotten when they lie idle."""
+"""The workspaces of all visitors, each found by a secret in a cookie."""
 
 from __future__ import annotations
 
@@ -8,58 +8,66 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from anyshot.classifier.web.limits import Limits, Refused
-from anyshot.classifier.web.uploads import UploadReader
+from anyshot.classifier.web.limits import Limits, RequestRefused
 from anyshot.classifier.web.workspace import Workspace
 
 
 @dataclass(eq=False)
-class _Visitor:
+class _Session:
     workspace: Workspace
-    seen: float
+    last_seen: float
 
 
 class Sessions:
-    """Workspaces by secret."""
+    """Workspaces by secret: a limited number, forgotten after a time without requests."""
 
-    def __init__(
-        self, darkroom: UploadReader, limits: Limits, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.darkroom, self.limits, self.clock = darkroom, limits, clock
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits
+        self.clock = clock
         self.lock = threading.Lock()
-        self.known: dict[str, _Visitor] = {}
+        self.sessions: dict[str, _Session] = {}
 
     def find(self, secret: str) -> Workspace | None:
-        """The workspace of a visitor who has been here."""
+        """Return the workspace of a known visitor."""
         with self.lock:
             self._forget_idle()
-            visitor = self.known.get(secret)
-            if visitor is None:
+            session = self.sessions.get(secret)
+            if session is None:
                 return None
-            visitor.seen = self.clock()
-            return visitor.workspace
+            session.last_seen = self.clock()
+            return session.workspace
 
-    def enter(self) -> tuple[str, Workspace]:
-        """A new visitor's secret and workspace."""
+    def check_room(self) -> None:
+        """Refuse a new visitor if there are too many."""
         with self.lock:
-            self._forget_idle()
-            if len(self.known) >= self.limits.visitors:
-                raise Refused(
-                    f"{len(self.known)} visitors are at work, the most for one page; try again later.",
-                    503,
-                )
-            secret = secrets.token_urlsafe(24)
-            visitor = _Visitor(Workspace(self.darkroom, self.limits), self.clock())
-            self.known[secret] = visitor
-            return secret, visitor.workspace
+            self._check_room()
 
-    def leave(self, secret: str) -> None:
-        """Forget a visitor and all pictures of theirs."""
+    def add(self, workspace: Workspace) -> str:
+        """Add a new visitor's workspace; return its secret."""
+        secret = secrets.token_urlsafe(24)
         with self.lock:
-            self.known.pop(secret, None)
+            self._check_room()
+            self.sessions[secret] = _Session(workspace, self.clock())
+        return secret
+
+    def remove(self, secret: str) -> None:
+        """Forget a visitor with all photos."""
+        with self.lock:
+            self.sessions.pop(secret, None)
+
+    def _check_room(self) -> None:
+        self._forget_idle()
+        if len(self.sessions) >= self.limits.visitors:
+            raise RequestRefused(
+                f"The page already has {len(self.sessions)} visitors, the most for one page; "
+                "try again later.",
+                503,
+            )
 
     def _forget_idle(self) -> None:
         oldest = self.clock() - 3600 * self.limits.idle_hours
-        self.known = {
-            secret: visitor for secret, visitor in self.known.items() if visitor.seen >= oldest
+        self.sessions = {
+            secret: session
+            for secret, session in self.sessions.items()
+            if session.last_seen >= oldest
         }

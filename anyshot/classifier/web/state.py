@@ -1,41 +1,47 @@
-"""What the page shows of classes and pictures, as JSON: evidence, probabilities, accuracy to expect, what to label."""
+"""The state of a workspace as JSON: classes with their evidence, photos with their answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from anyshot.classifier import AnyShotClassifier
-from anyshot.classifier.web.uploads import Photo
+from anyshot.classifier.web.uploads import Photo, UploadReader
 
-SUGGESTED = 6  # pictures to label next
+SUGGESTIONS = 6  # photos to label next
 
 
 @dataclass(eq=False)
 class ClassGroup:
-    """A class: its pictures, of which the first `used` are learned from (None: all)."""
+    """A class: its photos, of which the first ``used`` are learned from (None: all)."""
 
     name: str
     photos: dict[str, Photo] = field(default_factory=dict)
     used: int | None = None
 
     @property
-    def learned(self) -> list[Photo]:
-        """The pictures that are learned from."""
+    def support(self) -> list[Photo]:
+        """The photos that are learned from."""
         return list(self.photos.values())[: self.used]
 
 
 def workspace_state(
-    groups: Mapping[str, ClassGroup], pool: Sequence[Photo], classifier: AnyShotClassifier
+    groups: Mapping[str, ClassGroup], pool: Sequence[Photo], reader: UploadReader
 ) -> dict[str, Any]:
-    """The state of a workspace; a new classifier learns it, if two classes have pictures."""
-    classes = {key: {"id": key, "name": g.name, "used": len(g.learned), "pictures": _named(g.photos.values())}
-               for key, g in groups.items()}  # fmt: skip
-    pictures = _named(pool)
+    """Describe classes (by id) and photos; fit a classifier if two classes have photos."""
+    classes = {
+        key: {
+            "id": key,
+            "name": group.name,
+            "used": len(group.support),
+            "pictures": _names(group.photos.values()),
+        }
+        for key, group in groups.items()
+    }
+    pictures = _names(pool)
     state: dict[str, Any] = {
         "classes": list(classes.values()),
         "pool": pictures,
@@ -45,35 +51,43 @@ def workspace_state(
     keys = [key for key, group in groups.items() if group.photos]
     if len(keys) < 2:
         return state
-    labels = np.repeat(np.arange(len(keys)), [len(groups[key].learned) for key in keys])
-    classifier.fit(_stack([photo for key in keys for photo in groups[key].learned]), labels)
+    labels = np.repeat(np.arange(len(keys)), [len(groups[key].support) for key in keys])
+    classifier = reader.fit([photo for key in keys for photo in groups[key].support], labels)
     explanation = classifier.explain()
-    for key, c in zip(keys, explanation.classes, strict=True):
-        classes[key] |= {"weight": c.weight, "expected": c.expected, "gain": c.gain}
-    expected: dict[str, Any] = {
+    for key, evidence in zip(keys, explanation.classes, strict=True):
+        classes[key] |= {
+            "weight": evidence.weight,
+            "expected": evidence.expected,
+            "gain": evidence.gain,
+        }
+    state["expected"] = {
         "overall": explanation.expected,
         "low": explanation.low,
         "high": explanation.high,
-    }
-    state["expected"] = expected | {
         "next": keys[int(explanation.next)],
         "caution": explanation.caution,
     }
     if pool:
-        x = _stack(pool)
-        answers = zip(classifier.predict_proba(x), classifier.is_unknown(x), strict=True)
-        for picture, (p, unknown) in zip(pictures, answers, strict=True):
-            picture |= {
-                "probabilities": dict(zip(keys, p.tolist(), strict=True)),
-                "unknown": bool(unknown),
-            }
-        state["suggested"] = [pictures[i]["id"] for i in classifier.label_next(x, SUGGESTED)]
+        state["suggested"] = _classify(keys, pool, pictures, classifier, reader)
     return state
 
 
-def _named(photos: Any) -> list[dict[str, Any]]:
+def _classify(
+    keys: Sequence[str],
+    pool: Sequence[Photo],
+    pictures: Sequence[dict[str, Any]],
+    classifier: AnyShotClassifier,
+    reader: UploadReader,
+) -> list[str]:
+    """Add the answers to the pictures of the pool; return the ids of those to label next."""
+    features = reader.features(classifier, pool)
+    predictions = classifier.classify_features(features)
+    rows = zip(pictures, predictions.probabilities, predictions.unknown, strict=True)
+    for picture, probabilities, unknown in rows:
+        picture["probabilities"] = dict(zip(keys, probabilities.tolist(), strict=True))
+        picture["unknown"] = bool(unknown)
+    return [pictures[i]["id"] for i in classifier.label_next_features(features, SUGGESTIONS)]
+
+
+def _names(photos: Iterable[Photo]) -> list[dict[str, Any]]:
     return [{"id": photo.id, "name": photo.name} for photo in photos]
-
-
-def _stack(photos: Sequence[Photo]) -> NDArray[Any]:
-    return np.stack([photo.content for photo in photos])

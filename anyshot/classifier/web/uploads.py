@@ -1,53 +1,46 @@
-"""An upload becomes a photo: a thumbnail to show, and what the classifier takes. The upload itself is not kept."""
+"""Read uploads: a file becomes a thumbnail and the classifier's input. The file is not kept."""
 
 from __future__ import annotations
 
 import io
 import secrets
-import threading
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 from anyshot.classifier import AnyShotClassifier
 from anyshot.classifier.backbones import open_backbone
 from anyshot.classifier.backbones.backbone import Source
-from anyshot.classifier.web.limits import Refused
+from anyshot.classifier.web.limits import Limits, RequestRefused
 from anyshot.classifier.weights import open_weights
 from anyshot.data.decode import UnreadableImage, decode
 
-SIDE = 320  # of a thumbnail, square: the part that the backbone sees
+THUMBNAIL_SIDE = 320  # pixels; the square that the backbone sees
 
 
 @dataclass(frozen=True, eq=False)
 class Photo:
-    """A picture of a visitor."""
+    """A photo of a visitor."""
 
     id: str
     name: str
-    thumbnail: bytes  # JPEG
-    content: NDArray[
-        Any
-    ]  # what the classifier takes: features, or pixels where features depend on the task
-
-
-class FeatureClassifier(AnyShotClassifier):
-    """A classifier that is given features of its backbone, made once a picture, in the place of pictures."""
-
-    def fit(self, X: Any, y: Any) -> AnyShotClassifier:
-        """Learn from features."""
-        return self.fit_features(X, y)
-
-    def _features(self, X: Any) -> NDArray[np.float32]:
-        return X
+    thumbnail: bytes  #: JPEG
+    content: NDArray[Any]  #: features [d], or pixels [side, side, 3] if features depend on the task
 
 
 class UploadReader:
-    """Reads uploads through a frozen backbone, one at a time, and makes classifiers for what comes out."""
+    """Reads uploads through a frozen backbone, and fits classifiers to what it read.
+
+    All uploads are read by one thread: two large images at once would need twice the memory, and
+    the allocator keeps the freed memory of every thread that ever decoded one.
+    """
 
     def __init__(
         self,
@@ -58,39 +51,76 @@ class UploadReader:
         device: str = "cpu",
     ) -> None:
         self.backbone = open_backbone(backbone, side=side, device=device)
-        # where features change with the images learned from, they are made anew at each fit
-        self.kind = FeatureClassifier if self.backbone.bind is None else AnyShotClassifier
-        self.given: dict[str, Any] = {
+        self.options: dict[str, Any] = {
             "backbone": backbone,
             "weights": weights,
             "side": side,
             "device": device,
         }
-        self.lock = threading.Lock()
-        open_weights(weights)  # an unknown name is said now, not at the first picture
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="uploads")
+        open_weights(weights)  # an unknown name is an error now, not at the first upload
 
-    def classifier(self) -> AnyShotClassifier:
-        """A new one, that takes the content of photos."""
-        return self.kind(**self.given)
+    @property
+    def keeps_features(self) -> bool:
+        """Whether features are computed once a photo; those of a run's body depend on the task."""
+        return self.backbone.bind is None
 
-    def read(self, name: str, data: bytes) -> Photo:
-        """A photo of an uploaded file; a sentence if it is no picture."""
-        try:
-            shown, pixels = decode(data, SIDE), decode(data, self.backbone.side)
-        except UnreadableImage as error:
-            raise Refused(
-                f"{name} cannot be used: {error}. Pictures may be JPEG, PNG, WebP, GIF, BMP or TIFF."
-            ) from None
-        content = self._features(pixels) if self.kind is FeatureClassifier else pixels
+    def read(self, name: str, data: bytes, limits: Limits) -> Photo:
+        """Read an uploaded file; an error names the file and the reason."""
+        return self.thread.submit(self._read, name, data, limits).result()
+
+    def _read(self, name: str, data: bytes, limits: Limits) -> Photo:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's remarks on odd files; errors are raised
+            try:
+                _check_pixels(data, limits)
+                shown = decode(data, THUMBNAIL_SIDE)
+                pixels = decode(data, self.backbone.side)
+            except UnreadableImage as error:
+                raise RequestRefused(
+                    f"{name} cannot be used: {error}. "
+                    "Supported formats: JPEG, PNG, WebP, GIF, BMP and TIFF."
+                ) from None
+        content = self._features(pixels) if self.keeps_features else pixels
         file = io.BytesIO()
         Image.fromarray(shown).save(file, "JPEG", quality=85)
         return Photo(secrets.token_urlsafe(12), name, file.getvalue(), content)
 
     def _features(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        with self.lock:  # one at a time: the cores are busy with one
-            features = self.backbone(np.stack([pixels]))[0]
+        features = self.backbone(np.stack([pixels]))[0]
         if not np.isfinite(features).all():
-            raise Refused(
-                f"The backbone {self.backbone.name!r} made features that are not finite numbers."
+            raise RequestRefused(
+                f"The backbone {self.backbone.name!r} computed features that are not finite."
             )
         return features
+
+    def fit(self, photos: Sequence[Photo], labels: ArrayLike) -> AnyShotClassifier:
+        """Fit a new classifier to photos."""
+        classifier = AnyShotClassifier(**self.options)
+        fit = classifier.fit_features if self.keeps_features else classifier.fit
+        return fit(_stack(photos), labels)
+
+    def features(
+        self, classifier: AnyShotClassifier, photos: Sequence[Photo]
+    ) -> NDArray[np.float32]:
+        """The features of photos for a fitted classifier, [n, d]."""
+        return _stack(photos) if self.keeps_features else classifier.transform(_stack(photos))
+
+
+def _check_pixels(data: bytes, limits: Limits) -> None:
+    """Refuse an image that would take too much memory when it is decoded.
+
+    A JPEG is decoded at a fraction of its size, so it may have twice as many pixels.
+    """
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            width, height = image.size
+            most = limits.megapixels * (2 if image.format == "JPEG" else 1)
+    except Exception:  # `decode` finds the reason
+        return
+    if width * height > 1_000_000 * most:
+        raise UnreadableImage(f"too large ({width}x{height}; the most is {most} megapixels)")
+
+
+def _stack(photos: Sequence[Photo]) -> NDArray[Any]:
+    return np.stack([photo.content for photo in photos])

@@ -1,4 +1,4 @@
-"""A visitor's classes and pictures, and how they change."""
+"""The classes and photos of one visitor, and how they change."""
 
 from __future__ import annotations
 
@@ -6,138 +6,142 @@ import secrets
 import threading
 from typing import Any
 
-from anyshot.classifier.web.limits import Limits, Refused
+from anyshot.classifier.web.limits import Limits, RequestRefused
 from anyshot.classifier.web.state import ClassGroup, workspace_state
 from anyshot.classifier.web.uploads import Photo, UploadReader
 
-POOL = "pool"  # the place of pictures that have no class yet
+POOL = "pool"  # the target of photos that have no class
 
 
 class Workspace:
-    """Every change is made at once or refused with a sentence; `state` is what the page shows, as JSON."""
+    """Classes and photos; every change happens completely or is refused.
 
-    def __init__(self, darkroom: UploadReader, limits: Limits) -> None:
-        self.darkroom, self.limits = darkroom, limits
+    A *target* is the id of a class, or POOL.
+    """
+
+    def __init__(self, reader: UploadReader, limits: Limits) -> None:
+        self.reader = reader
+        self.limits = limits
         self.lock = threading.RLock()
         self.groups: dict[str, ClassGroup] = {}
         self.pool: dict[str, Photo] = {}
         self._state: dict[str, Any] | None = None
 
-    # ------------------------------------------------------------------------------------------------ changes
+    # ---------- changes
     def add_class(self, name: str) -> None:
-        """A new class without pictures."""
+        """Add a class without photos."""
         with self.lock:
-            name = self._name(name)
+            name = self._check_name(name)
             if len(self.groups) >= self.limits.classes:
-                raise Refused(
-                    f"There are {len(self.groups)} classes already, the most for one page; remove one first."
+                raise RequestRefused(
+                    f"There are {len(self.groups)} classes, the most for one page; "
+                    "remove one first."
                 )
             self.groups[secrets.token_urlsafe(6)] = ClassGroup(name)
             self._state = None
 
     def rename_class(self, key: str, name: str) -> None:
-        """Another name for a class."""
+        """Give a class another name."""
         with self.lock:
             group = self._group(key)
-            group.name = self._name(name, but=group)
+            group.name = self._check_name(name, current=group)
             self._state = None
 
-    def use(self, key: str, count: int) -> None:
-        """Learn from a class's first `count` pictures only."""
+    def use_photos(self, key: str, count: int) -> None:
+        """Learn only from the first ``count`` photos of a class."""
         with self.lock:
             group = self._group(key)
             if not 1 <= count <= len(group.photos):
-                raise Refused(
-                    f"{group.name} has {len(group.photos)} pictures, so it cannot be learned from {count}."
+                raise RequestRefused(
+                    f"{group.name} has {len(group.photos)} photos; {count} of them cannot be used."
                 )
             group.used = count
-            self._tidy()
+            self._photos_changed()
 
     def remove_class(self, key: str) -> None:
-        """A class and its pictures."""
+        """Remove a class and its photos."""
         with self.lock:
             self._group(key)
             del self.groups[key]
             self._state = None
 
-    def add_photo(self, name: str, data: bytes, place: str) -> None:
-        """An upload into a class, or into the pool."""
-        self.check_room(place)
-        photo = self.darkroom.read(name, data)  # takes time: others may work meanwhile
+    def add_photo(self, name: str, data: bytes, target: str) -> None:
+        """Read an upload and add it to a target."""
+        self.check_room(target)
+        photo = self.reader.read(name, data, self.limits)  # takes time, so without the lock
         with self.lock:
-            self.check_room(place)
-            self._put(photo, place)
+            self.check_room(target)
+            self._put(photo, target)
 
-    def check_room(self, place: str) -> None:
-        """Refuse what would not fit, before it is read."""
+    def check_room(self, target: str) -> None:
+        """Refuse a photo that would not fit."""
         with self.lock:
-            self._place(place)
-            there = len(self.pool) + sum(len(group.photos) for group in self.groups.values())
-            if there >= self.limits.pictures:
-                raise Refused(
-                    f"There are {there} pictures already, the most for one page; remove some first.",
-                    409,
+            self._photos_of(target)
+            count = len(self.pool) + sum(len(group.photos) for group in self.groups.values())
+            if count >= self.limits.pictures:
+                raise RequestRefused(
+                    f"There are {count} photos, the most for one page; remove some first.", 409
                 )
 
-    def move_photo(self, key: str, place: str) -> None:
-        """Into a class, or back into the pool."""
+    def move_photo(self, key: str, target: str) -> None:
+        """Move a photo to a target."""
         with self.lock:
-            self._place(place)  # refused before anything is moved
-            self._put(self._home(key).pop(key), place)
+            self._photos_of(target)  # refuses an unknown target before the photo is taken
+            self._put(self._photos_with(key).pop(key), target)
 
     def remove_photo(self, key: str) -> None:
-        """Forget a picture."""
+        """Remove a photo."""
         with self.lock:
-            del self._home(key)[key]
-            self._tidy()
+            del self._photos_with(key)[key]
+            self._photos_changed()
 
     def photo(self, key: str) -> Photo:
-        """A picture by its key."""
+        """Return the photo with this id."""
         with self.lock:
-            return self._home(key)[key]
+            return self._photos_with(key)[key]
 
-    def _name(self, name: str, but: ClassGroup | None = None) -> str:
+    def _check_name(self, name: str, current: ClassGroup | None = None) -> str:
         name = " ".join(name.split())
         if not name or len(name) > self.limits.name:
-            raise Refused(
-                f"The name of a class has 1 to {self.limits.name} characters; this one has {len(name)}."
+            raise RequestRefused(
+                f"A class name has 1 to {self.limits.name} characters; this one has {len(name)}."
             )
-        if name.casefold() in {g.name.casefold() for g in self.groups.values() if g is not but}:
-            raise Refused(f"There is a class {name} already; choose another name.")
+        others = [group.name for group in self.groups.values() if group is not current]
+        if name.casefold() in map(str.casefold, others):
+            raise RequestRefused(f"There is already a class {name}; choose another name.")
         return name
 
     def _group(self, key: str) -> ClassGroup:
         if key not in self.groups:
-            raise Refused("That class is not here any more; reload the page.", 404)
+            raise RequestRefused("This class does not exist any more; reload the page.", 404)
         return self.groups[key]
 
-    def _place(self, place: str) -> dict[str, Photo]:
-        return self.pool if place == POOL else self._group(place).photos
+    def _photos_of(self, target: str) -> dict[str, Photo]:
+        return self.pool if target == POOL else self._group(target).photos
 
-    def _home(self, key: str) -> dict[str, Photo]:
+    def _photos_with(self, key: str) -> dict[str, Photo]:
+        """The photos of the class, or the pool, that holds this photo."""
         for photos in (self.pool, *(group.photos for group in self.groups.values())):
             if key in photos:
                 return photos
-        raise Refused("That picture is not here any more; reload the page.", 404)
+        raise RequestRefused("This photo does not exist any more; reload the page.", 404)
 
-    def _put(self, photo: Photo, place: str) -> None:
-        self._place(place)[photo.id] = photo
-        if place != POOL:
-            self.groups[place].used = None  # what is added to a class is learned from
-        self._tidy()
+    def _put(self, photo: Photo, target: str) -> None:
+        self._photos_of(target)[photo.id] = photo
+        if target != POOL:
+            self.groups[target].used = None  # a photo that was just added is learned from
+        self._photos_changed()
 
-    def _tidy(self) -> None:
+    def _photos_changed(self) -> None:
         for group in self.groups.values():
             if group.used is not None and group.used >= len(group.photos):
                 group.used = None
         self._state = None
 
-    # ------------------------------------------------------------------------------------------------ answers
+    # ---------- answers
     def state(self) -> dict[str, Any]:
-        """Classes with their evidence, pictures with their probabilities, what to label next, accuracy to expect."""
+        """The classes, photos and answers, see :func:`workspace_state`."""
         with self.lock:
             if self._state is None:
-                self._state = workspace_state(
-                    self.groups, list(self.pool.values()), self.darkroom.classifier()
-                )
+                self._state = workspace_state(self.groups, list(self.pool.values()), self.reader)
             return self._state

@@ -11,12 +11,12 @@ from support import colours, noise_png
 
 from anyshot.classifier.web.app import make_app
 from anyshot.classifier.web.limits import Limits
-from anyshot.classifier.web.server import Server, address, open_socket
+from anyshot.classifier.web.server import Server, open_socket, url_of
 from anyshot.classifier.web.uploads import UploadReader
 
 
 class Visitor(TestClient):
-    """A visitor's browser: cookies of its own, and the Origin of the page on every request."""
+    """A visitor's browser: its own cookies, and the page's Origin in every request."""
 
     def __init__(self, app: Any) -> None:
         super().__init__(app, base_url="http://localhost", headers={"Origin": "http://localhost"})
@@ -25,51 +25,52 @@ class Visitor(TestClient):
         return self.get("/api/state").raise_for_status().json()
 
     def add(self, name: str, *files: bytes) -> str:
-        """A class with pictures; its key."""
+        """Add a class with photos; return its id."""
         state = self.post("/api/classes", json={"name": name}).raise_for_status().json()
         key = state["classes"][-1]["id"]
         for file in files:
             self.upload(key, file).raise_for_status()
         return key
 
-    def upload(self, place: str, file: bytes, name: str = "a.png") -> Any:
-        return self.post("/api/pictures", params={"place": place, "name": name}, content=file)
+    def upload(self, target: str, file: bytes, name: str = "a.png") -> Any:
+        return self.post("/api/pictures", params={"target": target, "name": name}, content=file)
 
 
 @pytest.fixture(scope="session")
-def darkroom() -> UploadReader:
+def reader() -> UploadReader:
     return UploadReader(colours, side=8)
 
 
 @contextmanager
-def really_served(app: Any) -> Iterator[str]:
-    """The address at which a server on a thread answers for an app."""
-    listening, ready = open_socket("127.0.0.1", 0), threading.Event()
-    server = Server(app, ready.set)
+def serve_on_thread(app: Any, **options: Any) -> Iterator[str]:
+    """Serve an app on a thread; the value is its address."""
+    listening = open_socket("127.0.0.1", 0)
+    ready = threading.Event()
+    server = Server(app, ready.set, **options)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
         assert ready.wait(20)
-        yield address(listening)
+        yield url_of(listening)
     finally:
         server.should_exit = True
         thread.join()
 
 
 @pytest.fixture(scope="session")
-def served() -> Callable[[Any], Any]:
-    return really_served
+def served() -> Callable[..., Any]:
+    return serve_on_thread
 
 
 @pytest.fixture
-def page(darkroom) -> Callable[..., Any]:
-    """An app with limits of one's own."""
-    return lambda **limits: make_app(darkroom, Limits(**limits))
+def page(reader) -> Callable[..., Any]:
+    """An app with other limits."""
+    return lambda **limits: make_app(reader, Limits(**limits))
 
 
 @pytest.fixture(scope="session")
 def visit() -> type[Visitor]:
-    """A visitor for an app."""
+    """The class of visitors of an app."""
     return Visitor
 
 
@@ -80,7 +81,7 @@ def visitor(page) -> Visitor:
 
 @pytest.fixture(scope="session")
 def teach() -> Callable[[Visitor], Visitor]:
-    """Three pictures of red, one of green, and two to classify."""
+    """Add three photos of red, one of green, and two to classify."""
 
     def teach(visitor: Visitor) -> Visitor:
         visitor.add("red", *(noise_png(0, i) for i in range(3)))

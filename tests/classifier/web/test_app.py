@@ -1,11 +1,13 @@
-"""The page over HTTP: what it answers, what it refuses, and that visitors do not meet."""
+"""The page over HTTP: its answers, its refusals, and the separation of visitors."""
 
 from __future__ import annotations
 
 import io
 import re
+import socket
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
@@ -25,19 +27,19 @@ def opened(*files):
 
 
 def by_hand(reds, backbone=colours):
-    """The classifier that the page should have, made from the files themselves."""
+    """The classifier that the page should have, fitted to the files themselves."""
     files = [*(noise_png(0, i) for i in range(reds)), noise_png(1, 0)]
     return AnyShotClassifier(backbone, side=8).fit(opened(*files), ["red"] * reds + ["green"])
 
 
 def answers(state):
-    """Probabilities [pictures, (green, red)]."""
+    """Probabilities [photos, (green, red)]."""
     red, green = (c["id"] for c in state["classes"][:2])
     return [[row["probabilities"][green], row["probabilities"][red]] for row in state["pool"]]
 
 
 @pytest.mark.parametrize("backbone", [colours, "efficientnet-lite0"])
-def test_the_page_says_what_the_classifier_says(visit, teach, backbone, monkeypatch, tmp_path):
+def test_the_page_answers_as_the_classifier_does(visit, teach, backbone, monkeypatch, tmp_path):
     monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path))
     quick = backbones.Backbone("quick", 8, "", wide_colours)
     monkeypatch.setattr(backbones, "_open_lite", lambda size, side, device: quick)
@@ -57,7 +59,7 @@ def test_the_page_says_what_the_classifier_says(visit, teach, backbone, monkeypa
     assert state["suggested"] == [state["pool"][i]["id"] for i in classifier.label_next(asked)]
 
 
-def test_pictures_that_are_taken_away_count_no_more_until_they_are_given_back(busy):
+def test_unused_photos_do_not_count(busy):
     red, asked = busy.state()["classes"][0]["id"], opened(noise_png(0, 50), noise_png(1, 50))
     fewer = busy.patch(f"/api/classes/{red}/used", json={"used": 1}).json()
     assert (fewer["classes"][0]["used"], len(fewer["classes"][0]["pictures"])) == (1, 3)
@@ -67,9 +69,9 @@ def test_pictures_that_are_taken_away_count_no_more_until_they_are_given_back(bu
     np.testing.assert_allclose(answers(back), by_hand(3).predict_proba(asked), atol=1e-6)
 
 
-def test_a_picture_that_is_added_to_a_class_counts_wherever_the_slider_stood(busy):
+def test_a_photo_that_is_added_to_a_class_counts(busy):
     red = busy.state()["classes"][0]["id"]
-    for added in (lambda: busy.patch(f"/api/pictures/{busy.state()['pool'][0]['id']}", json={"place": red}),
+    for added in (lambda: busy.patch(f"/api/pictures/{busy.state()['pool'][0]['id']}", json={"target": red}),
                   lambda: busy.upload(red, noise_png(0, 9))):  # fmt: skip
         busy.patch(f"/api/classes/{red}/used", json={"used": 1}).raise_for_status()
         added().raise_for_status()
@@ -77,7 +79,7 @@ def test_a_picture_that_is_added_to_a_class_counts_wherever_the_slider_stood(bus
         assert c["used"] == len(c["pictures"])
 
 
-def test_the_same_picture_in_every_class_is_no_failure(visitor):
+def test_the_same_photo_in_every_class_gives_probabilities(visitor):
     for name in ("red", "green"):
         visitor.add(name, noise_png(0, 0), noise_png(0, 0))
     visitor.upload("pool", noise_png(0, 0)).raise_for_status()
@@ -85,25 +87,25 @@ def test_the_same_picture_in_every_class_is_no_failure(visitor):
     assert sum(p) == pytest.approx(1)
 
 
-def test_a_name_of_broken_characters_does_no_harm(visitor):
+def test_lone_surrogates_in_a_name_are_replaced(visitor):
     added = visitor.post("/api/classes", content=rb'{"name": "red \ud800"}')
     assert added.json()["classes"][0]["name"] == "red ?"
 
 
-def test_a_suggested_picture_goes_into_a_class_and_everything_follows(busy):
+def test_a_suggested_photo_moves_into_a_class(busy):
     before = busy.state()
     picture, green = before["pool"][1]["id"], before["classes"][1]["id"]
-    after = busy.patch(f"/api/pictures/{picture}", json={"place": green}).json()
+    after = busy.patch(f"/api/pictures/{picture}", json={"target": green}).json()
     assert [row["id"] for row in after["classes"][1]["pictures"]][-1] == picture
     assert picture not in [*after["suggested"], *(row["id"] for row in after["pool"])]
     assert answers(after) != answers(before)[:1]
     assert (
-        busy.patch(f"/api/pictures/{picture}", json={"place": "pool"}).json()["expected"]
+        busy.patch(f"/api/pictures/{picture}", json={"target": "pool"}).json()["expected"]
         == before["expected"]
     )
 
 
-def test_classes_and_pictures_are_renamed_and_removed(busy):
+def test_classes_and_photos_are_renamed_and_removed(busy):
     red, green = (c["id"] for c in busy.state()["classes"])
     assert (
         busy.patch(f"/api/classes/{red}/name", json={"name": "  dark   red "}).json()["classes"][0][
@@ -120,7 +122,7 @@ def test_classes_and_pictures_are_renamed_and_removed(busy):
     assert busy.delete("/api/state").json()["classes"] == busy.state()["classes"] == []
 
 
-def test_one_class_alone_is_not_told_apart_from_anything(visitor):
+def test_one_class_alone_is_not_learned(visitor):
     visitor.add("red", noise_png(0, 0))
     visitor.add("empty")
     visitor.upload("pool", noise_png(0, 1)).raise_for_status()
@@ -129,7 +131,7 @@ def test_one_class_alone_is_not_told_apart_from_anything(visitor):
     assert "probabilities" not in state["pool"][0]
 
 
-def test_a_class_without_pictures_is_left_out_of_what_is_learned(busy):
+def test_a_class_without_photos_is_not_learned(busy):
     before = busy.state()
     empty = busy.add("empty")
     state = busy.state()
@@ -137,7 +139,7 @@ def test_a_class_without_pictures_is_left_out_of_what_is_learned(busy):
     assert state["expected"] == before["expected"]
 
 
-# ------------------------------------------------------------------------------------------------ refusals
+# ---------- refusals
 @pytest.mark.parametrize(
     ("file", "sentence"),
     [
@@ -146,69 +148,68 @@ def test_a_class_without_pictures_is_left_out_of_what_is_learned(busy):
         (noise_png(0, 0)[:-30], "damaged"),
     ],
 )
-def test_what_is_no_picture_is_a_sentence_and_changes_nothing(visitor, file, sentence):
+def test_a_file_that_is_no_image_is_refused(visitor, file, sentence):
     refused = visitor.upload("pool", file, "notes.txt")
     assert refused.status_code == 400
     assert sentence in refused.json()["error"]
     assert visitor.state()["pool"] == []
 
 
-def test_a_picture_of_very_many_pixels_is_refused(visitor):
+def test_an_image_with_too_many_pixels_is_refused(visitor):
     file = io.BytesIO()
     Image.new("1", (9000, 9000)).save(file, "PNG")
-    assert "too large (9000x9000)" in visitor.upload("pool", file.getvalue()).json()["error"]
+    assert "9000x9000" in visitor.upload("pool", file.getvalue()).json()["error"]
 
 
 @pytest.mark.parametrize("announced", [True, False])
-def test_an_upload_that_is_too_large_is_refused_announced_or_not(page, announced, visit):
+def test_an_upload_with_too_many_bytes_is_refused(page, announced, visit):
     visitor = visit(page(megabytes=1))
     file = b"x" * 1_000_001
     sent = visitor.upload(
         "pool", file if announced else iter([file[:600_000], file[600_000:]]), "big.jpg"
     )
     assert sent.status_code == 413
-    assert sent.json()["error"] == "big.jpg is larger than 1 MB, the most."
+    assert "big.jpg is larger than 1 MB" in sent.json()["error"]
 
 
-def test_too_many_pictures_classes_and_visitors_are_sentences(page, visit):
+def test_too_many_photos_classes_and_visitors_are_refused(page, visit):
     app = page(pictures=2, classes=1, visitors=1)
     visitor = visit(app)
     red = visitor.add("red", noise_png(0, 0))
     assert visitor.upload("pool", noise_png(0, 1)).status_code == 204
-    assert "2 pictures already" in visitor.upload(red, noise_png(0, 2)).json()["error"]
-    assert (
-        "1 classes already" in visitor.post("/api/classes", json={"name": "green"}).json()["error"]
-    )
+    assert "There are 2" in visitor.upload(red, noise_png(0, 2)).json()["error"]
+    assert "There are 1" in visitor.post("/api/classes", json={"name": "green"}).json()["error"]
     late = visit(app).post("/api/classes", json={"name": "red"})
-    assert (late.status_code, late.json()["error"][:10]) == (503, "1 visitors")
+    assert late.status_code == 503
+    assert "1 visitors" in late.json()["error"]
 
 
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "sentence"),
     [
-        ("POST", "/api/classes", {"name": " "}, 400, "1 to 60 characters"),
-        ("POST", "/api/classes", {"name": "x" * 61}, 400, "this one has 61"),
-        ("POST", "/api/classes", {"name": "RED"}, 400, "There is a class RED already"),
-        ("POST", "/api/classes", {"name": 3}, 400, "lacks the text 'name'"),
+        ("POST", "/api/classes", {"name": " "}, 400, "60"),
+        ("POST", "/api/classes", {"name": "x" * 61}, 400, "61"),
+        ("POST", "/api/classes", {"name": "RED"}, 400, "RED"),
+        ("POST", "/api/classes", {"name": 3}, 400, "'name'"),
         ("POST", "/api/classes", [], 400, "not a JSON object"),
         ("POST", "/api/classes", {"name": "x" * 20_000}, 413, "too long"),
-        ("PATCH", "/api/classes/RED/used", {"used": 4}, 400, "red has 3 pictures"),
-        ("PATCH", "/api/classes/RED/used", {"used": 0}, 400, "red has 3 pictures"),
+        ("PATCH", "/api/classes/RED/used", {"used": 4}, 400, "red has 3"),
+        ("PATCH", "/api/classes/RED/used", {"used": 0}, 400, "red has 3"),
         ("PATCH", "/api/classes/RED/used", {"used": "2"}, 400, "whole number"),
         ("PATCH", "/api/classes/none/name", {"name": "a"}, 404, "reload"),
-        ("PATCH", "/api/pictures/none", {"place": "pool"}, 404, "reload"),
+        ("PATCH", "/api/pictures/none", {"target": "pool"}, 404, "reload"),
         ("DELETE", "/api/pictures/none", None, 404, "reload"),
-        ("POST", "/api/pictures?place=none", None, 404, "reload"),
+        ("POST", "/api/pictures?target=none", None, 404, "reload"),
     ],
 )
-def test_a_request_that_makes_no_sense_is_one_sentence(busy, method, path, body, status, sentence):
+def test_an_invalid_request_is_refused(busy, method, path, body, status, sentence):
     red = busy.state()["classes"][0]["id"]
     refused = busy.request(method, path.replace("RED", red), json=body)
     assert refused.status_code == status
     assert sentence in refused.json()["error"]
 
 
-# ------------------------------------------------------------------------------------------------ visitors
+# ---------- visitors
 def test_visitors_do_not_see_each_other(page, visit):
     app = page()
     one, other = visit(app), visit(app)
@@ -222,96 +223,172 @@ def test_visitors_do_not_see_each_other(page, visit):
     assert one.get(f"/api/pictures/{picture}").status_code == 200
 
 
-def test_the_secret_of_a_visitor_stays_with_the_page(visitor):
+def test_the_cookie_is_hidden_from_scripts_and_other_sites(visitor):
     cookie = visitor.post("/api/classes", json={"name": "red"}).headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     assert "set-cookie" not in visitor.post("/api/classes", json={"name": "green"}).headers
 
 
-def test_looking_at_the_page_takes_no_place_from_others(page, visit):
+def test_a_visitor_who_only_looks_gets_no_session(page, visit):
     app = page(visitors=1)
     for _ in range(3):
         assert visit(app).state()["classes"] == []
     visit(app).add("red")
 
 
-class Slow(UploadReader):
-    """Stops in the middle of its work until it may go on."""
+@pytest.mark.parametrize("body", [b"not an image", noise_png(0, 0)[:-30]])
+def test_refused_first_uploads_occupy_no_session(page, visit, body):
+    app = page(visitors=2)
+    for _ in range(5):
+        refused = visit(app).upload("pool", body, "photo.heic")
+        assert refused.status_code == 400
+        assert "set-cookie" not in refused.headers
+    visit(app).add("red")
 
-    def __init__(self, stop):
+
+def test_a_refused_first_change_occupies_no_session(page, visit):
+    app = page(visitors=1)
+    for _ in range(3):
+        assert visit(app).post("/api/classes", json={"name": " "}).status_code == 400
+    visit(app).add("red")
+
+
+def test_a_first_upload_is_kept(visitor):
+    assert visitor.upload("pool", noise_png(0, 0)).status_code == 204
+    assert len(visitor.state()["pool"]) == 1
+
+
+class SlowReader(UploadReader):
+    """Stops at one method until `go_on` is set."""
+
+    def __init__(self):
         super().__init__(colours, side=8)
-        self.stop, self.stopped, self.go_on = stop, threading.Event(), threading.Event()
+        self.stop_at = ""
+        self.stopped = threading.Event()
+        self.go_on = threading.Event()
 
-    def read(self, name, data):
-        return self.wait("read") or super().read(name, data)
+    def read(self, name, data, limits):
+        self.wait("read")
+        return super().read(name, data, limits)
 
-    def classifier(self):
-        return self.wait("learn") or super().classifier()
+    def fit(self, photos, labels):
+        self.wait("fit")
+        return super().fit(photos, labels)
 
-    def wait(self, at):
-        if self.stop == at:
+    def wait(self, method):
+        if self.stop_at == method:
             self.stopped.set()
             assert self.go_on.wait(20)
 
 
-@pytest.mark.parametrize("stop", ["read", "learn"])
-def test_nobody_waits_for_what_the_page_does_for_others(served, stop):
-    darkroom = Slow("")
-    with served(make_app(darkroom)) as place, ThreadPoolExecutor(2) as pool:
+@pytest.mark.parametrize("stop_at", ["read", "fit"])
+def test_visitors_do_not_wait_for_each_other(served, stop_at):
+    reader = SlowReader()
+    with served(make_app(reader)) as url, ThreadPoolExecutor(2) as pool:
         one, other = (
-            httpx2.Client(base_url=place, headers={"Origin": place.rstrip("/")}) for _ in range(2)
+            httpx2.Client(base_url=url, headers={"Origin": url.rstrip("/")}) for _ in range(2)
         )
-        key = one.post("/api/classes", json={"name": "red"}).json()["classes"][0]["id"]
-        darkroom.stop = stop
-        first = pool.submit(one.post, f"/api/pictures?place={key}", content=noise_png(0, 0))
-        if stop == "learn":
-            first.result()
+        for name in ("red", "green"):
+            key = one.post("/api/classes", json={"name": name}).json()["classes"][-1]["id"]
+            one.post(f"/api/pictures?target={key}", content=noise_png(0, 0)).raise_for_status()
+        reader.stop_at = stop_at
+        if stop_at == "read":
+            target = f"/api/pictures?target={key}"
+            first = pool.submit(one.post, target, content=noise_png(0, 1))
+        else:
             first = pool.submit(one.get, "/api/state")
-        assert darkroom.stopped.wait(20)
-        darkroom.stop = ""
-        second = pool.submit(
-            one.post, f"/api/pictures?place={key}", content=noise_png(0, 1)
-        )  # waits, on a thread
+        assert reader.stopped.wait(20)
+        reader.stop_at = ""
+        second = pool.submit(one.get, "/api/state")  # may wait for the first, on a thread
         assert other.post("/api/classes", json={"name": "blue"}, timeout=10).status_code == 200
-        darkroom.go_on.set()
+        reader.go_on.set()
         assert {first.result().status_code, second.result().status_code} <= {200, 204}
-        assert len(one.get("/api/state").json()["classes"][0]["pictures"]) == 2
         one.close()
         other.close()
 
 
-# ------------------------------------------------------------------------------------------------ disk and network
-heard: list | None = None
+# ---------- slow, broken and malicious requests
+def test_deeply_nested_json_is_refused(visitor):
+    refused = visitor.post("/api/classes", content=b'{"name":' + b"[" * 9000)
+    assert refused.status_code == 400
+
+
+def connect(url: str) -> socket.socket:
+    """A connection to the server."""
+    _, _, host = url.rstrip("/").partition("//")
+    name, _, port = host.partition(":")
+    connection = socket.create_connection((name, int(port)), timeout=20)
+    return connection
+
+
+def start_upload(url: str, length: int) -> socket.socket:
+    """A connection with the headers of an upload but only the first byte of its body."""
+    connection = connect(url)
+    host = url.rstrip("/").partition("//")[2]
+    head = f"POST /api/pictures?target=pool HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\n"
+    connection.sendall(f"{head}Content-Length: {length}\r\n\r\nx".encode())
+    return connection
+
+
+def test_a_stalled_upload_is_stopped(page, served):
+    with served(page(stall_seconds=0.2)) as url, start_upload(url, 1000) as connection:
+        answer = connection.makefile("rb").read()  # ends when the server closes the connection
+    assert answer.startswith(b"HTTP/1.1 408")
+
+
+def test_a_slow_upload_is_stopped(page, served):
+    with served(page(request_seconds=0.5)) as url, start_upload(url, 1000) as connection:
+        reply = connection.makefile("rb")
+        for _ in range(20):
+            try:
+                connection.sendall(b"x")
+            except OSError:  # the server has closed the connection
+                break
+            time.sleep(0.1)
+        assert reply.read().startswith(b"HTTP/1.1 408")
+
+
+def test_a_connection_that_ends_during_an_upload_leaves_no_traceback(page, served, capfd, caplog):
+    with served(page()) as url:
+        start_upload(url, 1000).close()
+        time.sleep(0.5)
+        assert httpx2.get(f"{url}api/state").status_code == 200
+    assert capfd.readouterr().err == ""
+    assert "Traceback" not in caplog.text
+
+
+# ---------- disk and network
+events: list | None = None
 
 
 def listen(event, arguments):
-    if heard is None:
+    if events is None:
         return
     writes = event == "open" and isinstance(arguments[1], str) and set(arguments[1]) & set("wax+")
     if writes or event in ("os.mkdir", "sqlite3.connect", "socket.connect"):
-        heard.append((event, str(arguments[0])))
+        events.append((event, str(arguments[0])))
 
 
-def test_no_upload_is_ever_written_to_disk(visitor):
-    global heard
+def test_uploads_are_not_written_to_disk(visitor):
+    global events
     sys.addaudithook(listen)  # hears every file that Python opens, in any thread
     large = noise_png(0, 9, side=800)
-    assert len(large) > 1_000_000  # what web servers like to put into temporary files
-    heard = []
+    assert len(large) > 1_000_000  # web servers put large uploads into temporary files
+    events = []
     try:
         key = visitor.add("red", large)
         visitor.add("green", noise_png(1, 0))
         visitor.upload("pool", noise_png(1, 2))
         visitor.get(f"/api/pictures/{visitor.state()['pool'][0]['id']}")
         visitor.delete(f"/api/classes/{key}")
-        found = list(heard)
+        written = list(events)
     finally:
-        heard = None
-    assert found == []
+        events = None
+    assert written == []
 
 
-def test_the_page_asks_nothing_of_other_sites_and_lacks_nothing():
+def test_the_page_loads_nothing_from_other_sites():
     texts = {path.name: path.read_text(encoding="utf-8") for path in STATIC.iterdir()}
     for text in texts.values():
         assert set(re.findall(r"https?://[^\s\"'<>]+", text)) <= {"http://www.w3.org/2000/svg"}
@@ -320,7 +397,7 @@ def test_the_page_asks_nothing_of_other_sites_and_lacks_nothing():
             assert used in texts, f"{name} needs {used}"
 
 
-def test_the_page_and_its_parts_are_served(visitor):
+def test_the_static_files_are_served(visitor):
     page = visitor.get("/")
     assert page.headers["content-type"].startswith("text/html")
     assert "<title>anyshot" in page.text

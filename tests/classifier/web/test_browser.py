@@ -27,9 +27,9 @@ def browser(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def place(served, darkroom):
-    with served(make_app(darkroom, Limits(megabytes=1, pictures=12))) as place:
-        yield place
+def url(served, reader):
+    with served(make_app(reader, Limits(megabytes=1, pictures=12))) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +46,10 @@ def files(tmp_path_factory):
 
 
 @pytest.fixture(params=SIZES)
-def page(request, browser, place):
+def page(request, browser, url):
     """The page as a new visitor finds it."""
     browser.call("Network.clearBrowserCookies")
-    browser.open(place, **SIZES[request.param])
+    browser.open(url, **SIZES[request.param])
     browser.wait("document.querySelector('#about').textContent")
     yield browser
     assert browser.complaints() == []
@@ -197,9 +197,9 @@ def test_everything_is_reached_and_named_for_the_keyboard_and_those_who_listen(p
     } <= set(names)
 
 
-def test_a_folder_of_folders_becomes_classes(browser, place, files):
+def test_a_folder_of_folders_becomes_classes(browser, url, files):
     browser.call("Network.clearBrowserCookies")
-    browser.open(place, **SIZES["desk"])
+    browser.open(url, **SIZES["desk"])
     browser.wait("document.querySelector('#about').textContent")
     browser.drop("#classes-title", files / "red", files / "green")
     browser.wait(f"{count(1)} === '4 pictures' && {count(2)} === '4 pictures'")
@@ -209,10 +209,10 @@ def test_a_folder_of_folders_becomes_classes(browser, place, files):
     )
 
 
-def test_light_and_dark_are_both_readable(browser, place):
+def test_light_and_dark_are_both_readable(browser, url):
     grounds = []
     for dark in (False, True):
-        browser.open(place, dark=dark)
+        browser.open(url, dark=dark)
         browser.wait("document.querySelector('#about').textContent")
         texts = ("h1", ".top p", ".steps span", "#folders", ".add .main", "#over", ".or")
         for text in texts:

@@ -2,21 +2,45 @@ from __future__ import annotations
 
 import pytest
 
-from anyshot.classifier.web.limits import Limits, Refused
+from anyshot.classifier.web.limits import Limits, RequestRefused
 from anyshot.classifier.web.sessions import Sessions
+from anyshot.classifier.web.workspace import Workspace
 
 
-def test_visitors_are_forgotten_after_lying_idle_and_not_before(darkroom):
-    time = [0.0]
-    visitors = Sessions(darkroom, Limits(visitors=2, idle_hours=1), clock=lambda: time[0])
-    (first, workspace), (second, _) = visitors.enter(), visitors.enter()
-    time[0] = 3000
-    assert visitors.find(first) is workspace  # and is awake again
-    with pytest.raises(Refused, match="2 visitors"):
-        visitors.enter()
-    time[0] = 3601
-    assert visitors.find(second) is None
-    assert visitors.find(first) is workspace
-    visitors.enter()  # there is room again
-    visitors.leave(first)
-    assert visitors.find(first) is None
+@pytest.fixture
+def clock():
+    return [0.0]
+
+
+@pytest.fixture
+def sessions(clock):
+    return Sessions(Limits(visitors=2, idle_hours=1), clock=lambda: clock[0])
+
+
+def new_workspace(reader):
+    return Workspace(reader, Limits())
+
+
+def test_too_many_visitors_are_refused(sessions, reader):
+    for _ in range(2):
+        sessions.add(new_workspace(reader))
+    with pytest.raises(RequestRefused, match="2 visitors") as refused:
+        sessions.add(new_workspace(reader))
+    assert refused.value.status == 503
+
+
+def test_a_session_is_forgotten_an_hour_after_its_last_request(sessions, reader, clock):
+    first = sessions.add(workspace := new_workspace(reader))
+    second = sessions.add(new_workspace(reader))
+    clock[0] = 3000
+    assert sessions.find(first) is workspace
+    clock[0] = 3601
+    assert sessions.find(second) is None
+    assert sessions.find(first) is workspace
+    sessions.add(new_workspace(reader))
+
+
+def test_a_removed_session_is_forgotten(sessions, reader):
+    secret = sessions.add(new_workspace(reader))
+    sessions.remove(secret)
+    assert sessions.find(secret) is None

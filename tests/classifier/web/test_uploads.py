@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from support import colours, noise_png
+
+from anyshot.classifier.web.limits import Limits, RequestRefused
+from anyshot.classifier.web.uploads import THUMBNAIL_SIDE, UploadReader
+from anyshot.data.decode import decode
+
+# Reads files in two threads at once; prints the peak memory of the process in MB.
+PEAK = """
+import resource, sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from anyshot.classifier.web.limits import Limits
+from anyshot.classifier.web.uploads import UploadReader
+
+files = [Path(name).read_bytes() for name in sys.argv[1:]]
+reader = UploadReader(lambda pixels: pixels.mean((1, 2)) + 1.0, side=224)
+with ThreadPoolExecutor(2) as threads:
+    list(threads.map(lambda data: reader.read("a", data, Limits()), files))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000)
+"""
+# The images that need most memory: with transparency, and progressive without subsampling.
+LARGEST = {
+    "PNG": ("RGBA", 5000, {}),
+    "JPEG": ("RGB", 7000, {"progressive": True, "subsampling": 0}),
+}
+
+
+def test_a_photo_holds_the_features_and_the_thumbnail(reader):
+    file = noise_png(0, 3, side=40)
+    photo = reader.read("a.png", file, Limits())
+    pixels = decode(file, 8)
+    np.testing.assert_array_equal(photo.content, colours(pixels[None])[0].astype(np.float32))
+    assert Image.open(io.BytesIO(photo.thumbnail)).size == (THUMBNAIL_SIDE, THUMBNAIL_SIDE)
+
+
+def test_features_that_are_not_finite_are_refused():
+    reader = UploadReader(lambda pixels: np.full((len(pixels), 3), np.inf, np.float32), side=8)
+    with pytest.raises(RequestRefused, match="not finite"):
+        reader.read("a.png", noise_png(0, 0), Limits())
+
+
+def test_too_many_pixels_are_refused_with_the_limit(reader):
+    file = io.BytesIO()
+    Image.new("1", (1500, 1000)).save(file, "PNG")
+    reader.read("a.png", file.getvalue(), Limits(megapixels=2))
+    with pytest.raises(RequestRefused, match=r"a\.png.*1500x1000.*1 megapixels"):
+        reader.read("a.png", file.getvalue(), Limits(megapixels=1))
+
+
+def test_a_jpeg_may_have_twice_as_many_pixels(reader):
+    file = io.BytesIO()
+    Image.new("L", (1500, 1000)).save(file, "JPEG")
+    reader.read("a.jpg", file.getvalue(), Limits(megapixels=1))
+    with pytest.raises(RequestRefused, match=r"a\.jpg.*1500x1000.*0 megapixels"):
+        reader.read("a.jpg", file.getvalue(), Limits(megapixels=0))
+
+
+def test_a_decompression_bomb_causes_no_warning(reader):
+    file = io.BytesIO()
+    Image.new("1", (10_000, 10_000)).save(file, "PNG")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(RequestRefused, match="10000x10000"):
+            reader.read("a.png", file.getvalue(), Limits())
+    assert caught == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss has other units elsewhere")
+def test_the_largest_images_take_less_than_a_gigabyte(tmp_path):
+    for kind, (mode, side, options) in LARGEST.items():
+        Image.new(mode, (side, side)).save(tmp_path / kind, kind, **options)
+    root = str(Path(__file__).parents[3])
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, *(tmp_path / kind for kind in LARGEST)],
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout) < 1000
