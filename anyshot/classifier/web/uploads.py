@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import secrets
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,8 +40,8 @@ class Photo:
 class UploadReader:
     """Reads uploads through a frozen backbone, and fits classifiers to what it read.
 
-    All uploads are read by one thread: two large images at once would need twice the memory, and
-    the allocator keeps the freed memory of every thread that ever decoded one.
+    All uploads are read by one thread, because two large images at once would need twice the
+    memory.
     """
 
     def __init__(
@@ -81,6 +83,8 @@ class UploadReader:
                     f"{name} cannot be used: {error}. "
                     "Supported formats: JPEG, PNG, WebP, GIF, BMP and TIFF."
                 ) from None
+            finally:
+                _return_freed_memory()
         content = self._features(pixels) if self.keeps_features else pixels
         file = io.BytesIO()
         Image.fromarray(shown).save(file, "JPEG", quality=85)
@@ -120,6 +124,12 @@ def _check_pixels(data: bytes, limits: Limits) -> None:
         return
     if width * height > 1_000_000 * most:
         raise UnreadableImage(f"too large ({width}x{height}; the most is {most} megapixels)")
+
+
+def _return_freed_memory() -> None:
+    """Give memory back to the system, which glibc otherwise keeps; a large image takes 600 MB."""
+    with suppress(OSError, AttributeError):  # other systems have no malloc_trim
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _stack(photos: Sequence[Photo]) -> NDArray[Any]:

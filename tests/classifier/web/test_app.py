@@ -71,10 +71,13 @@ def test_unused_photos_do_not_count(busy):
 
 def test_a_photo_that_is_added_to_a_class_counts(busy):
     red = busy.state()["classes"][0]["id"]
-    for added in (lambda: busy.patch(f"/api/pictures/{busy.state()['pool'][0]['id']}", json={"target": red}),
-                  lambda: busy.upload(red, noise_png(0, 9))):  # fmt: skip
+    photo = busy.state()["pool"][0]["id"]
+    for add in (
+        lambda: busy.patch(f"/api/pictures/{photo}", json={"target": red}),
+        lambda: busy.upload(red, noise_png(0, 9)),
+    ):
         busy.patch(f"/api/classes/{red}/used", json={"used": 1}).raise_for_status()
-        added().raise_for_status()
+        add().raise_for_status()
         c = busy.state()["classes"][0]
         assert c["used"] == len(c["pictures"])
 

@@ -1,4 +1,4 @@
-"""The page in a real browser: by mouse, by keyboard and by touch, at the width of a desk and of a phone."""
+"""The page in a real browser: mouse, keyboard and touch, at the widths of a desktop and a phone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from anyshot.classifier.web.limits import Limits
 pytestmark = pytest.mark.skipif(
     PROGRAM is None, reason="Chromium is not installed (Debian's package: chromium)"
 )
-LONG = "Rindfleischetikettierungsueberwachungsaufgabenuebertragungsg"  # as many characters as a name may have
+# As many characters as a name may have.
+LONG = "Rindfleischetikettierungsueberwachungsaufgabenuebertragungsg"
 SIZES = {
     "desk": {"width": 1280, "height": 900},
     "phone": {"width": 390, "height": 844, "phone": True},
@@ -34,7 +35,7 @@ def url(served, reader):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """folder/red/0.png … folder/green/…, and files that are no use."""
+    """folder/red/0.png … folder/green/…, and files that cannot be used."""
     folder = tmp_path_factory.mktemp("files")
     for channel, name in enumerate(("red", "green")):
         (folder / name).mkdir()
@@ -47,7 +48,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture(params=SIZES)
 def page(request, browser, url):
-    """The page as a new visitor finds it."""
+    """The page of a new visitor."""
     browser.call("Network.clearBrowserCookies")
     browser.open(url, **SIZES[request.param])
     browser.wait("document.querySelector('#about').textContent")
@@ -74,16 +75,16 @@ def add_class(page, name):
 
 
 def teach(page, files, reds=3, greens=1):
-    """Two classes with pictures, by dropping and by choosing."""
+    """Add two classes with photos, by dropping and by choosing."""
     add_class(page, "red")
     add_class(page, "green")
     page.drop(card(1), *(files / "red" / f"{i}.png" for i in range(reds)))
-    page.wait(f"{count(1)} === '{reds} pictures'")
+    page.wait(f"{count(1)} === '{reds} photos'")
     page.choose(
         f"{card(2)} input[type=file]", *(files / "green" / f"{i}.png" for i in range(greens))
     )
     page.wait(
-        "!document.querySelector('#outlook').hidden && document.querySelector('#work').hidden"
+        "!document.querySelector('#accuracy').hidden && document.querySelector('#work').hidden"
     )
 
 
@@ -91,10 +92,10 @@ def test_teach_classify_label_and_take_away(page, files):
     teach(page, files)
     page.drop("#pool-drop", files / "green" / "3.png", files / "red" / "3.png")
     page.wait("document.querySelectorAll('.answer .verdict b').length === 2")
-    said = page.js("Object.fromEntries([...document.querySelectorAll('.answer')].map((a) => "
-                   "[a.querySelector('.bar span').textContent, a.querySelector('.bar b').textContent]))")  # fmt: skip
-    assert set(said) == {"red", "green"}
-    assert all(p.endswith(" %") for p in said.values())
+    names = "[...document.querySelectorAll('.answer .bar:first-child span')]"
+    numbers = "[...document.querySelectorAll('.answer .bar:first-child b')]"
+    assert set(page.js(f"{names}.map((name) => name.textContent)")) == {"red", "green"}
+    assert all(p.endswith(" %") for p in page.js(f"{numbers}.map((n) => n.textContent)"))
 
     page.wait("document.querySelectorAll('.suggestion').length === 2")
     suggested = page.js("document.querySelector('.suggestion').getAttribute('aria-label')")
@@ -102,26 +103,23 @@ def test_teach_classify_label_and_take_away(page, files):
     page.wait("document.querySelectorAll('.suggestion').length === 1")
     page.wait("document.querySelectorAll('.answer').length === 1")
     assert page.js(f"[{count(1)}, {count(2)}].sort().join()") in (
-        "1 picture,4 pictures",
-        "2 pictures,3 pictures",
+        "1 photo,4 photos",
+        "2 photos,3 photos",
     )
     assert page.js("document.querySelector('.suggestion').contains(document.activeElement)"), (
         suggested
     )
 
-    before = page.js(
-        "[document.querySelector('.evidence dd b').textContent, document.querySelector('.answer').innerText]"
-    )
+    weight = page.js("document.querySelector('.evidence dd b').textContent")
+    answer = page.js("document.querySelector('.answer').innerText")
     page.js(f"document.querySelector('{card(1)} input[type=range]').focus()")
     page.press("Home")
-    page.wait(
-        f"document.querySelector('{card(1)} .slider span').textContent.startsWith('Learn from 1 of')"
-    )
-    page.wait(f"document.querySelector('.evidence dd b').textContent !== '{before[0]}'")
-    assert page.js("document.querySelector('.answer').innerText") != before[1]
-    page.wait(
-        "document.querySelector('#status').textContent.startsWith('Learned from')"
-    )  # for those who listen
+    label = f"document.querySelector('{card(1)} .slider span').textContent"
+    page.wait(f"{label}.startsWith('Learn from 1 of')")
+    page.wait(f"document.querySelector('.evidence dd b').textContent !== '{weight}'")
+    assert page.js("document.querySelector('.answer').innerText") != answer
+    # for screen readers
+    page.wait("document.querySelector('#status').textContent.startsWith('Learned from')")
 
 
 def test_classes_are_renamed_and_pictures_looked_at_moved_and_removed(page, files):
@@ -132,10 +130,9 @@ def test_classes_are_renamed_and_pictures_looked_at_moved_and_removed(page, file
     page.wait(f"document.querySelector('{card(2)}').ariaLabel === '{LONG}'")
     page.click(f"{card(1)} .thumb")
     page.wait("document.querySelector('#viewer').open")
-    assert page.js(
-        "document.querySelector('#viewer').scrollWidth <= document.querySelector('#viewer').clientWidth"
-    )
-    page.click("#viewer-choices > :last-child")  # back to those without a class
+    viewer = "document.querySelector('#viewer')"
+    assert page.js(f"{viewer}.scrollWidth <= {viewer}.clientWidth")
+    page.click("#viewer-choices > :last-child")  # back to the photos to classify
     page.wait("document.querySelectorAll('.answer').length === 1")
     page.click(".answer")
     page.wait("document.querySelector('#viewer-verdict').textContent.length > 5")
@@ -145,31 +142,53 @@ def test_classes_are_renamed_and_pictures_looked_at_moved_and_removed(page, file
     page.wait("document.querySelector('#sure').open")
     page.click("#sure .danger")
     page.wait("document.querySelectorAll('.class').length === 1")
-    page.wait("document.querySelector('#outlook').hidden")
+    page.wait("document.querySelector('#accuracy').hidden")
 
 
-def test_what_cannot_be_done_is_said_on_the_page(page, files):
-    def said(sentence):
-        page.wait(f"document.querySelector('#problems').innerText.includes({sentence!r})")
+def test_refusals_are_shown_on_the_page(page, files):
+    def shown(words):
+        page.wait(f"document.querySelector('#problems').innerText.includes({words!r})")
 
     add_class(page, "red")
     page.choose("#pool-files", files / "red" / "0.png")
-    page.wait("document.querySelector('#waiting').textContent.includes('two with a picture each')")
+    page.wait("document.querySelector('#waiting').textContent.includes('two classes')")
     page.choose("#pool-files", files / "notes.txt", files / "red" / "1.png", files / "huge.png")
-    said("notes.txt cannot be used: not an image")
-    said("huge.png is larger than 1 MB")
+    shown("notes.txt cannot be used")
+    shown("huge.png is larger than 1 MB")
     page.wait("document.querySelectorAll('.answer').length === 2")  # the good one went through
     page.js("document.querySelector('#new').focus()")
     page.type("RED")
     page.press("Enter")
-    said("There is a class RED already")
+    shown("RED")
     page.choose("#pool-files", *[files / "red" / "0.png"] * 14)
-    said("12 pictures already")
+    shown("There are 12")
     page.wait("document.querySelectorAll('.answer').length === 12")
-    page.click("#problems .close")
 
 
-def test_everything_is_reached_and_named_for_the_keyboard_and_those_who_listen(page, files):
+def test_notices_disappear_and_take_no_clicks(page):
+    page.js("import('/static/state.js').then((m) => m.report('First.', 'Second.', 'First.'))")
+    notices = "[...document.querySelectorAll('#problems > *')]"
+    assert page.js(f"{notices}.map((notice) => notice.textContent)") == ["Second.", "First."]
+    at = (
+        "const { x, y, width, height } = document.querySelector('.problem').getBoundingClientRect()"
+    )
+    hit = f"(() => {{ {at}; return document.elementFromPoint(x + width / 2, y + height / 2); }})()"
+    assert page.js(f"{hit}.closest('#problems') === null")
+    page.wait(f"{notices}.length === 0")
+
+
+def test_many_notices_do_not_pile_up(page):
+    page.js("import('/static/state.js').then((m) => m.report(...'abcdefgh'))")
+    assert page.js("document.querySelectorAll('#problems > *').length") == 4
+
+
+def test_unknown_photos_come_first_and_certain_ones_last(page):
+    page.js(f"import('/static/state.js').then((m) => m.take({{...m.now(), ...{UNSORTED}}}))")
+    names = page.js("[...document.querySelectorAll('.answer small')].map((s) => s.textContent)")
+    assert names == ["unknown", "uncertain", "certain"]
+
+
+def test_all_controls_have_names_and_visible_focus(page, files):
     teach(page, files)
     page.choose("#pool-files", files / "red" / "3.png")
     page.wait("document.querySelectorAll('.suggestion').length === 1")
@@ -191,8 +210,8 @@ def test_everything_is_reached_and_named_for_the_keyboard_and_those_who_listen(p
     assert all(visible for _, visible in met)
     names = [name for name, _ in met]
     assert {
-        "Add pictures to red",
-        "Pictures of red to learn from",
+        "Add photos to red",
+        "Photos of red to learn from",
         "Remove the class green",
     } <= set(names)
 
@@ -202,7 +221,7 @@ def test_a_folder_of_folders_becomes_classes(browser, url, files):
     browser.open(url, **SIZES["desk"])
     browser.wait("document.querySelector('#about').textContent")
     browser.drop("#classes-title", files / "red", files / "green")
-    browser.wait(f"{count(1)} === '4 pictures' && {count(2)} === '4 pictures'")
+    browser.wait(f"{count(1)} === '4 photos' && {count(2)} === '4 photos'")
     assert (
         browser.js("[...document.querySelectorAll('.name')].map((i) => i.value).join()")
         == "red,green"
@@ -210,18 +229,30 @@ def test_a_folder_of_folders_becomes_classes(browser, url, files):
 
 
 def test_light_and_dark_are_both_readable(browser, url):
-    grounds = []
+    backgrounds = []
     for dark in (False, True):
         browser.open(url, dark=dark)
         browser.wait("document.querySelector('#about').textContent")
         texts = ("h1", ".top p", ".steps span", "#folders", ".add .main", "#over", ".or")
         for text in texts:
             assert browser.js(CONTRAST % text) >= 4.5, (dark, text)
-        grounds.append(browser.js("getComputedStyle(document.body).backgroundColor"))
-    assert grounds[0] != grounds[1]
+        backgrounds.append(browser.js("getComputedStyle(document.body).backgroundColor"))
+    assert backgrounds[0] != backgrounds[1]
 
 
-# What has the focus, and whether that can be seen.
+# A state with three photos in an order that the page has to change.
+UNSORTED = """{
+  classes: [{ id: "a", name: "a", used: 0, pictures: [] }],
+  pool: [
+    { id: "1", name: "certain", probabilities: { a: 0.99 }, unknown: false },
+    { id: "2", name: "uncertain", probabilities: { a: 0.4 }, unknown: false },
+    { id: "3", name: "unknown", probabilities: { a: 0.9 }, unknown: true },
+  ],
+  suggested: [],
+  expected: null,
+}"""
+
+# The element with the focus, and whether its focus is visible.
 FOCUS = """(() => {
   const element = document.activeElement;
   const outlined = (one) => getComputedStyle(one).outlineStyle !== "none";
@@ -229,7 +260,7 @@ FOCUS = """(() => {
   return [name, outlined(element) || outlined(element.parentElement)];
 })()"""
 
-# Contrast of a text with the nearest ground behind it, by the formula of the Web Content Accessibility Guidelines.
+# The contrast of a text with its background, by the Web Content Accessibility Guidelines.
 CONTRAST = """(() => {
   const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
   const rgb = (colour) => {
@@ -238,10 +269,14 @@ CONTRAST = """(() => {
     return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map((v) => v / 255);
   };
   const linear = (v) => (v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
-  const light = (colour) => rgb(colour).reduce((sum, v, i) => sum + linear(v) * [.2126, .7152, .0722][i], .05);
+  const weights = [.2126, .7152, .0722];
+  const light = (colour) =>
+    rgb(colour).reduce((sum, v, i) => sum + linear(v) * weights[i], .05);
   const element = document.querySelector("%s");
-  let ground = element;
-  while (getComputedStyle(ground).backgroundColor === "rgba(0, 0, 0, 0)") ground = ground.parentElement;
-  const [a, b] = [light(getComputedStyle(element).color), light(getComputedStyle(ground).backgroundColor)];
+  const background = (one) => getComputedStyle(one).backgroundColor;
+  let behind = element;
+  while (background(behind) === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
+  const a = light(getComputedStyle(element).color);
+  const b = light(background(behind));
   return Math.max(a, b) / Math.min(a, b);
 })()"""

@@ -1,4 +1,4 @@
-// Pictures to classify: what each is taken for, and which to label next.
+// Photos to classify: the answer for each, and which to label next.
 
 import { bars, colour, verdict } from "./bars.js";
 import { $, address, follow, h, percent } from "./dom.js";
@@ -6,9 +6,9 @@ import { change, now, watch } from "./state.js";
 import { accept } from "./upload.js";
 import { choice, choices, view } from "./viewer.js";
 
-const SHOWN = 3; // bars of a picture, and buttons of a suggestion
+const SHOWN = 3; // bars of a photo, and buttons of a suggestion
 
-let order = []; // of the pictures on the screen: the most doubtful first, kept while only the evidence changes
+let order = []; // of the photos on the screen: unknown ones first, then the least certain; kept until one is added
 
 watch((state) => {
   const pool = sorted(state.pool);
@@ -26,17 +26,16 @@ accept($("answers"), $("pool-files"), () => "pool");
 function waiting({ classes, pool, expected }) {
   if (expected || !pool.length) return "";
   const filled = classes.filter((c) => c.pictures.length).length;
-  const there = filled === 1 ? "is one" : "are none";
-  return `To tell classes apart it takes two with a picture each; there ${there} so far.`;
+  return `Answers need two classes with a photo each; so far ${filled === 1 ? "one has" : "none has"} photos.`;
 }
 
-const surest = ({ probabilities = { none: 0 } }) => Math.max(...Object.values(probabilities));
-const doubt = (picture) => (picture.unknown ? 2 : 1) - surest(picture);
+const highest = ({ probabilities = { none: 0 } }) => Math.max(...Object.values(probabilities));
+const uncertainty = (picture) => (picture.unknown ? 2 : 1) - highest(picture);
 
 function sorted(pool) {
   const ids = new Set(pool.map((picture) => picture.id));
   if (pool.some((picture) => !order.includes(picture.id))) {
-    order = [...pool].sort((a, b) => doubt(b) - doubt(a)).map((picture) => picture.id);
+    order = [...pool].sort((a, b) => uncertainty(b) - uncertainty(a)).map((picture) => picture.id);
   }
   order = order.filter((id) => ids.has(id));
   return order.map((id) => pool.find((picture) => picture.id === id));
@@ -54,14 +53,14 @@ function fill(element, picture) {
   const known = Boolean(picture.probabilities);
   element.classList.toggle("unknown", known && picture.unknown);
   element.querySelector(".verdict").hidden = !known;
-  if (known) say(element.querySelector(".verdict"), picture);
+  if (known) showVerdict(element.querySelector(".verdict"), picture);
   bars(element.querySelector(".bars"), picture.probabilities ?? {}, SHOWN);
 }
 
-function say(line, picture) {
+function showVerdict(line, picture) {
   const { id, p, name, unknown } = verdict(picture);
   colour(line, id);
-  line.children[1].textContent = unknown ? "Like none of these" : name;
+  line.children[1].textContent = unknown ? "None of these?" : name;
   line.children[2].textContent = unknown ? "" : percent(p);
 }
 
@@ -75,12 +74,12 @@ function suggestion(picture) {
 function suggest(element, picture) {
   const { p, name, unknown } = verdict(picture);
   element.querySelector("img").alt = picture.name;
-  const guess = unknown ? `Like none; else ${name}, ${percent(p)}` : `${name}? ${percent(p)}`;
+  const guess = unknown ? `None of these? Else ${name}, ${percent(p)}` : `${name}? ${percent(p)}`;
   element.querySelector(".guess").textContent = guess;
   const all = choices(picture);
   const key = all.map((c) => `${c.id} ${c.name}`).join();
   const box = element.querySelector(".choices");
-  if (box.dataset.key === key) return; // leave buttons alone that may have the focus
+  if (box.dataset.key === key) return; // a button may have the focus
   box.dataset.key = key;
   const few = all.length > SHOWN + 1 ? all.slice(0, SHOWN) : all;
   box.replaceChildren(...few.map((c) => choice(c, picture)));

@@ -1,4 +1,4 @@
-// Requests to the server, one after another; a refusal becomes an Error whose message is the server's sentence.
+// Requests to the server, one after another; a refusal becomes an Error with the server's message.
 
 let last = Promise.resolve();
 

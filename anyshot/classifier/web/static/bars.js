@@ -1,4 +1,4 @@
-// A class has one colour everywhere; probabilities are bars in it.
+// The colour of a class, and bars of probabilities.
 
 import { follow, h, percent } from "./dom.js";
 import { now } from "./state.js";

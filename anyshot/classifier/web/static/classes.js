@@ -1,13 +1,13 @@
-// The classes: names, pictures, evidence, and the slider that takes pictures away.
+// The classes: names, photos, evidence, and the slider for the number of photos used.
 
 import { call } from "./api.js";
 import { colour } from "./bars.js";
-import { $, address, follow, h, percent, pictures } from "./dom.js";
+import { $, address, follow, h, percent, photos } from "./dom.js";
 import { change, now, report, take, watch } from "./state.js";
 import { accept, children, filesOf, onDrop, upload } from "./upload.js";
 import { sure, view } from "./viewer.js";
 
-const sliding = new Map(); // class → the number last chosen, until the server has answered it
+const sliding = new Map(); // class → the number last chosen, until the server has answered
 
 watch((state) => {
   $("folders").hidden = state.classes.length > 0;
@@ -22,16 +22,16 @@ $("add").addEventListener("submit", async (event) => {
   input.focus();
 });
 
-// Folders dropped on the column become classes, or the folders in one that holds nothing else.
+// Dropped folders become classes; of a single folder that holds only folders, those do.
 onDrop($("classes"), async (entries) => {
   const folders = entries.filter((entry) => entry.isDirectory);
-  if (!folders.length) return report("Drop pictures on a class; folders dropped here become classes.");
+  if (!folders.length) return report("Drop photos on a class. Folders that are dropped here become classes.");
   const inside = await Promise.all(folders.map(children));
   const nested = folders.length === 1 && inside[0].length && inside[0].every((entry) => entry.isDirectory);
   for (const folder of nested ? inside[0] : folders) {
-    const there = () => now().classes.find((c) => c.name.toLowerCase() === folder.name.toLowerCase());
-    if (!there() && !(await change("POST", "/api/classes", { name: folder.name }))) continue;
-    await upload(await filesOf(folder), there().id);
+    const find = () => now().classes.find((c) => c.name.toLowerCase() === folder.name.toLowerCase());
+    if (!find() && !(await change("POST", "/api/classes", { name: folder.name }))) continue;
+    await upload(await filesOf(folder), find().id);
   }
 });
 
@@ -45,11 +45,11 @@ function card({ id }) {
   const remove = h("button", { type: "button", className: "close" }, "×");
   remove.addEventListener("click", async () => {
     const { name: called, pictures: { length } } = find();
-    const agreed = !length || (await sure(`Remove ${called} and its ${pictures(length)}?`));
+    const agreed = !length || (await sure(`Remove ${called} and its ${photos(length)}?`));
     if (agreed) change("DELETE", `/api/classes/${id}`);
   });
   const input = h("input", { type: "file", multiple: true, className: "sr" });
-  const picker = h("label", { className: "pick" }, input, h("span", {}, "+ Add pictures"));
+  const picker = h("label", { className: "pick" }, input, h("span", {}, "+ Add photos"));
   const slider = h("input", { type: "range", min: 1, step: 1 });
   slider.addEventListener("input", () => slide(id, slider));
   const element = h("article", { className: "class card" },
@@ -57,7 +57,7 @@ function card({ id }) {
     h("div", { className: "thumbs" }),
     picker,
     h("dl", { className: "evidence" },
-      stat("Weight ω"), stat("Expected right"), stat("With 5 more")),
+      stat("Influence"), stat("Expected right"), stat("With 5 more")),
     h("label", { className: "slider" }, h("span"), slider));
   accept(element, input, () => id);
   return element;
@@ -71,9 +71,9 @@ function fill(element, c) {
   const name = part(".name");
   if (document.activeElement !== name) name.value = c.name;
   element.setAttribute("aria-label", c.name);
-  part(".count").textContent = pictures(c.pictures.length);
+  part(".count").textContent = photos(c.pictures.length);
   part(".close").setAttribute("aria-label", `Remove the class ${c.name}`);
-  part(".pick input").setAttribute("aria-label", `Add pictures to ${c.name}`);
+  part(".pick input").setAttribute("aria-label", `Add photos to ${c.name}`);
   element.classList.toggle("empty", !c.pictures.length);
   const shown = sliding.get(c.id) ?? c.used;
   follow(part(".thumbs"), c.pictures, thumb, (button, picture) => {
@@ -84,7 +84,7 @@ function fill(element, c) {
   part(".slider").hidden = c.pictures.length < 2;
   const slider = part(".slider input");
   slider.max = c.pictures.length;
-  slider.setAttribute("aria-label", `Pictures of ${c.name} to learn from`);
+  slider.setAttribute("aria-label", `Photos of ${c.name} to learn from`);
   if (!sliding.has(c.id)) slider.value = c.used;
   slider.style.setProperty("--share", (shown - 1) / Math.max(1, c.pictures.length - 1));
   part(".slider span").textContent = `Learn from ${shown} of ${c.pictures.length}`;
@@ -99,7 +99,7 @@ function evidence(list, c) {
   if (list.hidden) return;
   const heaviest = Math.max(2, ...now().classes.map((other) => other.weight ?? 0));
   const [weight, expected, gain] = list.querySelectorAll("dd");
-  weight.firstChild.textContent = c.weight.toFixed(2);
+  weight.firstChild.textContent = `×${c.weight.toFixed(2)}`;
   weight.lastChild.style.setProperty("--share", c.weight / heaviest);
   expected.firstChild.textContent = percent(c.expected);
   expected.lastChild.style.setProperty("--share", c.expected);
@@ -107,7 +107,7 @@ function evidence(list, c) {
   gain.lastChild.style.setProperty("--share", Math.min(1, 20 * c.gain));
 }
 
-// The slider's last place is sent as soon as the one before is answered.
+// Sends the slider's last position as soon as the previous request was answered.
 async function slide(id, slider) {
   const running = sliding.has(id);
   sliding.set(id, Number(slider.value));

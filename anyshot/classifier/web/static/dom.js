@@ -1,4 +1,4 @@
-// Elements, and lists of them that follow data without losing focus.
+// Elements, and lists of elements that are updated without losing the focus.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -13,13 +13,13 @@ export function h(tag, properties = {}, ...children) {
   return element;
 }
 
-// The children of `parent` become one for each item (by its id), made once and then updated in place.
+// Keeps one child of `parent` for each item, found by its id: made once, then updated in place.
 export function follow(parent, items, make, update) {
   const focused = document.activeElement;
-  const held = [...parent.children].find((child) => child.contains(focused));
+  const focusedChild = [...parent.children].find((child) => child.contains(focused));
   const before = new Map([...parent.children].map((child) => [child.dataset.id, child]));
   const wanted = new Set(items.map((item) => item.id));
-  const place = held ? [...parent.children].indexOf(held) : -1;
+  const index = focusedChild ? [...parent.children].indexOf(focusedChild) : -1;
   for (const [id, child] of before) if (!wanted.has(id)) child.remove();
   let cursor = parent.firstElementChild;
   for (const item of items) {
@@ -29,16 +29,16 @@ export function follow(parent, items, make, update) {
     else parent.insertBefore(child, cursor);
     update(child, item);
   }
-  if (held && document.activeElement !== focused) refocus(parent, focused, place);
+  if (focusedChild && document.activeElement !== focused) refocus(parent, focused, index);
 }
 
-function refocus(parent, focused, place) {
+function refocus(parent, focused, index) {
   if (focused.isConnected) return focused.focus({ preventScroll: true });
-  const near = parent.children[Math.min(place, parent.children.length - 1)];
+  const near = parent.children[Math.min(index, parent.children.length - 1)];
   const target = near?.querySelector("button, input, select") ?? near ?? parent.closest("section")?.querySelector("h2");
   target?.focus({ preventScroll: true });
 }
 
 export const percent = (p) => `${p > 0 && p < 0.005 ? "<1" : p < 1 && p > 0.995 ? ">99" : Math.round(100 * p)} %`;
-export const pictures = (n) => `${n} picture${n === 1 ? "" : "s"}`;
+export const photos = (n) => `${n} photo${n === 1 ? "" : "s"}`;
 export const address = (id) => `/api/pictures/${id}`;

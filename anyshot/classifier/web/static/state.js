@@ -1,11 +1,12 @@
-// What the server said last, who wants to know, and the sentences of what went wrong.
+// The last state from the server, its watchers, and notices of errors.
 
 import { call } from "./api.js";
 import { $, h } from "./dom.js";
 
 let state = { classes: [], pool: [], suggested: [], expected: null };
 const watchers = [];
-const MOST = 6; // sentences on the screen
+const MOST_NOTICES = 4;
+const NOTICE_SECONDS = 8; // the time to read one
 
 export const now = () => state;
 export const limits = () => state.limits;
@@ -16,7 +17,7 @@ export function take(answer) {
   for (const watcher of watchers) watcher(state);
 }
 
-// Ask the server for a change and show what follows from it; what it refuses is said on the page.
+// Requests a change and shows the new state; a refusal becomes a notice.
 export async function change(method, path, body) {
   try {
     take(await call(method, path, body));
@@ -30,14 +31,15 @@ export async function change(method, path, body) {
 
 export const refresh = () => change("GET", "/api/state");
 
-export function report(...sentences) {
-  for (const sentence of sentences) {
-    const dismiss = { type: "button", className: "close", ariaLabel: "Dismiss", onclick: () => line.remove() };
-    const close = h("button", dismiss, "×");
-    const line = h("p", { className: "problem" }, h("span", {}, sentence), close);
-    $("problems").append(line);
+// Shows notices for a few seconds, above the page. They take no clicks; the same notice is shown once.
+export function report(...messages) {
+  for (const message of messages) {
+    for (const shown of $("problems").children) if (shown.textContent === message) shown.remove();
+    const notice = h("p", { className: "problem" }, message);
+    $("problems").append(notice);
+    setTimeout(() => notice.remove(), 1000 * NOTICE_SECONDS);
   }
-  while ($("problems").children.length > MOST) $("problems").firstElementChild.remove();
+  while ($("problems").children.length > MOST_NOTICES) $("problems").firstElementChild.remove();
 }
 
 export const clearReports = () => $("problems").replaceChildren();

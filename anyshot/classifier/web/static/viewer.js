@@ -1,4 +1,4 @@
-// One picture by itself: what it is taken for, where to put it, or away with it.
+// One photo: its answer, the class to move it to, and its removal.
 
 import { bars, colour, ranked, verdict } from "./bars.js";
 import { $, address, h, percent } from "./dom.js";
@@ -14,9 +14,9 @@ export function view(picture, home) {
   $("viewer-verdict").textContent = home ? `Learned as ${home.name}.` : sentence(picture);
   bars($("viewer-bars"), picture.probabilities ?? {}, 6);
   const others = choices(picture).filter((c) => c.id !== home?.id);
-  const places = home ? [...others, { id: "pool", name: "pictures to classify" }] : others;
-  $("viewer-ask").hidden = !places.length;
-  $("viewer-choices").replaceChildren(...places.map((place) => choice(place, picture, () => $("viewer").close())));
+  const targets = home ? [...others, { id: "pool", name: "photos to classify" }] : others;
+  $("viewer-ask").hidden = !targets.length;
+  $("viewer-choices").replaceChildren(...targets.map((target) => choice(target, picture, () => $("viewer").close())));
   $("viewer").showModal();
 }
 
@@ -24,7 +24,7 @@ function sentence(picture) {
   if (!picture.probabilities) return "";
   const { name, p, unknown } = verdict(picture);
   const best = `${name} (${percent(p)})`;
-  return unknown ? `Like none of the classes; if one of them, ${best}.` : `Taken for ${best}.`;
+  return unknown ? `Probably none of the classes. The most similar is ${best}.` : `Probably ${best}.`;
 }
 
 // Classes, the most probable first.
@@ -34,13 +34,13 @@ export function choices(picture) {
   return [...now().classes].sort((a, b) => rank(a) - rank(b));
 }
 
-export function choice(place, picture, then = () => {}) {
-  const ariaLabel = `Put ${picture.name} into ${place.name}`;
-  const button = h("button", { type: "button", className: "choice", ariaLabel }, place.name);
-  colour(button, place.id);
+export function choice(target, picture, then = () => {}) {
+  const ariaLabel = `Put ${picture.name} into ${target.name}`;
+  const button = h("button", { type: "button", className: "choice", ariaLabel }, target.name);
+  colour(button, target.id);
   button.addEventListener("click", () => {
     then();
-    change("PATCH", address(picture.id), { place: place.id });
+    change("PATCH", address(picture.id), { target: target.id });
   });
   return button;
 }
@@ -51,7 +51,7 @@ $("viewer-remove").addEventListener("click", () => {
 });
 
 for (const dialog of document.querySelectorAll("dialog")) {
-  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close("no")); // beside it
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close("no")); // outside of it
 }
 
 export function sure(question) {
