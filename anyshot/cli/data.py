@@ -1,4 +1,4 @@
-"""anyshot data: image sets, from official files or a person's own to what the learner sees."""
+"""anyshot data: list, prepare and show image sets."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ app = typer.Typer(
     cls=PlainHelp,
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="Image sets: list them, prepare them, look at them.",
+    help="List, prepare and show image sets.",
 )
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A name that `anyshot data list` shows.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of an image set (see `anyshot data list`).")
+]
 
 
 @app.command("list")
 def list_(json: Json = None) -> None:
-    """Show every image set: size, splits, terms, source, and whether it is ready on this machine.
+    """List all image sets: size, splits, terms, source, and whether they are prepared.
 
     Example: anyshot data list
     """
@@ -51,35 +53,34 @@ def prepare(
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="Official archive, a folder that holds it, or the folder unpacked from it. Default: download.",
+            help="Official archive, its folder, or the unpacked folder. Default: download.",
         ),
     ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Prepare anew what is ready already.")
-    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Prepare a set again.")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Only verify, pixel by pixel, what was prepared.")
+        bool, typer.Option("--check", help="Only verify all pixels of a prepared set.")
     ] = False,
     json: Json = None,
 ) -> None:
-    """Make an image set ready: find or download its official files, verify, unpack and convert them.
+    """Prepare an image set: find or download its official files, verify, unpack and convert them.
 
-    What is ready stays as it is. An interrupted preparation leaves nothing behind but a download that resumes.
+    A prepared set is kept. An interrupted download resumes; nothing else is left behind.
 
     Example: anyshot data prepare cifar-fs --source ~/Downloads/cifar-100-python.tar.gz
     """
     from rich.console import Console
 
-    from anyshot.data.published import CATALOGUE
     from anyshot.data.summary import describe_image_set
 
     if check and (source or again):
-        raise typer.BadParameter("--check only reads; leave out --source and --again.")
+        raise typer.BadParameter("--check only reads; omit --source and --again.")
     _check(json)
-    facts = describe_image_set(_ready(name, source, again, check))
-    whole = CATALOGUE[name].images if name in CATALOGUE else 0
-    remark = f" (A part: the official files hold {whole:,}.)" if facts["images"] < whole else ""
-    sentence = _sentence(facts, "verified" if check else "ready") + remark
+    images = _prepare_or_verify(name, source, again, check)
+    facts = describe_image_set(images)
+    sentence = _describe(facts, "verified" if check else "ready")
+    parts = [images.part_of_official(split) for split in images.splits]
+    if any(parts):
+        sentence += f" It is a part: {', '.join(dict.fromkeys(filter(None, parts)))}."
     Console().print(sentence, markup=False, highlight=False, soft_wrap=True)
     if json:
         _write(json, facts)
@@ -89,26 +90,27 @@ def prepare(
 def show(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="An image set that is ready, or a folder of images."),
+        typer.Argument(metavar="NAME", help="A prepared image set, or a folder of images."),
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The picture. Default: NAME.png.")
+        Path | None, typer.Option(metavar="FILE", help="Output file. Default: NAME.png.")
     ] = None,
     split: Annotated[
-        Literal["train", "validation", "test"] | None,
-        typer.Option(help="Of the task. Default: the first there is."),
+        Literal["train", "validation", "val", "test"] | None,
+        typer.Option(help="Split of the task. Default: the first one."),
     ] = None,
     way: Annotated[
-        int, typer.Option(min=2, metavar="N", help="Classes in the task, if there are as many.")
+        int,
+        typer.Option(min=2, metavar="N", help="Classes in the task, at most those of the split."),
     ] = 5,
     shots: Annotated[
-        str, typer.Option(metavar="TEXT", help="Support images a class, as in training.")
+        str, typer.Option(metavar="TEXT", help="Support images per class, as in training.")
     ] = "any-shot",
     seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Of the task, and of a split made by seed.")
+        int, typer.Option(min=0, metavar="N", help="Seed of the task, and of a split by seed.")
     ] = 0,
 ) -> None:
-    """Draw a contact sheet (PNG): classes of every split, and one task as the learner gets it.
+    """Draw a contact sheet (PNG): classes of every split, and one task.
 
     Example: anyshot data show glyphs --shots fixed:5
     """
@@ -120,23 +122,21 @@ def show(
     from anyshot.data.contact_sheet import class_sheet, stack_sheets
 
     def split_policy(name: str, classes: int) -> Mapping[str, float]:
-        return (training_shares(way) if classes >= 2 * way else test_only)(
-            name, classes
-        )  # as training would, if it could
+        # Split as for training, if there are enough classes.
+        return (training_shares(way) if classes >= 2 * way else test_only)(name, classes)
 
     images = open_images(name, seed=seed, split_policy=split_policy)
-    out = out or Path(
-        f"{Path(images.name).name}.png"
-    )  # a set that was given away may be called ../../something
+    out = out or Path(f"{Path(images.name).name}.png")  # a name can contain ../../
     check_writable(out)
     sheets = [class_sheet(images)]
-    if len(images.classes) > 1:  # one alone makes no task
+    if len(images.classes) > 1:  # a task needs two classes
         sheets.append(_task_sheet(images, split, way, shots, seed))
     picture = BytesIO()
     stack_sheets(*sheets).save(picture, "PNG")
     write_bytes(out, picture.getvalue())
+    content = "classes and a task" if len(sheets) > 1 else "the only class"
     Console().print(
-        f"{images.name}: {'classes and a task are' if len(sheets) > 1 else 'its only class is'} drawn in {out}.",
+        f"Wrote {out}: {content} of {images.name}.",
         markup=False,
         highlight=False,
         soft_wrap=True,
@@ -144,14 +144,14 @@ def show(
 
 
 def table_of(sets: list[dict[str, Any]]) -> Table:
-    """The listing as a table of two lines a set."""
+    """Return the list as a table with two lines per set."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(
         box=box.SIMPLE_HEAD,
-        caption="Classes are train/validation/test; MB under Ready are those on this disk.",
+        caption="Classes: train/validation/test. Ready: prepared on this machine, MB on this disk.",
     )
     for heading in ("Set", "Classes", "Images", "Ready", "Terms, official source"):
         table.add_column(
@@ -170,7 +170,7 @@ def table_of(sets: list[dict[str, Any]]) -> Table:
 
 
 def _download(one: dict[str, Any]) -> str:
-    """How much is to be fetched, and how it is checked; nothing for embedded sets."""
+    """Describe the size and checksum of the download; empty for embedded sets."""
     if one["download"] == 0:
         return ""
     if one["download"] is None:
@@ -178,42 +178,40 @@ def _download(one: dict[str, Any]) -> str:
     return f" (download: {one['download'] / 1e6:,.0f} MB, checksum: {one['checksum']})"
 
 
-def _ready(name: str, source: Path | None, again: bool, check: bool) -> ImageSet:
-    from anyshot.data import EMBEDDED, open_images
-    from anyshot.data import published as catalogue
+def _prepare_or_verify(name: str, source: Path | None, again: bool, check: bool) -> ImageSet:
+    from anyshot.data import EMBEDDED, open_images, published
 
     if name not in EMBEDDED:
-        entry = catalogue.find_dataset(name)
-        return (
-            catalogue.verify_prepared(entry)
-            if check
-            else catalogue.prepare(entry, source, again=again)
-        )
+        dataset = published.find_dataset(name)
+        if check:
+            return published.verify_prepared(dataset)
+        return published.prepare(dataset, source, again=again)
     if source or again:
-        raise typer.BadParameter(f"{name} is embedded; leave out --source and --again.")
+        raise typer.BadParameter(f"{name} is embedded; omit --source and --again.")
     images = open_images(name)
     images.check()
     return images
 
 
-def _sentence(facts: dict[str, Any], state: str) -> str:
+def _describe(facts: dict[str, Any], state: str) -> str:
     splits = ", ".join(f"{split} {count}" for split, count in facts["splits"].items())
     least, most = facts["images_per_class"]
     height, width = facts["size"]
     each = str(least) if least == most else f"{least} to {most}"
     where = f", in {facts['folder']}" if facts["folder"] else ""
     return (
-        f"{facts['name']} is {state}: {facts['images']:,} images of {height}x{width}, {facts['classes']} classes "
-        f"({splits}) of {each} images{where}."
+        f"{facts['name']} is {state}: {facts['images']:,} images of {height}x{width}, "
+        f"{facts['classes']} classes ({splits}) of {each} images{where}."
     )
 
 
 def _task_sheet(images: ImageSet, split: str | None, way: int, shots: str, seed: int) -> Image:
     from anyshot.core.settings import TaskSettings
     from anyshot.data.contact_sheet import task_sheet
+    from anyshot.data.storage import canonical_split
     from anyshot.data.tasks import TaskStream
 
-    split = split or next(iter(images.splits))
+    split = canonical_split(split or next(iter(images.splits)))
     way = max(2, min(way, len(images.splits.get(split, ()))))
     task = TaskStream(images, split, TaskSettings(way=way, shots=shots), seed).task(0)
     return task_sheet(
@@ -227,7 +225,7 @@ def _task_sheet(images: ImageSet, split: str | None, way: int, shots: str, seed:
 
 
 def _check(json: Path | None) -> None:
-    """Whether the results can be written, before there are any."""
+    """Check that the results can be written before the work starts."""
     from anyshot.core.files import check_writable
 
     if json:

@@ -1,7 +1,7 @@
-"""Other views of an image that are still of its class: flipped, moved, cropped, in other colours; all on uint8.
+"""Augmentation of uint8 images: flips, shifts, crops and colour changes.
 
-What a class allows depends on what the set holds (``ImageSet.kind``): the mirror image of a bird is a bird, that of a
-letter is not that letter. ``auto`` asks the set.
+`ImageSet.kind` decides which ones keep the class of an image: a mirrored bird is a bird, a
+mirrored letter is not that letter. "auto" stands for the shifts and flips that the set allows.
 """
 
 from __future__ import annotations
@@ -13,54 +13,52 @@ from numpy.typing import NDArray
 
 from anyshot.data import ImageSet
 
-SHIFT = 0.1  #: of a side, each way: 3 pixels of 32
-CROP = 0.7  #: least side of a crop
+SHIFT = 0.1  #: largest shift, as a share of the side: 3 pixels of 32
+CROP = 0.7  #: smallest side of a crop, as a share of the side
 COLOUR = 0.3  #: brightness, contrast and saturation vary by up to this factor
 GREY = np.array([0.299, 0.587, 0.114], np.float32)  # luma of red, green and blue
 
 Images = NDArray[np.uint8]
-Places = NDArray[np.floating]
+Coordinates = NDArray[np.floating]
 
 
-def resolve_augmentations(wanted: Sequence[str], imageset: ImageSet) -> tuple[str, ...]:
-    """What is done to the images of a set: "auto" stands for shifts, and flips where they leave classes what they are.
+def resolve_augmentations(names: Sequence[str], imageset: ImageSet) -> tuple[str, ...]:
+    """Replace "auto" by shifts, and by flips if the set allows them.
 
     >>> pixels = np.zeros((2, 32, 32, 3), np.uint8)
     >>> resolve_augmentations(("auto",), ImageSet.from_arrays("birds", {"owl": pixels}, {}))
     ('flip', 'shift')
-    >>> resolve_augmentations(("auto", "colour"), ImageSet.from_arrays("letters", {"R": pixels}, {}, kind="characters"))
+    >>> letters = ImageSet.from_arrays("letters", {"R": pixels}, {}, kind="characters")
+    >>> resolve_augmentations(("auto", "colour"), letters)
     ('shift', 'colour')
     """
     auto = ("flip", "shift") if imageset.flip_invariant else ("shift",)
-    return tuple(
-        dict.fromkeys(name for word in wanted for name in (auto if word == "auto" else (word,)))
-    )
+    resolved = [one for name in names for one in (auto if name == "auto" else (name,))]
+    return tuple(dict.fromkeys(resolved))  # each one once
 
 
-def augment(images: Images, how: Sequence[str], rng: np.random.Generator) -> Images:
-    """The images [n, height, width, 3], each changed in its own way; moving, cropping and flipping are one gather.
+def augment(images: Images, names: Sequence[str], rng: np.random.Generator) -> Images:
+    """Augment images uint8 [n, height, width, 3], each one differently.
 
-    Beyond the edge the edge is repeated; a crop takes the nearest pixel.
+    Shifts, crops and flips are one gather of the nearest pixels; edges are repeated.
     """
     n, height, width, _ = images.shape
-    rows, columns = (
-        np.arange(height)[None] + 0.5,
-        np.arange(width)[None] + 0.5,
-    )  # where each pixel is fetched from
-    if "crop" in how:
-        side, down, right = rng.uniform(CROP, 1, (n, 1)), rng.random((n, 1)), rng.random((n, 1))
-        rows, columns = (
-            side * rows + down * (1 - side) * height,
-            side * columns + right * (1 - side) * width,
-        )
-    if "shift" in how:
+    rows = np.arange(height)[None] + 0.5  # source row of each target row, [n or 1, height]
+    columns = np.arange(width)[None] + 0.5
+    if "crop" in names:
+        side = rng.uniform(CROP, 1, (n, 1))
+        top = rng.random((n, 1))
+        left = rng.random((n, 1))
+        rows = side * rows + top * (1 - side) * height
+        columns = side * columns + left * (1 - side) * width
+    if "shift" in names:
         rows = rows + _random_offsets(rng, n, height)
         columns = columns + _random_offsets(rng, n, width)
-    if "flip" in how:
+    if "flip" in names:
         columns = np.where(rng.random((n, 1)) < 0.5, columns, width - columns)
-    if set(how) & {"crop", "shift", "flip"}:
+    if set(names) & {"crop", "shift", "flip"}:
         images = _gather_pixels(images, rows, columns)
-    return jitter_colours(images, rng) if "colour" in how else images
+    return jitter_colours(images, rng) if "colour" in names else images
 
 
 def _random_offsets(rng: np.random.Generator, n: int, side: int) -> NDArray[np.int64]:
@@ -68,8 +66,8 @@ def _random_offsets(rng: np.random.Generator, n: int, side: int) -> NDArray[np.i
     return rng.integers(-most, most, (n, 1), endpoint=True)
 
 
-def _gather_pixels(images: Images, rows: Places, columns: Places) -> Images:
-    """Pixel (i, j) of each image is that at (rows[i], columns[j])."""
+def _gather_pixels(images: Images, rows: Coordinates, columns: Coordinates) -> Images:
+    """Take pixel (i, j) of each image from (rows[i], columns[j])."""
     n, height, width, _ = images.shape
     r = np.clip(rows.astype(np.int64), 0, height - 1) + height * np.arange(n)[:, None]
     c = np.clip(columns.astype(np.int64), 0, width - 1)
@@ -77,7 +75,7 @@ def _gather_pixels(images: Images, rows: Places, columns: Places) -> Images:
 
 
 def jitter_colours(images: Images, rng: np.random.Generator) -> Images:
-    """Brightness, contrast (about the image's mean grey) and saturation of each image times a factor of its own."""
+    """Multiply brightness, contrast and saturation of each image by random factors."""
     brightness, contrast, saturation = rng.uniform(
         1 - COLOUR, 1 + COLOUR, (3, len(images), 1, 1)
     ).astype(np.float32)
@@ -90,7 +88,7 @@ def jitter_colours(images: Images, rng: np.random.Generator) -> Images:
 
 
 def quarter_turns(images: Images, turns: NDArray[np.int64]) -> Images:
-    """Square images, each turned counter-clockwise by so many right angles.
+    """Rotate square images counter-clockwise by a number of right angles.
 
     >>> image = np.arange(4, dtype=np.uint8).reshape(1, 2, 2, 1).repeat(3, 3)
     >>> quarter_turns(image, np.array([1]))[0, :, :, 0]

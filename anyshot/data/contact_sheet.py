@@ -1,4 +1,4 @@
-"""Contact sheets: what the learner sees, as a picture for people."""
+"""Contact sheets: the classes of an image set, and a task, as one picture."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from anyshot.data.image_set import ImageSet
 
 Pixels = NDArray[np.uint8]
 
-LABEL = 290  # width of the column with names
+LABEL = 290  # width of the column of names
 LINE = 26  # height of a heading
 GAP = 6
 INK, FAINT, PAPER = (30, 30, 30), (110, 110, 110), (255, 255, 255)
 
 
 def class_sheet(images: ImageSet, classes: int = 8, columns: int = 20) -> Image.Image:
-    """Some classes of each split, evenly spread over it, one row each."""
+    """Draw some classes of each split, one row per class."""
     parts = [
         _heading(
             f"{images.name}: {len(images)} images, {images.size[0]} x {images.size[1]}",
@@ -49,25 +49,26 @@ def task_sheet(
     query_labels: NDArray[np.int64],
     columns: int = 20,
 ) -> Image.Image:
-    """One drawn task: for each class all support images, then the query images on which it is tested.
+    """Draw a task: the support images of each class, then its query images.
 
     support, query uint8 [n, height, width, 3]; labels int64 [n] index `names`.
     """
     parts = [_heading(title, columns, support)]
     for label, name in enumerate(names):
-        learnt, asked = support[support_labels == label], query[query_labels == label]
-        parts.append(_row(name, f"support: {len(learnt)}", learnt, columns))
-        parts.append(_row("", f"query: {len(asked)}", asked, columns))
+        members = support[support_labels == label]
+        queries = query[query_labels == label]
+        parts.append(_row(name, f"support: {len(members)}", members, columns))
+        parts.append(_row("", f"query: {len(queries)}", queries, columns))
     return _stack(parts)
 
 
 def stack_sheets(*sheets: Image.Image) -> Image.Image:
-    """Sheets one below the other."""
+    """Put sheets one below the other."""
     return _stack(list(sheets))
 
 
 def _row(name: str, remark: str, images: Pixels, columns: int) -> Image.Image:
-    """A name and its images, on as many lines as they need."""
+    """Draw a name and its images, on as many lines as needed."""
     tile = _tile(images)
     lines = max(1, -(-len(images) // columns))
     sheet = Image.new("RGB", (LABEL + columns * tile, lines * tile + GAP), PAPER)
@@ -88,7 +89,7 @@ def _heading(text: str, columns: int, images: ImageSet | Pixels) -> Image.Image:
 
 
 def _tile(images: Pixels) -> int:
-    """Side of a picture on the sheet: small ones are doubled."""
+    """Return the side of an image on the sheet; small images are enlarged."""
     return images.shape[1] * max(1, 64 // images.shape[1]) + 2
 
 

@@ -114,7 +114,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _white_level(grey: NDArray[np.float32], mode: str) -> float:
-    """Return the value of white: the smallest common range (1 for floats, 8, 12, 16 bits) that fits."""
+    """Return the value of white: the smallest range (1 for floats, 8, 12, 16 bits) that fits."""
     brightest = float(grey.max(initial=0))
     ranges = (1, 255, 4095, 65535) if mode == "F" else (255, 4095, 65535)
     return next((top for top in ranges if brightest <= top), brightest)

@@ -1,4 +1,4 @@
-"""What there is to know about image sets, as plain values for tables and JSON."""
+"""Facts about image sets as plain values, for tables and JSON."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from anyshot.data.published import CATALOGUE, PublishedDataset, is_prepared, pre
 
 
 def describe_all() -> list[dict[str, Any]]:
-    """Every set, embedded ones first: name, title, splits, images, side, terms, source, checksum, ready, bytes
-    on this disk, and bytes of the download, None for a set that only its owners hand out.
+    """Describe every embedded and published set.
+
+    "bytes" is the size on this disk, "
+    ""download" the size of the official files; None if they must be
+    requested from their owners.
     """
     return [_describe_glyphs(), _describe_digits(), *map(_describe_published, CATALOGUE.values())]
 
 
 def describe_image_set(images: ImageSet) -> dict[str, Any]:
-    """The figures of a set that is open."""
+    """Describe an open image set."""
     return {
         "name": images.name,
         "images": len(images),
@@ -30,6 +33,7 @@ def describe_image_set(images: ImageSet) -> dict[str, Any]:
         "kind": images.kind,
         "folder": None if images.folder is None else str(images.folder),
         "files": images.notes.get("files", {}),
+        "part": images.notes.get("part", {}),
     }
 
 
@@ -68,23 +72,29 @@ def _describe_digits() -> dict[str, Any]:
     }
 
 
-def _describe_published(entry: PublishedDataset) -> dict[str, Any]:
-    sums = [remote.md5 for remote in entry.remotes]
+def _describe_published(dataset: PublishedDataset) -> dict[str, Any]:
+    checksums = [remote.md5 for remote in dataset.remotes]
     return {
-        "name": entry.name,
-        "title": entry.title,
-        "splits": {split: len(members) for split, members in entry.splits().items()},
-        "images": entry.images,
-        "side": entry.side,
-        "terms": entry.terms,
-        "source": entry.homepage,
-        "checksum": "no download" if not sums else "MD5" if all(sums) else "none published",
-        "ready": is_prepared(entry),
-        "bytes": _disk_usage(prepared_folder(entry)),
-        "download": sum(remote.first_bytes or remote.size or 0 for remote in entry.remotes)
-        if entry.remotes
+        "name": dataset.name,
+        "title": dataset.title,
+        "splits": {split: len(members) for split, members in dataset.splits().items()},
+        "images": dataset.images,
+        "side": dataset.side,
+        "terms": dataset.terms,
+        "source": dataset.homepage,
+        "checksum": _describe_checksums(checksums),
+        "ready": is_prepared(dataset),
+        "bytes": _disk_usage(prepared_folder(dataset)),
+        "download": sum(remote.first_bytes or remote.size or 0 for remote in dataset.remotes)
+        if dataset.remotes
         else None,
     }
+
+
+def _describe_checksums(checksums: list[str | None]) -> str:
+    if not checksums:
+        return "no download"
+    return "MD5" if all(checksums) else "none published"
 
 
 def _disk_usage(folder: Path) -> int:

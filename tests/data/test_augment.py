@@ -24,7 +24,7 @@ def rng():
     return np.random.default_rng(5)
 
 
-def test_nothing_asked_for_changes_nothing(images):
+def test_no_augmentation_changes_nothing(images):
     assert augment(images, (), rng()) is images
 
 
@@ -60,7 +60,7 @@ def test_a_crop_is_a_part_of_the_image_enlarged(images):
     assert len(set(rows[:, 0, 0])) > 2  # not always from the top
 
 
-def test_moving_cropping_and_flipping_go_together_and_depend_on_the_seed_alone(images):
+def test_combined_augmentations_depend_on_the_seed_alone(images):
     how = ("flip", "shift", "crop", "colour")
     assert (augment(images, how, rng()) == augment(images, how, rng())).all()
     assert (augment(images, how, rng()) != augment(images, how, np.random.default_rng(6))).any()

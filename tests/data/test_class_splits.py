@@ -15,7 +15,7 @@ def sizes(dealer, classes: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("way", [2, 3, 5, 10])
-def test_every_split_has_at_least_the_way_and_all_classes_are_dealt(way):
+def test_every_split_has_at_least_way_classes_and_all_are_assigned(way):
     for classes in range(2 * way, 80):
         found = sizes(training_shares(way), classes)
         assert sum(found.values()) == classes
@@ -26,11 +26,11 @@ def test_every_split_has_at_least_the_way_and_all_classes_are_dealt(way):
         assert min(found.values()) >= way
 
 
-def test_many_classes_are_dealt_as_usual():
+def test_many_classes_get_the_default_shares():
     assert sizes(training_shares(5), 100) == {"train": 60, "validation": 20, "test": 20}
 
 
-@pytest.mark.parametrize(("classes", "ending"), [(5, "or ask for --way 2."), (3, r"Add classes\.")])
+@pytest.mark.parametrize(("classes", "ending"), [(5, "--way 2"), (3, r"Add classes\.")])
 def test_too_few_classes_are_refused_with_what_is_needed(classes, ending):
     with pytest.raises(
         AnyshotError,

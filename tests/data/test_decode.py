@@ -123,7 +123,7 @@ def noise(side: int) -> Image.Image:
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image"),
     ],
 )
-def test_a_file_that_gives_no_picture_gets_a_reason(data, reason):
+def test_undecodable_file_gets_a_reason(data, reason):
     with pytest.raises(UnreadableImage, match=reason):
         decode(data, 16)
 

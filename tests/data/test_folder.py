@@ -43,7 +43,7 @@ def test_class_folders_become_an_image_set(root):
     assert pets.skipped == []
 
 
-def test_the_size_is_free(root):
+def test_size_can_be_chosen(root):
     put(root / "cat")
     assert open_images(root, size=84).size == (84, 84)
     assert open_images(str(root), size=20).size == (20, 20)
@@ -190,7 +190,7 @@ def test_an_image_side_out_of_range_is_refused(root, size):
         open_images(root, size=size)
 
 
-def test_the_second_opening_reads_no_picture_and_a_change_is_noticed(root, monkeypatch):
+def test_second_opening_decodes_nothing_unless_files_changed(root, monkeypatch):
     put(root / "cat", 2)
     put(root / "dog", 2)
     first = open_images(root)
@@ -210,23 +210,21 @@ def test_the_second_opening_reads_no_picture_and_a_change_is_noticed(root, monke
         (lambda root: put(root / "cat", 1), "No class of .* has 2 usable images"),
     ],
 )
-def test_a_folder_without_a_usable_class_gets_a_sentence_and_leaves_nothing(
-    root, cache, prepare, words
-):
+def test_folder_without_a_usable_class_is_refused_and_leaves_nothing(root, cache, prepare, words):
     prepare(root)
     with pytest.raises(AnyshotError, match=words):
         open_images(root)
     assert not cache.exists() or list((cache / "folders").iterdir()) == []
 
 
-def test_a_path_that_is_no_folder_is_refused(tmp_path):
+def test_path_that_is_not_a_folder_is_refused(tmp_path):
     with pytest.raises(AnyshotError, match="not a folder"):
         folder_module.open_folder(tmp_path / "nothing")
     with pytest.raises(AnyshotError, match="no image set or folder 'nothing'"):
         open_images("nothing")
 
 
-def test_a_folder_that_may_not_be_read_is_named(root, monkeypatch):
+def test_folder_without_read_permission_is_named(root, monkeypatch):
     put(root / "cat")
 
     def refuse(self):
@@ -245,7 +243,7 @@ def test_a_saved_set_opens_by_its_path_and_keeps_its_size(root, tmp_path):
         open_images(tmp_path / "saved", size=84)
 
 
-def test_names_that_are_not_utf8_or_cannot_be_shown_are_written_out(tmp_path, caplog):
+def test_names_that_are_not_utf8_or_not_printable_are_escaped(tmp_path, caplog):
     root = tmp_path / os.fsdecode(b"caf\xe9")
     for name in (b"th\xe9", b"two\nlines", b"[b]", "字".encode()):
         put(root / os.fsdecode(name), 2)
@@ -259,13 +257,13 @@ def test_names_that_are_not_utf8_or_cannot_be_shown_are_written_out(tmp_path, ca
     assert "\x1b" not in caplog.text
 
 
-def test_a_folder_may_have_the_longest_name_there_is(tmp_path):
+def test_folder_name_may_have_the_maximum_length(tmp_path):
     root = tmp_path / ("é" * 127)
     put(root / "cat", 2)
     assert open_images(root).classes == ("cat",)
 
 
-def test_a_cache_that_cannot_be_written_is_a_sentence(root, tmp_path, monkeypatch):
+def test_unwritable_cache_gets_a_message(root, tmp_path, monkeypatch):
     put(root / "cat", 2)
     (tmp_path / "file").touch()
     monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path / "file" / "cache"))
@@ -276,7 +274,7 @@ def test_a_cache_that_cannot_be_written_is_a_sentence(root, tmp_path, monkeypatc
             open_images(name)
 
 
-def test_a_full_disk_is_a_sentence_and_leaves_nothing(root, cache):
+def test_full_disk_gets_a_message_and_leaves_nothing(root, cache):
     put(root / "cat", 20)
     with (
         limited_files(20_000),
@@ -288,6 +286,6 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing(root, cache):
 
 
 @pytest.mark.parametrize("name", ["", "~nobody-here/pictures", "x" * 5000, "a\0b"])
-def test_what_cannot_be_a_folder_is_said_not_to_be_one(name):
+def test_impossible_paths_are_refused(name):
     with pytest.raises(AnyshotError, match="There is no image set or folder"):
         open_images(name)

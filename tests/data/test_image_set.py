@@ -53,7 +53,7 @@ def test_a_saved_set_opens_as_it_was_and_stays_on_disk(pets, tmp_path):
     pets.check()
 
 
-def test_a_set_on_disk_is_pickled_as_its_address(pets, tmp_path):
+def test_saved_set_is_pickled_as_its_path(pets, tmp_path):
     saved = pets.save(tmp_path / "pets")
     assert len(pickle.dumps(saved)) < 400
     assert pickle.loads(pickle.dumps(replace(saved, splits={}))).splits == {}
@@ -85,7 +85,7 @@ def test_a_set_on_disk_is_mapped_and_not_read(tmp_path, pets):
         ({"a": pixels(1)}, {"train": ["a"], "test": ["a"]}, "two splits"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(arrays, splits, words):
+def test_inconsistent_arrays_and_splits_are_refused(arrays, splits, words):
     with pytest.raises(DataError, match=words):
         ImageSet.from_arrays("odd", arrays, splits)
 
@@ -158,7 +158,7 @@ def test_a_damaged_folder_is_named(pets, tmp_path, harm, words):
         ImageSet.open(folder)
 
 
-def test_a_split_by_seed_deals_every_class_once():
+def test_split_by_seed_assigns_every_class_once():
     classes = [f"c{i}" for i in range(100)]
     shares = {"train": 0.6, "validation": 0.15, "test": 0.25}
     split = split_by_seed(classes, shares, 3)
@@ -198,7 +198,7 @@ def test_the_checksum_of_a_saved_set_reads_no_pixel(pets, tmp_path):
     assert ImageSet.open(tmp_path / "pets").checksum == saved.checksum
 
 
-def test_the_kind_says_what_may_be_mirrored_and_is_kept(pets, tmp_path):
+def test_kind_decides_about_mirroring_and_is_saved(pets, tmp_path):
     assert (pets.kind, pets.flip_invariant) == ("photographs", True)
     letters = replace(pets, kind="characters").save(tmp_path / "letters")
     assert (letters.kind, letters.flip_invariant) == ("characters", False)
@@ -215,13 +215,13 @@ def test_grey_images_become_three_equal_channels():
         assert all((images.images[..., channel] == grey).all() for channel in range(3))
 
 
-def test_validation_has_the_names_that_people_give_it():
+def test_val_and_valid_are_names_of_validation():
     arrays = {label: pixels(1) for label in "abc"}
     images = ImageSet.from_arrays("pets", arrays, {"train": ["a"], "val": ["b"], "valid": ["c"]})
     assert images.splits == {"train": (0,), "validation": (1, 2)}
 
 
-def test_without_splits_classes_are_dealt_as_those_of_a_folder_are():
+def test_default_split_of_arrays_is_that_of_a_folder():
     arrays = {label: pixels(1) for label in "abcdefghij"}
     images = ImageSet.from_arrays("pets", arrays)
     dealt = split_by_seed(list(arrays), {"train": 0.6, "validation": 0.2, "test": 0.2}, seed=0)

@@ -46,7 +46,7 @@ def test_an_interrupted_creation_leaves_nothing(tmp_path):
         ([("a", pixels(1)), ("b", pixels(1)), ("a", pixels(1))], "one after another"),
     ],
 )
-def test_what_does_not_fit_is_refused_and_leaves_nothing(tmp_path, parts, words):
+def test_wrong_images_are_refused_and_leave_nothing(tmp_path, parts, words):
     with (
         pytest.raises(DataError, match=words),
         write_image_set(tmp_path / "odd", "odd", (8, 8)) as writer,
@@ -65,7 +65,7 @@ def test_wrong_splits_leave_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_no_set(tmp_path):
+def test_a_set_needs_classes_and_images(tmp_path):
     with (
         pytest.raises(DataError, match="'a' has no images"),
         write_image_set(tmp_path / "n", "n", (8, 8)) as writer,
@@ -79,7 +79,7 @@ def test_nothing_is_no_set(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path):
+def test_full_disk_gets_a_message_and_leaves_nothing(tmp_path):
     with (
         limited_files(10_000),
         pytest.raises(AnyshotError, match=r"Cannot write .*images\.npy': File too large"),

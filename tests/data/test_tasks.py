@@ -54,7 +54,7 @@ def test_a_stream_can_be_iterated():
         assert torch.equal(task.query, stream.task(index).query)
 
 
-def test_another_index_split_or_seed_is_another_task():
+def test_other_index_split_or_seed_gives_another_task():
     settings = TaskSettings(way=2, shots="fixed:5", query=5)
     streams = [
         TaskStream(make_imageset(), split, settings, seed)

@@ -1,1 +1,1 @@
-"""Image sets that come with the package: drawn glyphs and handwritten digits."""
+"""Image sets that are part of the package: drawn glyphs and handwritten digits."""

@@ -1,7 +1,8 @@
-"""`digits`, the embedded out-of-distribution set: 1,797 real handwritten digits, 8 x 8, enlarged to 32 x 32 x 3.
+"""`digits`, the embedded out-of-distribution set: 1,797 handwritten digits, enlarged to 32 x 32.
 
-The pixels (digits.npz) are those of `sklearn.datasets.load_digits`, the test part of E. Alpaydin and C. Kaynak's
-"Optical Recognition of Handwritten Digits" (UCI Machine Learning Repository, CC BY 4.0).
+The pixels (digits.npz) are those of `sklearn.datasets.load_digits`: the test part of "Optical
+Recognition of Handwritten Digits" by E. Alpaydin and C. Kaynak (UCI Machine Learning Repository,
+CC BY 4.0).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ SIDE = 32
 
 
 def open_digits() -> ImageSet:
-    """Ten classes of 174 to 183 images, all in the test split."""
+    """Open the digits: ten classes of 174 to 183 images, all in the test split."""
     images, labels = raw_digits()
     large = np.stack([_enlarge(image) for image in images])
     arrays = {str(digit): large[labels == digit] for digit in range(10)}
@@ -27,7 +28,7 @@ def open_digits() -> ImageSet:
 
 
 def raw_digits() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """The digits as published: images uint8 [1797, 8, 8] in 0..16, labels uint8 [1797]."""
+    """Return the published digits: images uint8 [1797, 8, 8] in 0..16, labels uint8 [1797]."""
     with (
         as_file(files("anyshot.data.embedded").joinpath("digits.npz")) as path,
         np.load(path) as data,
@@ -36,7 +37,7 @@ def raw_digits() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
 
 
 def _enlarge(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """[8, 8] in 0..16 to [SIDE, SIDE, 3] in 0..255."""
+    """Enlarge an image [8, 8] in 0..16 to [SIDE, SIDE, 3] in 0..255."""
     grey = np.rint(image * (255 / 16)).astype(np.uint8)
     return np.asarray(
         Image.fromarray(grey).resize((SIDE, SIDE), Image.Resampling.BICUBIC).convert("RGB")

@@ -1,7 +1,7 @@
-"""Pictures of one character: fields warped, then painted with colours, textures and noise, all of a class at once.
+"""Draw images of a character: warp its distance fields, then add colours, textures and noise.
 
-Shape is the only thing that pictures of a class share: place, size, angle, slant, weight, colour, light-on-dark or
-dark-on-light, background and noise are drawn afresh for every picture.
+Images of a class share only the shape. Position, size, angle, slant, stroke weight, colours,
+background and noise are random for each image.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Floats = NDArray[np.float32]
 
 
 def draw_images(fields: Floats, count: int, side: int, rng: Generator) -> NDArray[np.uint8]:
-    """Draw pictures, uint8 [count, side, side, 3], of the character whose faces are `fields` [faces, EDGE, EDGE]."""
+    """Draw images uint8 [count, side, side, 3] from distance fields [faces, EDGE, EDGE]."""
     ink = ink_coverage(fields, count, side, rng)[..., None]
     paper, pen = _colours(count, rng)
     back = _mix(paper, _variation(count, 0.45, rng), _texture(count, side, rng))
@@ -28,7 +28,7 @@ def draw_images(fields: Floats, count: int, side: int, rng: Generator) -> NDArra
 
 
 def ink_coverage(fields: Floats, count: int, side: int, rng: Generator) -> Floats:
-    """How much of each pixel is ink, float32 [count, side, side] in 0..1, under random affine maps and weights."""
+    """Return the share of ink of each pixel, float32 [count, side, side], for random maps."""
     matrix = _affine(count, side, rng)
     shift = np.einsum("nij,nj->ni", matrix, rng.uniform(-0.08, 0.08, (count, 2)) * side)
     centre = (np.arange(side) + 0.5 - side / 2).astype(np.float32)
@@ -47,7 +47,7 @@ def ink_coverage(fields: Floats, count: int, side: int, rng: Generator) -> Float
 
 
 def _affine(count: int, side: int, rng: Generator) -> NDArray[np.float64]:
-    """Maps from picture to field, [count, 2, 2] acting on (y, x): scale, aspect, slant, rotation."""
+    """Return maps from image to field, [count, 2, 2] on (y, x): scale, aspect, slant, rotation."""
     scale = BOX / (side * rng.uniform(0.58, 0.95, count))
     aspect = np.exp(rng.uniform(-0.18, 0.18, count))
     slant = rng.uniform(-0.3, 0.3, count)
@@ -61,7 +61,7 @@ def _affine(count: int, side: int, rng: Generator) -> NDArray[np.float64]:
 
 
 def _sample(fields: Floats, which: NDArray[np.int64], points: Floats) -> Floats:
-    """Bilinear look-up of points [n, 2, side, side] in fields[which[n]]; beyond the border the border's value."""
+    """Interpolate fields[which[n]] at points [n, 2, side, side]; border values are repeated."""
     y, x = np.clip(points[:, 0], 0, EDGE - 1.001), np.clip(points[:, 1], 0, EDGE - 1.001)
     row, column = y.astype(np.int32), x.astype(np.int32)
     y -= row
@@ -74,7 +74,7 @@ def _sample(fields: Floats, which: NDArray[np.int64], points: Floats) -> Floats:
 
 
 def _colours(count: int, rng: Generator) -> tuple[Floats, Floats]:
-    """Colours of paper and pen, [count, 3] each in 0..1, at least a visible step of brightness apart."""
+    """Return colours of paper and pen, [count, 3] in 0..1, that differ visibly in brightness."""
     gap = rng.uniform(0.35, 0.8, count)
     faint = rng.random(count) < 0.15
     gap[faint] = rng.uniform(0.18, 0.35, int(faint.sum()))
@@ -91,7 +91,7 @@ def _colours(count: int, rng: Generator) -> tuple[Floats, Floats]:
 
 
 def _variation(count: int, most: float, rng: Generator) -> Floats:
-    """The colour step [count, 3] by which a texture departs from its colour."""
+    """Return the colour amplitude of a texture, [count, 3]."""
     return (rng.uniform(0, most, (count, 1)) * rng.uniform(-1, 1, (count, 3))).astype(np.float32)
 
 
@@ -100,7 +100,7 @@ def _mix(colour: Floats, step: Floats, texture: Floats) -> Floats:
 
 
 def _texture(count: int, side: int, rng: Generator) -> Floats:
-    """Scalar patterns in -1..1, [count, side, side]: plain, gradient, stripes, checks or blobs."""
+    """Return patterns in -1..1, [count, side, side]: plain, gradient, stripes, checks, clouds."""
     centre = ((np.arange(side) + 0.5) / side - 0.5).astype(np.float32)
     angle, phase = rng.uniform(0, 2 * np.pi, (2, count, 1, 1)).astype(np.float32)
     cos, sin = np.cos(angle), np.sin(angle)
@@ -120,10 +120,9 @@ def _texture(count: int, side: int, rng: Generator) -> Floats:
 
 
 def _blobs(count: int, side: int, rng: Generator) -> Floats:
-    """Smooth clouds: 7 x 7 random values, interpolated."""
+    """Return smooth clouds: 7 x 7 random values, interpolated to [count, side, side]."""
     coarse = rng.uniform(-1, 1, (count, 7, 7)).astype(np.float32)
-    place = np.linspace(0, 5.999, side, dtype=np.float32)
-    weight = np.clip(
-        1 - np.abs(place[:, None] - np.arange(7, dtype=np.float32)), 0, 1
-    )  # [side, 7] tents
+    position = np.linspace(0, 5.999, side, dtype=np.float32)
+    distance = np.abs(position[:, None] - np.arange(7, dtype=np.float32))
+    weight = np.clip(1 - distance, 0, 1)  # interpolation weights, [side, 7]
     return weight @ coarse @ weight.T

@@ -1,7 +1,8 @@
-"""Shapes of characters: which faces hold one, and its outline as a signed-distance field.
+"""Shapes of characters: the font faces that contain one, and its signed-distance field.
 
-A signed-distance field says for every point how far it is inside (+) or outside (-) the ink. Drawing it at any scale,
-angle or stroke weight is one interpolation and one clip, which is what makes 100,000 pictures a matter of seconds.
+A signed-distance field gives the distance of each point to the outline, positive inside the ink.
+Drawing it at any scale, angle or stroke weight is one interpolation and one clip, so that 100,000
+images take seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ EDGE = 64  # side of a field
 BOX = 44  # the longer side of the ink inside it
 RENDER = 2 * EDGE  # side of the drawing it is measured on
 
-# Faces that matplotlib ships. Computer Modern has its own encoding outside the letters and digits of ASCII.
+# Font faces of matplotlib. Computer Modern encodes only letters and digits like ASCII.
 UNICODE_FACES = (
     *("DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSans-BoldOblique"),
     *("DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic", "DejaVuSerif-BoldItalic"),
@@ -31,7 +32,7 @@ ASCII_FACES = ("cmr10", "cmb10", "cmss10", "cmtt10", "cmti10")
 
 
 def faces_with(character: str) -> list[str]:
-    """Names of the faces that hold a character, in a fixed order."""
+    """Return the names of the faces that contain a character, in a fixed order."""
     faces = [face for face in UNICODE_FACES if ord(character) in _charmap(face)]
     if character.isascii() and character.isalnum():
         faces.extend(ASCII_FACES)
@@ -39,9 +40,10 @@ def faces_with(character: str) -> list[str]:
 
 
 def distance_field(character: str, face: str) -> NDArray[np.float32]:
-    """Signed distance to the outline, in field pixels, positive inside: float32 [EDGE, EDGE].
+    """Return the signed distance to the outline in field pixels, float32 [EDGE, EDGE].
 
-    The ink is centred, its longer side BOX pixels long, so that size and place carry no information.
+    The ink is centred and its longer side has BOX pixels, so that size and position carry no
+    information.
     """
     ink = silhouette(character, face) >= 128
     distance = distance_transform_edt(ink) - distance_transform_edt(~ink)
@@ -50,7 +52,7 @@ def distance_field(character: str, face: str) -> NDArray[np.float32]:
 
 
 def silhouette(character: str, face: str) -> NDArray[np.uint8]:
-    """The character alone, white on black, centred: uint8 [RENDER, RENDER]; black when it has no ink."""
+    """Render the character white on black, centred: uint8 [RENDER, RENDER]."""
     font = _font(face)
     left, top, right, bottom = font.getbbox(character)
     picture = Image.new("L", (max(1, int(right - left)), max(1, int(bottom - top))))
@@ -70,7 +72,7 @@ def silhouette(character: str, face: str) -> NDArray[np.uint8]:
 
 
 def class_name(character: str) -> str:
-    """A class name that reads well and sorts by script: "0416 CYRILLIC CAPITAL LETTER ZHE"."""
+    """Return a class name that sorts by script: "0416 CYRILLIC CAPITAL LETTER ZHE"."""
     return f"{ord(character):04X} {unicodedata.name(character)}"
 
 
@@ -83,7 +85,7 @@ def _charmap(face: str) -> frozenset[int]:
 
 @cache
 def _font(face: str) -> ImageFont.FreeTypeFont:
-    # The basic layout engine draws one character alone the same way whether or not Raqm is installed.
+    # The basic layout engine draws the same whether or not Raqm is installed.
     return ImageFont.truetype(
         str(fonts_folder() / f"{face}.ttf"), RENDER, layout_engine=ImageFont.Layout.BASIC
     )

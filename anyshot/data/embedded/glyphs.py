@@ -1,9 +1,8 @@
-"""`glyphs`, the embedded image set: characters of many scripts, drawn from the fonts that matplotlib ships.
+"""`glyphs`, the embedded image set: characters of many scripts, drawn from the fonts of matplotlib.
 
-classes   the characters of glyphs.txt, chosen so that no two have nearly the same shape once size and place are
-          taken away (how: `docs/data.md`)
-images    200 of each, 32 x 32 x 3, a function of (SEED, character, picture number) alone
-splits    60 / 15 / 25 % of the classes, dealt by SEED
+classes   the characters of glyphs.txt; no two of them have nearly the same shape (see docs/data.md)
+images    200 of each, 32 x 32 x 3; they depend on (SEED, character, image number) alone
+splits    60 / 15 / 25 % of the classes, assigned by SEED
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from anyshot.data.embedded.glyph_shapes import class_name, distance_field, faces
 from anyshot.data.image_set import ImageSet
 from anyshot.data.storage import write_image_set
 
-VERSION = 1  # another number, another folder: raise it with any change that moves a pixel
+VERSION = 1  # part of the folder name: increase it when pixels change
 SEED = 2020
 SIDE = 32
 COUNT = 200
@@ -31,7 +30,7 @@ MAX_FACES = 8
 
 
 def open_glyphs() -> ImageSet:
-    """Open the glyphs, drawing them into the cache folder (under a minute) the first time."""
+    """Open the glyphs; the first time, they are drawn into the cache folder (under a minute)."""
     folder = glyphs_folder()
     if not (folder / "set.json").is_file():
         build_glyphs(folder, characters())
@@ -39,17 +38,17 @@ def open_glyphs() -> ImageSet:
 
 
 def glyphs_folder() -> Path:
-    """Where the glyphs are, once drawn."""
+    """Return the folder of the drawn glyphs, whether or not it exists."""
     return cache_folder() / f"glyphs-{VERSION}"
 
 
 def glyph_splits() -> dict[str, list[str]]:
-    """Class names by split."""
+    """Return the class names of each split."""
     return split_by_seed([class_name(character) for character in characters()], SHARES, SEED)
 
 
 def characters() -> str:
-    """All characters, one class each, in the order of the classes."""
+    """Return all characters, in the order of their classes."""
     lines = files("anyshot.data.embedded").joinpath("glyphs.txt").read_text("utf-8").splitlines()
     return "".join(
         chr(int(line.split()[0], 16)) for line in lines if line and not line.startswith("#")
@@ -57,7 +56,7 @@ def characters() -> str:
 
 
 def build_glyphs(folder: Path, text: str, count: int = COUNT, workers: int = 2) -> None:
-    """Draw `count` pictures of every character of `text` into `folder`; the number of workers changes no pixel."""
+    """Draw `count` images of each character; the number of workers does not change them."""
     names = [class_name(character) for character in text]
     notes = {
         "source": "fonts shipped with matplotlib",
@@ -70,15 +69,15 @@ def build_glyphs(folder: Path, text: str, count: int = COUNT, workers: int = 2) 
         write_image_set(folder, "glyphs", (SIDE, SIDE), splits, notes, "characters") as writer,
         ThreadPoolExecutor(workers) as pool,
     ):
-        for name, pictures in zip(
+        for name, images in zip(
             names, pool.map(lambda character: draw_character(character, count), text), strict=True
         ):
-            writer.add(name, pictures)
+            writer.add(name, images)
             advance()
 
 
 def draw_character(character: str, count: int = COUNT) -> np.ndarray:
-    """Pictures of one character, uint8 [count, SIDE, SIDE, 3]; the same ones every time."""
+    """Draw images of one character, uint8 [count, SIDE, SIDE, 3]; always the same ones."""
     rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([SEED, ord(character)])))
     faces = faces_with(character)
     chosen = sorted(rng.permutation(len(faces))[:MAX_FACES])

@@ -1,7 +1,7 @@
 """Find the files of a source: in a folder, or in archives that are unpacked to a temporary folder.
 
-Archives are not trusted: `unpack` writes regular files inside its folder only, limits bytes and files,
-and reads every archive to its end, where compressed ones have their checksum.
+Archives are not trusted: `unpack` writes regular files inside its folder only, limits bytes and
+files, and reads every archive to its end, where compressed ones have their checksum.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def unpack(
 ) -> SourceFiles:
     """Unpack the files of an archive that match a pattern; `advance` is called after each.
 
-    Paths and links that lead out of the folder, devices, too many bytes or files, and any damage are
-    errors that name the archive.
+    Paths and links that lead out of the folder, devices, too many bytes or files, and any damage
+    are errors that name the archive.
     """
     remaining = MAX_BYTES
     files: list[Path] = []

@@ -1,9 +1,9 @@
 """Read numeric arrays from MATLAB files of version 5 without trusting them.
 
-A file is a header of 128 bytes and a list of elements. An element is a tag (type, number of bytes) and
-data padded to eight bytes. A variable is an element that consists of elements: flags, dimensions, name
-and numbers in Fortran order. SciPy's compiled reader trusts the lengths in a damaged file and crashes,
-hence this one.
+A file is a header of 128 bytes and a list of elements. An element is a tag (type, number of bytes)
+and data padded to eight bytes. A variable is an element that consists of elements: flags,
+dimensions, name and numbers in Fortran order. SciPy's compiled reader trusts the lengths in a
+damaged file and crashes, hence this one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Unpickle numbers, strings, lists, dictionaries and integer arrays from files that are not trusted.
+"""Unpickle numbers, strings, lists, dictionaries and integer arrays from untrusted files.
 
 Python's unpickler calls any function that a file names, allocates any memory that it announces, and
-overflows its stack on nested keys. This one interprets the operations that `pickletools` finds. It knows
-those below and no others. A file can name six things, each replaced by a function here that checks its
-arguments. A restricted `pickle.Unpickler` is not enough: its C code hashes keys of any depth, allocates a
-memo of any length, and changes objects of any type.
+overflows its stack on nested keys. This one interprets the operations that `pickletools` finds. It
+knows those below and no others. A file can name six things, each replaced by a function here that
+checks its arguments. A restricted `pickle.Unpickler` is not enough: its C code hashes keys of any
+depth, allocates a memo of any length, and changes objects of any type.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def test_no_two_characters_look_alike():
     assert alike.max() < 0.89
 
 
-def test_every_character_has_ink_and_a_face_that_holds_it():
+def test_every_character_has_ink_and_a_font_face():
     for character in characters()[::7]:
         faces = faces_with(character)
         assert faces
@@ -77,7 +77,7 @@ def test_a_character_without_ink_is_black():
     assert not silhouette(" ", "DejaVuSans").any()
 
 
-def test_pictures_are_a_function_of_the_character_alone():
+def test_images_depend_on_the_character_alone():
     once, twice = draw_character("Ж"), draw_character("Ж")
     assert once.shape == (COUNT, SIDE, SIDE, 3)
     assert once.dtype == np.uint8

@@ -29,7 +29,7 @@ def cache(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def official() -> dict[str, Callable[[Path], Path]]:
-    """{data set: a function that writes small official files into a folder and returns what to give as source}."""
+    """{data set: function that writes small official files into a folder, returns the source}."""
     return {
         "cifar-fs": cifar_fs,
         "svhn": svhn,

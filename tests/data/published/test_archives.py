@@ -66,7 +66,7 @@ def forged_header() -> bytes:
 @pytest.mark.parametrize(
     "pack", [bytes, gzip.compress, bz2.compress, lzma.compress], ids=["plain", "gz", "bz2", "xz"]
 )
-def test_wanted_files_are_taken_out_whatever_the_archive_is_called(pack, tmp_path):
+def test_matching_files_are_unpacked_whatever_the_archive_is_called(pack, tmp_path):
     data = tar_bytes(("set/a.jpg", b"one"), ("set/deep/B.JPG", b"two"), ("set/readme.txt", b"no"))
     (tmp_path / "download (1)").write_bytes(pack(data))
     tree, archives = scan_source(tmp_path, WANTED)
@@ -80,7 +80,7 @@ def test_wanted_files_are_taken_out_whatever_the_archive_is_called(pack, tmp_pat
     assert len(seen) == 2
 
 
-def test_a_zip_gives_its_wanted_files(tmp_path):
+def test_matching_files_are_unpacked_from_a_zip(tmp_path):
     (tmp_path / "x").write_bytes(zip_bytes(("d/", b""), ("d/a.jpg", b"one"), ("d/b.txt", b"two")))
     assert [path.name for path in unpack(tmp_path / "x", WANTED, tmp_path / "out").files] == [
         "a.jpg"
@@ -113,11 +113,9 @@ def test_a_zip_gives_its_wanted_files(tmp_path):
         (gzip.compress(b"no archive at all" * 99), "damaged"),
         (zip_bytes(("a.jpg", bytes(range(256)) * 90))[:-60], "damaged"),
     ],
-    ids=itertools.count(),  # not the bytes: archives hold the time, and test processes must agree on names
+    ids=itertools.count(),  # archives contain the time, and parallel processes need equal names
 )
-def test_a_hostile_or_damaged_archive_is_refused_by_name_and_writes_nothing_outside(
-    data, words, tmp_path
-):
+def test_hostile_or_damaged_archive_is_named_and_writes_nothing_outside(data, words, tmp_path):
     (tmp_path / "inner").mkdir()
     archive = tmp_path / "inner" / "evil"
     archive.write_bytes(data)
@@ -166,7 +164,7 @@ def test_a_folder_with_too_many_files_is_refused(tmp_path, monkeypatch):
         scan_source(tmp_path, WANTED)
 
 
-def test_hidden_files_are_passed_over_and_unreadable_ones_are_no_archive(tmp_path):
+def test_hidden_and_missing_files_are_ignored(tmp_path):
     (tmp_path / ".hidden").mkdir()
     (tmp_path / ".hidden" / "a.jpg").write_bytes(b"")
     (tmp_path / ".b.jpg").write_bytes(b"")
@@ -219,7 +217,7 @@ def test_a_bomb_behind_the_end_of_the_archive_is_refused(tmp_path, monkeypatch):
         unpack(tmp_path / "bomb", WANTED, tmp_path / "out")
 
 
-def test_a_full_disk_is_not_called_a_damaged_archive(tmp_path):
+def test_full_disk_is_not_reported_as_damaged_archive(tmp_path):
     (tmp_path / "good").write_bytes(tar_bytes(("a.jpg", bytes(200_000))))
     with (
         limited_files(100_000),

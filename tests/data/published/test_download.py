@@ -88,13 +88,13 @@ def test_a_broken_download_resumes_where_it_broke(server, tmp_path):
     assert server.asked == [None, "bytes=300000-"]
 
 
-def test_a_server_that_knows_no_ranges_is_asked_for_all(server, tmp_path):
+def test_server_without_ranges_sends_the_whole_file(server, tmp_path):
     (tmp_path / "set.bin.part").write_bytes(b"stale" * 10)
     server.ranges = False
     assert fetch(remote(server), tmp_path).read_bytes() == DATA
 
 
-def test_a_part_that_is_whole_already_is_taken(server, tmp_path):
+def test_complete_partial_download_is_used(server, tmp_path):
     (tmp_path / "set.bin.part").write_bytes(DATA)
     assert fetch(remote(server, md5=hashlib.md5(DATA).hexdigest()), tmp_path).read_bytes() == DATA
 
@@ -109,14 +109,14 @@ def test_only_the_first_bytes_are_fetched_where_they_suffice(server, tmp_path):
     assert fetch(remote(server, first_bytes=1000), tmp_path / "third").read_bytes() == DATA[:1000]
 
 
-def test_a_wrong_checksum_is_said_and_the_file_deleted(server, tmp_path):
+def test_wrong_checksum_is_reported_and_the_file_deleted(server, tmp_path):
     with pytest.raises(DataError, match="not the published 0123; it was deleted"):
         fetch(remote(server, md5="0123"), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9/set.bin", "http://name.invalid/set.bin"])
-def test_without_a_network_one_sentence_says_what_to_fetch_and_where_to_put_it(address, tmp_path):
+def test_without_a_network_the_message_names_file_and_folder(address, tmp_path):
     with pytest.raises(DataError) as caught:
         fetch(RemoteFile(address), tmp_path)
     sentence = str(caught.value)

@@ -37,7 +37,7 @@ TYPE = b"cnumpy\ndtype\n(U\x02u1K\x00K\x01tR"
 
 
 def python2_pickle() -> bytes:
-    """{'data': uint8 [2, 3], 'fine_labels': [7], 'name': 'x'} as Python 2 wrote it: byte strings everywhere."""
+    """{'data': uint8 [2, 3], 'fine_labels': [7], 'name': 'x'} as pickled by Python 2."""
 
     def text(value: bytes) -> bytes:
         return b"U" + bytes([len(value)]) + value
@@ -143,9 +143,7 @@ def reduce_of(module: str, name: str, *arguments) -> bytes:
     ],
     ids=itertools.count(),
 )
-def test_a_pickle_that_wants_more_than_numbers_is_refused_unread(
-    data, words, tmp_path, monkeypatch
-):
+def test_unsafe_pickle_is_refused(data, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "evil").write_bytes(data)
     with pytest.raises(DataError, match=words) as caught:
@@ -173,7 +171,7 @@ def test_matlab_variables_must_be_numbers(tmp_path):
             read_mat(tmp_path / "m.mat", name)
 
 
-def test_rows_are_read_from_a_file_that_is_cut_off_after_them(tmp_path):
+def test_rows_are_read_from_a_truncated_file(tmp_path):
     rows = np.arange(50, dtype=np.uint8).reshape(10, 5)
     np.save(tmp_path / "a.npy", rows)
     (tmp_path / "a.npy").write_bytes((tmp_path / "a.npy").read_bytes()[: 128 + 4 * 5])
@@ -225,7 +223,7 @@ def test_rows_of_every_version_of_the_format_are_read(version, shape, tmp_path):
     ],
     ids=itertools.count(),
 )
-def test_an_npy_header_that_nests_or_lies_is_refused(data, tmp_path):
+def test_forged_npy_header_is_refused(data, tmp_path):
     (tmp_path / "a.npy").write_bytes(data)
     with pytest.raises(DataError, match=r"a\.npy is damaged"):
         read_rows(tmp_path / "a.npy", 9, 5)
@@ -242,7 +240,7 @@ def test_an_idx_file_that_announces_terabytes_is_refused_unread(shape, pack, tmp
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_an_idx_file_that_goes_on_after_its_end_is_refused(pack, tmp_path):
+def test_idx_file_with_extra_bytes_is_refused(pack, tmp_path):
     (tmp_path / "i").write_bytes(pack(struct.pack(">HBBI", 0, 8, 1, 4) + bytes(5)))
     with pytest.raises(DataError, match=r"continues after the announced \[4\]"):
         read_idx(tmp_path / "i")
@@ -261,7 +259,7 @@ def test_no_flipped_bit_of_a_compressed_idx_file_gives_other_bytes(tmp_path):
     assert refused > 40
 
 
-def test_labels_that_hold_themselves_are_no_numbers(tmp_path):
+def test_recursive_labels_are_refused(tmp_path):
     labels: list = []
     for _ in range(100):
         labels = [labels, labels]

@@ -1,4 +1,4 @@
-"""The same path on real files: `pytest -m realdata`. They lie in $ANYSHOT_SHARED_DATA or in ../shared/data, packed."""
+"""Real files: `pytest -m realdata`, with packed files in $ANYSHOT_SHARED_DATA or ../shared/data."""
 
 from __future__ import annotations
 

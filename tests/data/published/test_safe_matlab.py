@@ -34,7 +34,7 @@ def test_numbers_are_those_that_scipy_reads(packed, tmp_path):
 def big_endian(
     shape: tuple[int, ...], data: bytes, name: bytes = b"x", kind: int = 9, stored: int = 2
 ) -> bytes:
-    """A file from a machine whose numbers begin with the large end, and whose uint8 values are stored as `stored`."""
+    """A big-endian file whose uint8 values are stored as `stored`."""
 
     def element(type_: int, content: bytes) -> bytes:
         return struct.pack(">II", type_, len(content)) + content + bytes(-len(content) % 8)
@@ -65,13 +65,13 @@ def test_either_order_of_bytes_and_smaller_storage_are_understood(tmp_path):
         (big_endian((2, 2), bytes(4)) + b"\0\0\0", "truncated"),
     ],
 )
-def test_what_lies_or_is_cut_off_is_refused(data, words, tmp_path):
+def test_forged_or_truncated_files_are_refused(data, words, tmp_path):
     (tmp_path / "m.mat").write_bytes(data)
     with pytest.raises(ValueError, match=words):
         read_arrays(tmp_path / "m.mat")
 
 
-def test_there_is_a_limit_to_what_is_unpacked_and_read(tmp_path, monkeypatch):
+def test_unpacked_bytes_are_limited(tmp_path, monkeypatch):
     savemat(tmp_path / "m.mat", {"x": np.zeros((1000, 1000), np.uint8)}, do_compression=True)
     monkeypatch.setattr(safe_matlab, "MAX_BYTES", 900_000)
     with pytest.raises(ValueError, match="larger than 900000 bytes"):
