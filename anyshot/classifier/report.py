@@ -114,8 +114,7 @@ def confusion_table(found: FolderEvaluation) -> Table:
     """The confusion matrix, or its largest errors if there are many classes."""
     names = [readable(name) for name in found.names]
     if len(names) <= WIDEST:
-        title = "Confusion matrix: rows are true classes, columns predictions"
-        result = Table("", *names, title=title)
+        result = Table("true ↓ predicted →", *names, title="Confusion matrix")
         for name, row in zip(names, found.counts.tolist(), strict=True):
             result.add_row(name, *map(str, row))
         return result

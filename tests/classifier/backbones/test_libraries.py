@@ -39,6 +39,8 @@ def test_timm_models_get_their_own_size_mean_and_deviation(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "timm", timm)
     backbone = open_backbone("timm:resnet18.a1_in1k")
+    other_size = open_backbone("timm:resnet18.a1_in1k", side=8)
+    assert other_size.fingerprint != backbone.fingerprint
     assert asked == {"name": "resnet18.a1_in1k", "pretrained": True, "num_classes": 0}
     assert backbone.side == 6
     np.testing.assert_allclose(backbone(np.full((1, 6, 6, 3), 255, np.uint8)), [[2.0] * 3])

@@ -159,3 +159,19 @@ def test_damping_applies_to_native_features_only():
     plain = Learner().requires_grad_(False).adapt(task.support, task.labels)(task.query)
     torch.testing.assert_close(other, plain)
     assert not torch.allclose(native, plain)
+
+
+@pytest.mark.parametrize("shots", [(8, 8, 8), (1, 1, 1, 1)])
+def test_every_unknown_feature_grows_with_the_distance_from_the_classes(learner, shots):
+    """Images move away from the class means, along a direction that no class has."""
+    task = sample_task(made_up("a", classes=6, width=40), shots, np.random.default_rng(0))
+    adapted = learner.adapt(task.support, task.labels)
+    away = torch.zeros(40)
+    away[::2] = 1.0
+    steps = torch.tensor([0.0, 0.5, 2.0, 8.0])
+    means = []
+    for step in steps:
+        rows = unknown_features(adapted, task.query + step * away)
+        means.append(rows[:, :6].mean(0))
+    differences = torch.stack(means).diff(dim=0)
+    assert (differences.sum(0) > 0).all(), differences
