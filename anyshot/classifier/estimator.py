@@ -97,7 +97,7 @@ class AnyShotClassifier(FittedState):
         self.device = device
         self.trust_code = trust_code
 
-    # ------------------------------------------------------------------------------------------ learning
+    # ------------------------------------------------------------------------------------- learning
     def fit(self, X: Images, y: ArrayLike) -> AnyShotClassifier:
         """Learn from labelled images. If this fails, the classifier stays as it was.
 
@@ -182,7 +182,7 @@ class AnyShotClassifier(FittedState):
             self._warn_about_conflicts(X if first else None)
             return self
 
-    # ------------------------------------------------------------------------------------------ answers
+    # -------------------------------------------------------------------------------------- answers
     def classify(self, X: Images) -> Predictions:
         """Probabilities and novelty of images, with one pass of the backbone.
 
@@ -241,7 +241,7 @@ class AnyShotClassifier(FittedState):
         return self._features(X)
 
     def explain(self) -> Explanation:
-        """Weight and evidence of each class, expected accuracy, and the class to photograph next."""
+        """Weight and evidence of each class, expected accuracy, class to photograph next."""
         self._check_two_classes()
         names = [str(c) for c in self.classes_[self.seen_]]
         return explain(self.adapted_, self.weights_.confidence, names)
@@ -257,7 +257,7 @@ class AnyShotClassifier(FittedState):
         checked = check_features(features, self.features_.shape[1])
         return np.array(choose_images(self.adapted_, torch.from_numpy(checked), count), np.int64)
 
-    # ------------------------------------------------------------------------------------------ files
+    # ---------------------------------------------------------------------------------------- files
     def save(self, folder: str | Path) -> None:
         """Write the classifier to a folder, as one safetensors file. The backbone is only named."""
         save_classifier(self, folder)

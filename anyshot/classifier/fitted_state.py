@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from anyshot.classifier.backbones import (
     Backbone,
-    Picture,
+    ImageLike,
     compute_features,
     open_backbone,
     to_pixels,
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 CHUNK = 1000  # images scored at once
 
-Images = Sequence[Picture] | NDArray[Any]
+Images = Sequence[ImageLike] | NDArray[Any]
 
 
 class FittedState(Estimator):
@@ -49,7 +49,7 @@ class FittedState(Estimator):
     device: str
     trust_code: bool
 
-    # ------------------------------------------------------------------------------------------ fitting
+    # -------------------------------------------------------------------------------------- fitting
     @contextmanager
     def _unchanged_on_error(self) -> Iterator[None]:
         """Restore all attributes if the block fails; attributes are replaced, never modified."""
@@ -130,7 +130,7 @@ class FittedState(Estimator):
             state["backbone_"] = None
         return state
 
-    # ------------------------------------------------------------------------------------------ features
+    # ------------------------------------------------------------------------------------- features
     def _open_backbone(self) -> Backbone:
         """The backbone, opened with the parameters of the fit when it is first needed."""
         if self.backbone_ is None:

@@ -41,7 +41,7 @@ class SavedClassifier:
 
 
 def save_classifier(classifier: AnyShotClassifier, folder: str | Path) -> None:
-    """Write everything that predictions need, except the backbone, to FOLDER/classifier.safetensors."""
+    """Write everything that predictions need, except the backbone, to FOLDER/FILE."""
     is_fitted(classifier, strict=True)
     params = classifier.fit_params_
     named = params["backbone"] is None or isinstance(params["backbone"], str | Path)

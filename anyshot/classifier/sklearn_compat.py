@@ -1,4 +1,4 @@
-"""scikit-learn's contract for an estimator: its own base classes where installed, otherwise the few lines we need."""
+"""scikit-learn's contract: its base classes if it is installed, otherwise the few lines we need."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ if TYPE_CHECKING or BaseEstimator is None:
             return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
         def set_params(self, **params: Any) -> Estimator:
-            """Change some of them."""
+            """Change some of the constructor's arguments."""
             for name, value in params.items():
                 if name not in self.get_params():
                     raise InvalidInput(
-                        f"There is no parameter {name!r}; there are {', '.join(self.get_params())}."
+                        f"There is no parameter {name!r}; expected {', '.join(self.get_params())}."
                     )
                 setattr(self, name, value)
             return self
 
         def score(self, X: Any, y: ArrayLike) -> float:
-            """Share of right answers."""
+            """Accuracy."""
             return float((self.predict(X) == np.asarray(y)).mean())  # type: ignore[attr-defined]
 
     class NotFitted(ClassifierError, ValueError, AttributeError):
@@ -60,7 +60,7 @@ else:
 
         def __sklearn_tags__(self) -> Any:
             tags = super().__sklearn_tags__()
-            tags.transformer_tags.preserves_dtype = []  # features are float32, whatever went in
+            tags.transformer_tags.preserves_dtype = []  # features are always float32
             return tags
 
     class NotFitted(ClassifierError, NotFittedError):

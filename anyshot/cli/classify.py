@@ -42,7 +42,7 @@ def classify(
     device: Device = "auto",
     trust_code: TrustCode = False,
 ) -> None:
-    """Classify photos after a few examples of each class, in folders such as DIR/spruce and DIR/pine.
+    """Classify photos after a few examples of each class, in folders DIR/spruce, DIR/pine, ….
 
     Classes may have any number of photos. The output says how certain each prediction is, which
     photos look unlike all classes, the expected accuracy, and which class needs more photos.

@@ -1,4 +1,4 @@
-"""The classifier as a person and as scikit-learn use it."""
+"""The estimator, as a person and as scikit-learn use it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def fitted():
     return classifier().fit(*three())
 
 
-def test_new_pictures_are_told_apart_and_probabilities_sum_to_one(fitted):
+def test_new_images_are_classified(fitted):
     x, y = three((5, 5, 5), seed=50)
     p = fitted.predict_proba(x)
     assert (fitted.predict(x) == y).mean() > 0.9
@@ -48,7 +48,7 @@ def test_new_pictures_are_told_apart_and_probabilities_sum_to_one(fitted):
     assert list(fitted.classes_) == ["blue", "green", "red"]
 
 
-def test_one_picture_or_many_get_the_same_answer(fitted):
+def test_an_answer_does_not_depend_on_the_other_images(fitted):
     x, _ = three((4, 4, 4), seed=70)
     together = fitted.predict_proba(x)
     alone = np.concatenate([fitted.predict_proba([image]) for image in x])
@@ -63,13 +63,13 @@ def test_arrays_paths_and_pil_images_mix(fitted, tmp_path):
     np.testing.assert_allclose(mixed, fitted.predict_proba(x))
 
 
-def test_labels_may_be_numbers():
+def test_labels_can_be_numbers():
     x, y = three()
     codes = np.unique(y, return_inverse=True)[1] * 10
     assert set(classifier().fit(x, codes).predict(x)) <= {0, 10, 20}
 
 
-def test_more_images_and_new_classes_later_are_as_good_as_all_at_once(fitted):
+def test_partial_fit_equals_one_fit_to_all_images(fitted):
     x, y = three((6, 4, 3))
     later = classifier().fit(x[:8], y[:8]).partial_fit(x[8:], y[8:])
     at_once = classifier().fit(x, y)
@@ -78,7 +78,7 @@ def test_more_images_and_new_classes_later_are_as_good_as_all_at_once(fitted):
     assert "blue" not in classifier().fit(x[:8], y[:8]).classes_
 
 
-def test_an_explanation_names_every_class_and_what_to_do_next(fitted):
+def test_an_explanation_covers_every_class(fitted):
     explanation = fitted.explain()
     assert [(c.name, c.images) for c in explanation.classes] == [
         ("blue", 1),
@@ -96,20 +96,20 @@ def test_an_explanation_names_every_class_and_what_to_do_next(fitted):
     assert "Expected accuracy" in text
 
 
-def test_pictures_to_label_next_are_different_ones(fitted):
+def test_label_next_returns_different_images(fitted):
     x, _ = three((6, 6, 6), seed=11)
     chosen = fitted.label_next(x, 5)
     assert len(set(chosen.tolist())) == 5
     assert len(fitted.label_next(x, 100)) == 18
 
 
-def test_twins_are_not_both_chosen_for_labelling(fitted):
+def test_label_next_avoids_equal_images(fitted):
     (a,), others = pictures(1, 2, 123), pictures(6, 0, 5)
     chosen = fitted.label_next([a, a, *others], 2)
     assert not {0, 1} <= set(chosen.tolist())
 
 
-def test_what_cannot_be_learned_from_is_one_sentence(fitted):
+def test_wrong_inputs_are_refused(fitted):
     x, y = three()
     with pytest.raises(AnyshotError, match="9 images, but the labels"):
         classifier().fit(x, y[:-1])
@@ -123,7 +123,7 @@ def test_what_cannot_be_learned_from_is_one_sentence(fitted):
         classifier(weights="photo-lite0").fit(x, y)
 
 
-def test_scikit_learns_tools_work_with_pictures():
+def test_scikit_learn_tools_work_with_images():
     model_selection = pytest.importorskip("sklearn.model_selection")
     pipeline = pytest.importorskip("sklearn.pipeline")
     x, y = three((6, 6, 6))
@@ -134,7 +134,7 @@ def test_scikit_learns_tools_work_with_pictures():
     assert pipeline.make_pipeline(classifier(), AnyShotClassifier(None)).fit(x, y).score(x, y) > 0.9
 
 
-def test_it_passes_scikit_learns_own_checks():
+def test_check_estimator_passes():
     checks = pytest.importorskip("sklearn.utils.estimator_checks")
     results = checks.check_estimator(AnyShotClassifier(None), on_fail=None, on_skip=None)
     failed = {

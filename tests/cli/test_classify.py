@@ -1,4 +1,4 @@
-"""The commands for a person with folders of pictures, in process and with a stand-in for the backbone."""
+"""The commands for folders of photos, in process and with a quick backbone."""
 
 from __future__ import annotations
 
@@ -67,16 +67,17 @@ def test_classify_prints_answers_and_writes_a_table_and_a_page(folders, tmp_path
     assert "notes.txt: not an image" in page
 
 
-def test_one_file_can_be_asked_about(folders):
+def test_a_single_file_can_be_classified(folders):
     done = run(
         "classify", "--support", folders / "train", "--query", folders / "test" / "red" / "0.png"
     )
     assert "0.png" in done.stdout
 
 
-def test_evaluate_counts_every_picture_once(folders, tmp_path):
-    done = run("evaluate", "--support", folders / "train", "--test", folders / "test", "--json", tmp_path / "out.json",
-               "--png", tmp_path / "out.png", "--html", tmp_path / "out.html")  # fmt: skip
+def test_evaluate_counts_every_photo_once(folders, tmp_path):
+    done = run("evaluate", "--support", folders / "train", "--test", folders / "test",
+               "--json", tmp_path / "out.json", "--png", tmp_path / "out.png",
+               "--html", tmp_path / "out.html")  # fmt: skip
     assert done.exit_code == 0
     results = json.loads((tmp_path / "out.json").read_text())["results"]
     counts = np.array(results["confusion"])
@@ -89,7 +90,7 @@ def test_evaluate_counts_every_picture_once(folders, tmp_path):
     assert page.count('href="#cell-') == page.count('id="cell-') == (counts > 0).sum()
 
 
-def test_names_may_be_anything(folders, tmp_path):
+def test_names_can_have_any_characters(folders, tmp_path):
     names, odd = ("[red]", "$x_{$"), os.fsdecode(b"[/b]/caf\xe9.png")
     for channel, name in enumerate(names):
         (tmp_path / "odd" / name / odd).parent.mkdir(parents=True)
@@ -113,7 +114,7 @@ def test_names_may_be_anything(folders, tmp_path):
     [("classify", "--query", "--csv"), ("classify", "--query", "--html"), *(
         ("evaluate", "--test", option) for option in ("--json", "--png", "--html"))],
 )  # fmt: skip
-def test_files_that_cannot_be_written_are_said_before_the_work(
+def test_unwritable_files_are_an_error_before_the_work(
     folders, monkeypatch, command, asked, option
 ):
     monkeypatch.setattr(
@@ -151,7 +152,7 @@ def shipped_run(trained, tmp_path, monkeypatch):
         "--weights tiny-taml",
     ],
 )
-def test_a_run_is_named_as_backbone_or_as_weights(folders, trained, tmp_path, options):
+def test_a_run_can_be_the_backbone_or_the_weights(folders, trained, tmp_path, options):
     words = options.replace("RUN", str(trained["taml"])).split()
     run(
         "classify",
@@ -170,7 +171,7 @@ def test_a_run_is_named_as_backbone_or_as_weights(folders, trained, tmp_path, op
     np.testing.assert_allclose([float(row["p(red)"]) for row in rows], expected, atol=1e-5)
 
 
-def test_a_run_keeps_its_backbone_and_its_size(folders, trained):
+def test_a_run_excludes_another_backbone_or_side(folders, trained):
     asked = (
         "label",
         "--support",
@@ -206,7 +207,7 @@ def test_csv_cells_of_classify_cannot_be_formulas(folders, tmp_path):
     assert classes == {"'=1+1", "oak"}
 
 
-def test_label_names_pictures_of_the_pool(folders):
+def test_label_prints_photos_of_the_pool(folders):
     done = run("label", "--support", folders / "train", "--pool", folders / "test", "--count", 2)
     lines = done.stdout.strip().splitlines()
     assert len(set(lines)) == 2
@@ -347,7 +348,7 @@ def test_a_single_class_is_refused(folders, tmp_path):
         run("classify", "--support", tmp_path / "one", "--query", folders / "test")
 
 
-def test_test_classes_that_were_not_learned_are_named(folders, tmp_path):
+def test_test_classes_without_support_photos_are_named(folders, tmp_path):
     (tmp_path / "t" / "violet").mkdir(parents=True)
     Image.new("RGB", (9, 9)).save(tmp_path / "t" / "violet" / "a.png")
     with pytest.raises(AnyshotError, match="violet"):

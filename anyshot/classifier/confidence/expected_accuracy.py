@@ -1,17 +1,17 @@
 """The expected accuracy of a task before there is a test set.
 
 Shares are mapped to angles, φ(p) = arcsin √p: the angle of a share of n images has the variance
-1 / (4n + 2) whatever the share is, so that all hits of few images are neither certain nor infinitely
-far away (Anscombe, 1948).
+1 / (4n + 2) whatever the share is, so that all hits of few images are neither certain nor
+infinitely far away (Anscombe, 1948).
 
 Every support image was predicted by heads that did not see it. The share r of hits among them (each
 class of two or more images counting the same) is worth n = k² / Σ 1/n_c images (k classes):
 
     e = φ(r) + mend · (few, alone),    with variance  blur = 1 / (4n + 2) + b₀ + b₁ few² + b₂ alone²
 
-few is the mean of log(n_c / (n_c − 1)), because heads without an image are worse than heads with it.
-alone is the share of classes of one image, of which nothing was held out; they are usually worse.
-The prior guess g is linear in the held-out confidence, in chance and in alone. Its variance is τ²,
+few is the mean of log(n_c / (n_c − 1)), because heads without an image are worse than heads with
+it. alone is the share of classes of one image, of which nothing was held out; they are usually
+worse. The prior guess g is linear in the held-out confidence, in chance and in alone. Its variance is τ²,
 with another value where no class has two images. Both estimates are combined by inverse variance:
 
     w = τ² / (τ² + blur)  (0 where nothing was held out),    mean = w e + (1 − w) g
@@ -35,7 +35,7 @@ TEST_IMAGES = 15  # images of each class in the test that the interval is about
 
 
 class AccuracyModel(nn.Module):
-    """Meta-learned: prior guess, corrections, variances, and the margin that held on new data sets."""
+    """Meta-learned: prior guess, corrections, variances, and a margin for new data sets."""
 
     margin: Tensor
 

@@ -1,7 +1,7 @@
 """The confidence model: expected accuracy, unknown images and unfamiliar tasks.
 
-All three come from a task's own images, through a few numbers that are meta-learned on tasks of many
-data sets. The task's accuracy is in `expected_accuracy`; classes differ from it by how their
+All three come from a task's own images, through a few numbers that are meta-learned on tasks of
+many data sets. The task's accuracy is in `expected_accuracy`; classes differ from it by how their
 held-out images did. The inputs of the unknown score are in `unknown_images`. The unfamiliarity of a
 task is the Mahalanobis distance of its descriptor from those of the training tasks.
 """
@@ -28,7 +28,7 @@ DESCRIPTOR_SIZE = 6  # numbers of task_descriptor
 
 @dataclass(frozen=True)
 class ExpectedAccuracy:
-    """Expected accuracy on a test of 15 images a class: of each class [C], their mean, 90% interval."""
+    """Expected accuracy on 15 test images a class: of each class [C], their mean, 90% interval."""
 
     classes: Tensor
     overall: float

@@ -2,7 +2,7 @@
 
     m_0   the mean of the class means z̄_c
     m_c = (κ m_0 + n_c z̄_c) / (κ + n_c)                small classes are shrunk towards m_0
-    τ   = (ν_0 τ_0 + Σ_n ‖r_n‖²) / (ν_0 + N − C)      spread of the task; r: residuals from class means
+    τ   = (ν_0 τ_0 + Σ_n ‖r_n‖²) / (ν_0 + N − C)      spread of the task; r: residuals
     Σ   = (ν τ I / d + Σ_n r_n r_nᵀ) / (ν + N − C)
     log p(z | c) = −½ (z − m_c)ᵀ Σ⁻¹ (z − m_c) / v_c − λ log v_c,  v_c = 1 + ρ / (κ + n_c)
 

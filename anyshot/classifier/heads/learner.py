@@ -77,7 +77,7 @@ class Learner(nn.Module):
     def fit_heads(
         self, support: SupportSet, fixed: list[tuple[Head, Tensor]] | None = None
     ) -> tuple[list[Head], Tensor]:
-        """The fitted heads, and their held-out log-probabilities [K, N, C] of the support images."""
+        """The fitted heads, and their held-out log-probabilities [K, N, C] of support images."""
         fitted = [*(fixed or fit_fixed(support)), *(head(support) for head in self.learned)]
         return [head for head, _ in fitted], torch.stack([held_out for _, held_out in fitted])
 

@@ -83,7 +83,7 @@ def class_evidence(support: SupportSet, held_out: Tensor) -> Tensor:
 
 
 def _held_out_levels(support: SupportSet, held_out: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean held-out log-probability of the true class over log C: of the task [K, 1], a class [K, C].
+    """Mean held-out log-probability of the truth over log C: task [K, 1], classes [K, C].
 
     A class's mean is blended with SHRINK images at the task's mean. Classes of one image count as
     the task's mean, because nothing of them was held out.
@@ -102,7 +102,7 @@ def _held_out_levels(support: SupportSet, held_out: Tensor) -> tuple[Tensor, Ten
 
 
 def _false_alarm_rate(support: SupportSet, held_out: Tensor) -> Tensor:
-    """Probability [K, C] that images of other classes give to a class, relative to an even share."""
+    """Probability [K, C] that images of other classes give a class, relative to an even share."""
     way = support.way
     p = held_out.exp()
     by_class = p.new_zeros(len(p), way, way).index_add(1, support.labels, p)

@@ -59,7 +59,7 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ProjectedFeatures:
-    """Images in a task's coordinates: z [m, r] and the squared length outside them, residual [m]."""
+    """Images in a task's coordinates: z [m, r], and the squared length outside, residual [m]."""
 
     z: Tensor
     residual: Tensor
@@ -135,7 +135,7 @@ class SupportSet:
         return sums / self.counts[:, None]
 
     def class_geometry(self) -> tuple[Tensor, Tensor]:
-        """For each class [C]: the sum of squared residuals, and the distance to the nearest mean."""
+        """Of each class [C]: the sum of squared residuals, and the distance to the nearest mean."""
         means = self.class_means()
         squares = (self.z - means[self.labels]).square().sum(1)
         spread = torch.zeros_like(self.counts).index_add(0, self.labels, squares)
@@ -160,7 +160,7 @@ def make_support_set(
 
 
 def _assign_folds(z: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
-    """Folds [N]: each class is dealt out by distance from its mean, so that folds are equally hard."""
+    """Folds [N]: each class is dealt out by distance from its mean, for equally hard folds."""
     folds = torch.full_like(labels, -1)
     count = min(FOLDS, len(labels))
     offset = 0

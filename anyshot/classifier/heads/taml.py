@@ -1,6 +1,6 @@
 """Bayesian TAML on features: gradient steps on the head, balanced by the task's own statistics.
 
-    W_0,c = 2 e^{z_c} β m_c, b_0,c = −e^{z_c} β ‖m_c‖²       start: nearest class mean, sharpened by z
+    W_0,c = 2 e^{z_c} β m_c, b_0,c = −e^{z_c} β ‖m_c‖²       start: nearest class mean
     W_k   = W_{k−1} − e^γ α ∇ Σ_c ω_c (C / N) Σ_{n∈c} CE_n   K steps; ω = softmax over classes
 
 ω and z come from a class's statistics (size, spread, distance to the nearest other mean), γ from

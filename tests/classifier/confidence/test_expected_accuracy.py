@@ -28,7 +28,7 @@ from anyshot.classifier.weights import open_weights
 
 
 def adapted_task(sizes, shares, sure=0.8):
-    """An adapted task with this share of held-out hits in each class, predicted with this confidence."""
+    """An adapted task with these shares of held-out hits by class, and this confidence."""
     labels = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     p = torch.full((len(labels), len(sizes)), (1 - sure) / (len(sizes) - 1)).double()
     rank = torch.cat([torch.arange(n) / n for n in sizes])
@@ -137,7 +137,7 @@ def test_shift_to_mean_keeps_the_order(mean):
 
 
 def sample_record(rng, name, shift):
-    """A task sampled from the model: mend (0.3, −0.4), blur exp(−5), τ² = 0.04; 200 query images."""
+    """A task sampled from the model: mend (0.3, −0.4), blur exp(−5), τ² = 0.04, 200 queries."""
     x = torch.zeros(7)
     x[1], x[2], x[3], x[4] = (
         rng.uniform(5, 200),

@@ -88,8 +88,8 @@ def test_meta_training_is_deterministic(tasks):
 
 
 def test_confidence_model_holds_on_its_training_tasks(learner):
-    episodes = [sample_wide_task(made_up(name, seed=k, apart=a), 1, i) for k, (name, a) in enumerate((("a", 0.2), ("b", 0.6)))
-                for i in range(15)]  # fmt: skip
+    sets = [made_up("a", seed=0, apart=0.2), made_up("b", seed=1, apart=0.6)]
+    episodes = [sample_wide_task(data, 1, i) for data in sets for i in range(15)]
     confidence = train_confidence_model(
         learner, [(name, e) for name, e in zip(["a"] * 15 + ["b"] * 15, episodes, strict=True)]
     )
