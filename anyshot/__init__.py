@@ -83,9 +83,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "paired_difference",
             "pool_seeds",
         ],
-        "training.meta_training": ["train"],
         "training.presets": ["PRESETS", "preset"],
-        "training.pretraining": ["pretrain"],
+        "training.stages": ["pretrain", "train"],
         "classifier": ["AnyShotClassifier"],
         "experiments": ["Experiment"],
     },
@@ -156,7 +155,7 @@ if TYPE_CHECKING:
     from anyshot.models.network import zero_head as zero_head
     from anyshot.runs.run import Run as Run
     from anyshot.runs.run import load as load
-    from anyshot.training.meta_training import train as train
     from anyshot.training.presets import PRESETS as PRESETS
     from anyshot.training.presets import preset as preset
-    from anyshot.training.pretraining import pretrain as pretrain
+    from anyshot.training.stages import pretrain as pretrain
+    from anyshot.training.stages import train as train

@@ -22,7 +22,9 @@ STEPS = (
 
 def trained(name, alpha, alpha_head, arguments):
     settings = preset("glyphs", name)
-    method = replace(settings.method, alpha=alpha, alpha_head=alpha_head, prediction="naive")
+    method = settings.method.with_values(
+        {"alpha": alpha, "alpha_head": alpha_head, "prediction": "naive"}, skip_foreign=True
+    )
     schedule = replace(
         settings.train, iterations=arguments.iterations, validate_every=0, validation_tasks=20
     )

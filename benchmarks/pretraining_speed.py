@@ -43,12 +43,13 @@ def run_benchmark(
 ) -> dict[str, Any]:
     """Images per second and per CPU second of our step, and of the loop in each of its modes."""
     settings = Settings(
-        method=MethodSettings(name="protonet"), warm=PretrainSettings(batch=batch, rate=0.01)
+        method=MethodSettings(name="protonet"),
+        pretrain=PretrainSettings(batch=batch, rate=0.01),
     )
     with tempfile.TemporaryDirectory() as folder:
         ours = Pretraining(Run.open_or_create(folder, settings, (size, size)), [noise_images(size)])
         contestants: dict[str, Callable[[np.ndarray, int], float]] = {
-            "ours": lambda rows, i: ours.step(rows, i)[0]
+            "ours": lambda rows, i: ours.train_batch(rows, i)[0]
         }
         for layout in FORMATS:
             contestants[f"torch, {layout}"] = Loop(ours, layout, 1).step
@@ -147,7 +148,7 @@ class Loop:
 
     def part(self, rows: np.ndarray, rng: np.random.Generator) -> tuple[tuple[Tensor, ...], float]:
         """Gradients and loss of a part, as shares of the batch's."""
-        uint8, labels, _ = self.images.get(rows, rng)
+        uint8, labels = self.images.get(rows, rng)
         x = (torch.from_numpy(uint8).permute(0, 3, 1, 2).float() / 255).contiguous(
             memory_format=self.layout
         )

@@ -35,7 +35,7 @@ LEARNED = {
 def settings_of(
     name: str, alpha: float, alpha_head: float, arguments: argparse.Namespace
 ) -> Settings:
-    base = preset("cifar-fs", name)
+    base = preset("cifar-fs-paper", name)
     method = {
         **SHORT.method,
         **SHORT.methods.get(name, {}),
@@ -48,7 +48,9 @@ def settings_of(
         "iterations": max(1, arguments.iterations),
     }
     return replace(
-        base, method=replace(base.method, **method), train=replace(base.train, **schedule)
+        base,
+        method=base.method.with_values(method, skip_foreign=True),
+        train=replace(base.train, **schedule),
     )
 
 

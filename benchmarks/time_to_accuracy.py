@@ -23,9 +23,7 @@ from anyshot import preset, train
 from anyshot.core.files import write_json
 from anyshot.core.settings import Settings
 from anyshot.evaluation.report.style import COLOURS, MARKERS
-from anyshot.training.presets import FAST, pretraining_settings
-from anyshot.training.pretraining import pretrain
-from anyshot.training.recipe import recipe
+from anyshot.training.presets import FAST
 
 SETS = {"cifar-fs": "CIFAR-FS, validation classes", "svhn": "SVHN, validation images"}
 TASKS = 50
@@ -61,19 +59,20 @@ def by_recipe(epochs: int) -> Callable[[Path, Clock], None]:
 
     def run(folder: Path, clock: Clock) -> None:
         clock.minutes = float("inf")
-        settings = recipe(preset("cifar-fs"))
-        warm = pretraining_settings(settings)
-        assert warm.warm is not None
-        checks = replace(
-            warm.warm, epochs=epochs, check_every=max(2, epochs // 10), check_tasks=TASKS
+        settings = preset("cifar-fs")
+        assert settings.pretrain is not None
+        stage = replace(
+            settings.pretrain, epochs=epochs, check_every=max(2, epochs // 10), check_tasks=TASKS
         )
-        pretrain(replace(warm, warm=checks), folder / "warm", workers=1, callback=clock)
         schedule = replace(
-            settings.train, body_from=str(folder / "warm"), validate_every=50, validation_tasks=TASKS,
-            validate_by="naive", calibrate=False,
-        )  # fmt: skip
-        clock.before = time.process_time()
-        train(replace(settings, train=schedule), folder / "run", workers=1, callback=clock)
+            settings.train,
+            validate_every=50,
+            validation_tasks=TASKS,
+            validate_by="naive",
+            calibrate=False,
+        )
+        settings = replace(settings, train=schedule, pretrain=stage)
+        train(settings, folder / "run", workers=1, callback=clock)
 
     return run
 
@@ -92,7 +91,7 @@ def from_nothing(settings: Settings, every: int) -> Callable[[Path, Clock], None
 
 def quick(method: str) -> Settings:
     """A baseline at its best: a body of He's scale, centred features, a large step of the head."""
-    return replace(preset("cifar-fs"), method=replace(FAST, name=method))
+    return replace(preset("cifar-fs-paper"), method=FAST.with_values({"name": method}))
 
 
 WAYS: dict[str, tuple[str, Callable[[Path, Clock], None]]] = {
@@ -100,7 +99,7 @@ WAYS: dict[str, tuple[str, Callable[[Path, Clock], None]]] = {
     "recipe-20": ("… warm start of 20 epochs", by_recipe(20)),
     "meta-sgd": ("Meta-SGD, He's start", from_nothing(quick("meta-sgd"), 100)),
     "protonet": ("Prototypical Networks, He's start", from_nothing(quick("protonet"), 250)),
-    "paper": ("Bayesian TAML, paper's recipe", from_nothing(preset("cifar-fs"), 100)),
+    "paper": ("Bayesian TAML, paper's recipe", from_nothing(preset("cifar-fs-paper"), 100)),
 }
 
 

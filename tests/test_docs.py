@@ -42,7 +42,9 @@ def test_the_method_and_the_body_plug_in_by_their_places(file):
 
 def test_the_statistic_the_shot_rule_and_the_metric_plug_in_by_their_places(file):
     settings = MethodSettings(
-        statistics=("mean", f"{file}:largest"), channels=4, samples=1, test_steps=1
+        channels=4,
+        test_steps=1,
+        options={"statistics": ("mean", f"{file}:largest"), "samples": 1},
     )
     stream = TaskStream(
         make_imageset(), "test", TaskSettings(way=3, shots=f"{file}:long_tail:1-8", query=2)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from anyshot.cli.settings_options import settings_with, split_commas
+from anyshot.cli.settings_options import settings_of_runs, split_commas
 
 if TYPE_CHECKING:
     from anyshot.evaluation.compare_runs import ResultRow, RunOnSet
@@ -60,7 +60,9 @@ def open_runs(
     runs = [Run(folder, trust_code) for folder in folders]
     for run in runs:
         run.resolve_settings()  # refuses code that is not trusted before anything loads it
-        run.settings = settings_with(run.settings, chosen)
+    settings = settings_of_runs([run.settings for run in runs], chosen)
+    for run, changed in zip(runs, settings, strict=True):
+        run.settings = changed
     return runs
 
 

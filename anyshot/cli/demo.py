@@ -86,8 +86,8 @@ def demo(
 
 def train_runs(folder: Path, seed: int, iterations: int, workers: int | None) -> list[Run]:
     """Train both methods with a budget of minutes; return the runs in the order of METHODS."""
-    from anyshot.training.meta_training import train
     from anyshot.training.presets import preset
+    from anyshot.training.stages import train
 
     runs = []
     for name in METHODS:
@@ -101,7 +101,7 @@ def shorten_training(settings: Settings, seed: int, iterations: int) -> Settings
     train = dataclasses.replace(
         settings.train, seed=seed, iterations=iterations, validate_every=0, validation_tasks=20
     )
-    method = dataclasses.replace(settings.method, prediction="naive")
+    method = settings.method.with_values({"prediction": "naive"}, skip_foreign=True)
     return dataclasses.replace(settings, train=train, method=method)
 
 

@@ -1,4 +1,4 @@
-"""anyshot warm: a body that already sees, for any method to start from."""
+"""anyshot pretrain: pre-train a backbone, which any method can start from."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from anyshot.cli.training_commands import (
 from anyshot.core.parallel.ranks import process_group
 
 if TYPE_CHECKING:
+    from anyshot.core.settings import Settings
     from anyshot.runs.run import Run
 
-OPTIONS = ("images", "ood", "task", "method.body", "method.channels", "train.seed", "warm")
+OPTIONS = ("images", "ood", "task", "method.body", "method.channels", "pretrain")
 
 
 @options(*OPTIONS)
@@ -34,40 +35,44 @@ def pretrain(
     json: Json = None,
     **chosen: Any,
 ) -> None:
-    """Train a body to tell all training classes apart, or go on with a warm start that was interrupted.
+    """Pre-train a backbone on all training classes, or continue a pre-training.
 
-    Images, tasks and body come from the preset, then from the options below. Every few epochs class means alone are
-    tested on the validation classes. Any method starts from what this leaves: anyshot train NEW --from RUN.
+    Images, tasks and backbone come from the preset, then from the options below. Every few epochs
+    the backbone is validated by class prototypes on the validation classes. Any method can start
+    from the result: anyshot train NEW --from RUN. Presets such as cifar-fs include this stage.
 
-    Example: anyshot warm runs/warm --preset cifar-fs
+    Example: anyshot pretrain runs/body --preset cifar-fs
     """
 
     from anyshot.training.presets import pretraining_settings
 
-    def start(*arguments: Any, **named: Any) -> Run:
+    def start(settings: Settings, folder: Path, command: str) -> Run:
         from anyshot.core.parallel.device import choose_device
-        from anyshot.training.pretraining import pretrain
+        from anyshot.training.stages import pretrain
 
         with process_group(choose_device(device)):
             return pretrain(
-                *arguments, **named, workers=workers, tensorboard=tensorboard, device=device
+                settings,
+                folder,
+                command=command,
+                workers=workers,
+                tensorboard=tensorboard,
+                device=device,
             )
 
-    if run := run_training_command(
-        "warm", start, folder, preset, chosen, json, show, OPTIONS, pretraining_settings
-    ):
-        _show(run, json)
+    run = run_training_command(
+        "pretrain", start, folder, preset, chosen, json, show, OPTIONS, pretraining_settings
+    )
+    if run:
+        _print_run(run, json)
 
 
-def _show(run: Run, json: Path | None) -> None:
-    """The checks, and what can be done next."""
+def _print_run(run: Run, json: Path | None) -> None:
+    """Print the validations and the next command."""
     from anyshot.evaluation.report.tables import print_tables
 
     checks = list(run.records("check"))
-    if len(checks[-1]) > 2:  # there are classes to check on
-        print_tables(
-            accuracy_table(
-                "Class means alone on the validation classes: accuracy, %", "epoch", checks
-            )
-        )
+    if len(checks[-1]) > 2:  # there are validation classes
+        title = "Class prototypes on the validation classes: accuracy, %"
+        print_tables(accuracy_table(title, "epoch", checks))
     print_next_step(run, "train NEW --from", {"checks": checks}, json)

@@ -1,4 +1,8 @@
-"""Options made from the settings' dataclasses, so that names, defaults, choices and help stand in one place."""
+"""Command-line options generated from the settings' dataclasses.
+
+Names, defaults, choices and help texts are defined once, in :mod:`anyshot.core.settings` and
+:mod:`anyshot.core.method_options`.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +13,22 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
 from anyshot.core.errors import AnyshotError, CodeError
+from anyshot.core.method_options import BUILTIN_OPTIONS, methods_with, options_class
 from anyshot.core.options import nested_dataclass
 from anyshot.core.registry import METHODS, Registry, display_name
-from anyshot.core.settings import MethodSettings, Settings
+from anyshot.core.settings import PretrainSettings, Settings, check_option_names
 
 Json = Annotated[
     Path | None,
     typer.Option(
-        "--json", metavar="FILE", help="Also write the results, with their origin, to this file."
+        "--json",
+        metavar="FILE",
+        help="Also write the results and how they were made to this JSON file.",
     ),
 ]
 Workers = Annotated[
@@ -34,14 +41,14 @@ Device = Annotated[
     Literal["auto", "cpu", "cuda", "mps"],
     typer.Option(
         metavar="auto|cpu|cuda|mps",
-        help="Where to compute; auto: on a GPU with CUDA, or else on the CPU.",
+        help="Device; auto: a CUDA GPU if there is one, otherwise the CPU.",
     ),
 ]
 On = Annotated[
     Literal["local", "ray"],
     typer.Option(
         metavar="local|ray",
-        help="Where several runs are made: on this machine, or on a Ray cluster.",
+        help="Backend for several runs: this machine, or a Ray cluster.",
     ),
 ]
 Jobs = Annotated[
@@ -49,7 +56,8 @@ Jobs = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help="Runs at once, which share the cores. Default: one here, one for each processor of a cluster.",
+        help="Parallel runs, which share the cores. Default: one here, one for each processor of "
+        "a cluster.",
         show_default=False,
     ),
 ]
@@ -57,7 +65,7 @@ Address = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
-        help="Of the Ray cluster, or auto. Default: one on this machine, for this grid.",
+        help="Address of the Ray cluster, or auto. Default: a temporary one on this machine.",
     ),
 ]
 METAVARS = {
@@ -69,22 +77,69 @@ METAVARS = {
     str | None: "RUN",
 }
 RENAMED = {("method", "name"): "method"}  # field -> option; all others keep their names
-FLAGS = {"body_from": "--from"}  # where a flag is a word that Python keeps for itself
+FLAGS = {"body_from": "--from"}  # "from" is a keyword of Python
+ALIASES = {"images": ("--train",)}
+#: The settings of `anyshot train`.
+EVERYTHING = ("images", "ood", "mixing", "task", "method", "train", "pretrain.epochs")
+
+COMMON = ("images", "method", "body", "way", "shots", "iterations", "epochs", "body_from", "seed")
+VALIDATION = (
+    "calibrate",
+    "validate_by",
+    "validate_every",
+    "validation_tasks",
+    "patience",
+    "select",
+    "checkpoint_every",
+)
 PANELS = {
-    "": "images",
-    "train": "schedule",
-}  # the part, where nothing else is said; --train names images
-ALIASES = {"images": ("--train",)}  # what to train on, in the command that trains
-EVERYTHING = ("images", "ood", "mixing", "task", "method", "train")  # of meta-training
+    "": "Images and tasks",
+    "task": "Images and tasks",
+    "method": "Backbone and inner loop",
+    "train": "Meta-training",
+    "pretrain": "Pre-training",
+}
+
+
+class Setting(NamedTuple):
+    """A field of a settings class, or an option of a method (``part`` is "options")."""
+
+    part: str  #: the field of Settings that it is in; "" for a field of Settings itself
+    field: dataclasses.Field[Any]
+    hint: Any  #: its type
+
+    @property
+    def name(self) -> str:
+        """The name of the command's parameter."""
+        return RENAMED.get((self.part, self.field.name), self.field.name)
+
+    @property
+    def flag(self) -> str:
+        """The option on the command line."""
+        return FLAGS.get(self.name) or f"--{self.name.replace('_', '-')}"
+
+    def value_in(self, settings: Settings) -> Any:
+        """Its value in some settings; None if it is not there."""
+        if self.part == "options":
+            default = _default(self.field)
+            return settings.method.options.get(self.field.name, default)
+        owner = getattr(settings, self.part) if self.part else settings
+        return None if owner is None else getattr(owner, self.field.name)
+
+
+class ForeignOptionError(typer.BadParameter):
+    """An option that has no effect on the chosen method."""
 
 
 def options(
     *wanted: str, default: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of some settings: all of a part ("task"), or one of them ("method.samples", "images").
+    """Give a command the options of some settings.
 
-    The command takes them as `**chosen`, None where an option was not given; :func:`settings_with` applies them.
-    `default` says in the help what then holds, where it is not the settings' own default; "" says nothing.
+    ``wanted`` names a whole part ("task") or single settings ("method.samples", "images"). The
+    command takes them as `**chosen`, None where an option was not given; :func:`settings_with`
+    applies them. ``default`` is the default that the help names instead of the settings' own; ""
+    names none.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -97,7 +152,8 @@ def options(
             for parameter in inspect.signature(command, eval_str=True).parameters.values()
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD
         ]
-        made = [_parameter(part, field, hint, default) for part, field, hint in _fields(wanted)]
+        settings = sorted(_settings(wanted), key=_order_in_help)
+        made = [_parameter(setting, _panel(setting), default) for setting in settings]
         wrapped.__signature__ = inspect.Signature([*own, *made])  # type: ignore[attr-defined]
         wrapped.__annotations__ = {}  # Typer reads the signature
         return wrapped
@@ -105,176 +161,100 @@ def options(
     return decorate
 
 
-def settings_with(
-    base: Settings, chosen: Mapping[str, Any], wanted: tuple[str, ...] = EVERYTHING
-) -> Settings:
-    """`base` with the options that were given, of those `wanted`; values that cannot be are wrong usage."""
-    changes: dict[str, dict[str, Any]] = {}
-    for part, field, hint in _fields(wanted):
-        value = chosen.get(_option_name(part, field))
-        if value is not None:
-            changes.setdefault(part, {})[field.name] = _parsed(
-                value, hint, _option_name(part, field)
-            )
-    whole = changes.pop("", {})
-    try:
-        known = {_option_name(part, field) for part, field, _ in _fields(EVERYTHING)}
-        others = [name for name, value in chosen.items() if value is not None and name not in known]
-        method = changes.get("method", {}).get("name", base.method.name)
-        given = _own_given(method, chosen) if others else {}
-        if given:
-            changes.setdefault("method", {})["options"] = base.method.options | given
-        parts = {
-            part: dataclasses.replace(getattr(base, part), **values)
-            for part, values in changes.items()
-        }
-        return dataclasses.replace(base, **parts, **whole)
-    except AnyshotError as error:
-        raise typer.BadParameter(str(error)) from error
-
-
-def settings_diff(
-    settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING
-) -> dict[str, list[tuple[str, str, str]]]:
-    """By panel: the name of every setting `wanted` as an option, its value, and its value in `base`."""
-    found: dict[str, list[tuple[str, str, str]]] = {}
-    for part, field, _ in _fields(wanted):
-        value, before = (
-            _shown(getattr(getattr(one, part) if part else one, field.name)) or "default"
-            for one in (settings, base)
-        )
-        name = _flag(part, field)[2:]
-        found.setdefault(PANELS.get(part, part), []).append((name, value, before))
-    try:
-        own = _own_fields(settings.method.name)
-    except CodeError:  # the file is gone: the run has a copy of it, and none of these is new
-        own = []
-    for field, _ in own:
-        value, before = (
-            _shown(one.method.options.get(field.name, field.default)) for one in (settings, base)
-        )
-        found.setdefault(display_name(settings.method.name), []).append(
-            (field.name.replace("_", "-"), value, before)
-        )
-    return found
-
-
 def add_method_options(command: Callable[..., None], method: str) -> Callable[..., None]:
-    """The command with the options of a method's own settings, too."""
+    """The command with the options of a method of your own, too."""
     signature = inspect.signature(command)
-    own = [
-        _parameter(display_name(method), field, hint, None) for field, hint in _own_fields(method)
-    ]
-    for parameter in own:
+    panel = f"Options of {display_name(method)}"
+    new = [_parameter(setting, panel, None) for setting in _new_options(method)]
+    for parameter in new:
         if parameter.name in signature.parameters:
             raise AnyshotError(
-                f"{method!r} has a setting {parameter.name!r}, but there is one already; rename it."
+                f"The option {parameter.name!r} of {method!r} already exists; rename it."
             )
 
     @functools.wraps(command)
     def wrapped(**named: Any) -> None:
         return command(**named)
 
-    parameters = [*signature.parameters.values(), *own]
+    parameters = [*signature.parameters.values(), *new]
     wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return wrapped
 
 
-def _own_fields(method: str) -> list[tuple[dataclasses.Field[Any], Any]]:
-    """(field, type) of a method's own settings; anyshot's own methods have theirs among the others."""
-    if METHODS.is_builtin(method):
-        return []
-    from anyshot.methods import method_class
+def settings_with(
+    base: Settings,
+    chosen: Mapping[str, Any],
+    wanted: tuple[str, ...] = EVERYTHING,
+    skip_foreign: bool = False,
+) -> Settings:
+    """``base`` with the options that were given; a value that is not allowed is wrong usage.
 
-    own = method_class(MethodSettings(name=method)).Options
-    hints = typing.get_type_hints(own)
-    return [(field, hints[field.name]) for field in dataclasses.fields(own)]
-
-
-def _own_given(method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The method's own settings that were given, checked."""
-    fields = [
-        (field, hint) for field, hint in _own_fields(method) if chosen.get(field.name) is not None
-    ]
-    given = {field.name: _parsed(chosen[field.name], hint, field.name) for field, hint in fields}
-    if given:
-        from anyshot.methods import method_class
-
-        method_class(MethodSettings(name=method, options=given))
-    return given
-
-
-def _fields(wanted: tuple[str, ...]) -> Iterator[tuple[str, dataclasses.Field[Any], Any]]:
-    """(part, field, type) of each field that is wanted; the part of a field of Settings itself is ""."""
-    hints = typing.get_type_hints(Settings)
-    for name in wanted:
-        part, _, one = name.partition(".")
-        whole = nested_dataclass(hints[part])
-        cls, part = (whole, part) if whole else (Settings, "")
-        for field in dataclasses.fields(cls):
-            named = field.name == (one if whole else name) or (whole and not one)
-            if named and "choices" in field.metadata:  # not a method's own settings
-                yield part, field, typing.get_type_hints(cls)[field.name]
+    An option that has no effect on the method is wrong usage, too, or with ``skip_foreign`` ignored.
+    """
+    try:
+        method = chosen.get("method") or base.method.name
+        known = {setting.name for setting in _settings(EVERYTHING)}
+        has_new = any(name not in known for name, value in chosen.items() if value is not None)
+        changes: dict[str, dict[str, Any]] = {}
+        for setting in [*_settings(wanted), *(_new_options(method) if has_new else ())]:
+            value = chosen.get(setting.name)
+            if value is None:
+                continue
+            parsed = _parse(value, setting)
+            if setting.part in ("method", "options"):
+                reason = _reason_foreign(method, setting)
+                if reason and skip_foreign:
+                    continue
+                if reason:
+                    raise ForeignOptionError(reason, param_hint=setting.flag)
+            changes.setdefault(setting.part, {})[setting.field.name] = parsed
+        settings = _replace(base, changes)
+        if has_new:
+            settings.method.all_options()  # checks the values of your own method's options
+        return settings
+    except AnyshotError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
-def _option_name(part: str, field: dataclasses.Field[Any]) -> str:
-    return RENAMED.get((part, field.name), field.name)
+def settings_of_runs(bases: list[Settings], chosen: Mapping[str, Any]) -> list[Settings]:
+    """The settings of several runs with the options that were given.
+
+    An option applies to the runs whose method has it; one that applies to none is wrong usage.
+    """
+    for name, value in chosen.items():
+        foreign = []
+        for base in bases if value is not None else ():
+            try:
+                settings_with(base, {name: value})
+            except ForeignOptionError as error:
+                foreign.append(error)
+        if foreign and len(foreign) == len(bases):
+            raise foreign[0]
+    return [settings_with(base, chosen, skip_foreign=True) for base in bases]
 
 
-def _flag(part: str, field: dataclasses.Field[Any]) -> str:
-    return FLAGS.get(field.name) or f"--{_option_name(part, field).replace('_', '-')}"
-
-
-def _parameter(
-    part: str, field: dataclasses.Field[Any], hint: Any, default: str | None
-) -> inspect.Parameter:
-    name, choices, many = (
-        _option_name(part, field),
-        field.metadata.get("choices"),
-        typing.get_origin(hint) is tuple,
-    )
-    help, listed, is_open = (
-        field.metadata.get("help", ""),
-        "|".join(choices or ()),
-        isinstance(choices, Registry),
-    )
-    brief = bool(choices) and not many and not is_open and len(listed) < 16
-    if choices and not brief:
-        help += f" {'Any' if many else 'One'} of {', '.join(choices)}{', or FILE.py:NAME' if is_open else ''}."
-    if shown := _shown(field.default) if default is None else default:
-        help += f" Default: {shown}."
-    metavar = listed if brief else "A,B" if many else "NAME" if choices else METAVARS.get(hint)
-    shape = str if many or is_open else Literal[choices] if choices else _single(hint)
-    flag = _flag(part, field)
-    option = typer.Option(
-        f"{flag}/--no-{flag[2:]}" if hint is bool else flag,
-        *ALIASES.get(name, ()),
-        help=help,
-        metavar=metavar,
-        show_default=False,
-        rich_help_panel=f"{'Switches' if hint is bool else 'Settings'}: {PANELS.get(part, part)}",
-    )
-    annotation = Annotated[shape | None, option]  # type: ignore[valid-type]
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-    )
-
-
-def _single(hint: Any) -> Any:
-    """float for float | None."""
-    return (
-        next(a for a in typing.get_args(hint) if a is not type(None))
-        if isinstance(hint, types.UnionType)
-        else hint
-    )
-
-
-def _shown(default: Any) -> str:
-    if isinstance(default, tuple):
-        return ",".join(map(str, default)) or "none"
-    if isinstance(default, bool):
-        return "on" if default else "off"
-    return "" if default in (None, dataclasses.MISSING) else str(default)
+def settings_diff(
+    settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING
+) -> dict[str, list[tuple[str, str, str]]]:
+    """By panel: the option's name, its value, and its value in ``base``, of every setting."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    method = settings.method.name
+    try:
+        of_method = {field.name for field in dataclasses.fields(options_class(method))}
+        new = _new_options(method)
+    except CodeError:  # the file is gone; the run has a copy of it, and no option is new
+        of_method = set(settings.method.options)
+        new = []
+    for setting in [*_settings(wanted), *new]:
+        if setting.part == "options" and setting.field.name not in of_method:
+            continue
+        panel = f"Options of {display_name(method)}"
+        if setting.part != "options":
+            panel = PANELS[setting.part]
+        value = _text(setting.value_in(settings)) or "default"
+        before = _text(setting.value_in(base)) or "default"
+        found.setdefault(panel, []).append((setting.flag[2:], value, before))
+    return found
 
 
 def split_commas(text: str, name: str) -> list[str]:
@@ -282,19 +262,176 @@ def split_commas(text: str, name: str) -> list[str]:
     found = [word.strip() for word in text.split(",")] if text != "none" else []
     if not all(found):
         raise typer.BadParameter(
-            "There is nothing here, or between two commas.", param_hint=f"--{name}"
+            "A value is missing before, after or between the commas.", param_hint=f"--{name}"
         )
     return found
 
 
-def _parsed(value: Any, hint: Any, name: str) -> Any:
-    """An option's value as the field's type."""
-    if typing.get_origin(hint) is not tuple:
-        return _single(hint)(value)
-    kind = typing.get_args(hint)[0]
+# ------------------------------------------------------------------------------- which settings
+def _settings(wanted: tuple[str, ...]) -> Iterator[Setting]:
+    """The settings that are wanted, with those of the built-in methods' options."""
+    hints = typing.get_type_hints(Settings)
+    for text in wanted:
+        part, _, name = text.partition(".")
+        cls = nested_dataclass(hints[part])
+        found = list(_settings_of(part, cls)) if cls else list(_settings_of("", Settings))
+        if part == "method":
+            found += _builtin_options()
+        only = name if cls else text
+        yield from (setting for setting in found if not only or setting.field.name == only)
+
+
+def _settings_of(part: str, cls: type) -> Iterator[Setting]:
+    hints = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        if part == "options" or "choices" in field.metadata:  # others are parts, not options
+            yield Setting(part, field, hints[field.name])
+
+
+def _builtin_options() -> list[Setting]:
+    """The options of all built-in methods; an option that several have comes once."""
+    found = {
+        setting.name: setting
+        for options in BUILTIN_OPTIONS.values()
+        for setting in _settings_of("options", options)
+    }
+    return list(found.values())
+
+
+def _new_options(method: str) -> list[Setting]:
+    """The options of a method of your own that it does not inherit from a built-in one."""
+    if METHODS.is_builtin(method):
+        return []
+    from anyshot.core.settings import MethodSettings
+    from anyshot.methods.create import method_class
+
+    cls = method_class(MethodSettings(name=method)).Options
+    inherited = {
+        field.name
+        for options in BUILTIN_OPTIONS.values()
+        if issubclass(cls, options)
+        for field in dataclasses.fields(options)
+    }
+    found = _settings_of("options", cls)
+    return [setting for setting in found if setting.name not in inherited]
+
+
+def _reason_foreign(method: str, setting: Setting) -> str | None:
+    """Why a setting has no effect on a method; None if it has one."""
+    name = setting.field.name
+    if setting.part == "options":
+        try:
+            check_option_names(display_name(method), {name: None}, options_class(method))
+        except AnyshotError as error:
+            return str(error)
+        return None
+    if name in ("name", "body", "channels"):  # every method uses these: no need to load its class
+        return None
+    if name in getattr(METHODS[method], "unused_settings", ()):
+        return f"{setting.flag} has no effect on {display_name(method)}; leave it out."
+    return None
+
+
+def _replace(base: Settings, changes: dict[str, dict[str, Any]]) -> Settings:
+    whole: dict[str, Any] = dict(changes.get("", {}))
+    method = {**changes.get("method", {}), **changes.get("options", {})}
+    if method:
+        whole["method"] = base.method.with_values(method)
+    for part in ("task", "train"):
+        if part in changes:
+            whole[part] = dataclasses.replace(getattr(base, part), **changes[part])
+    if "pretrain" in changes:
+        stage = base.pretrain or PretrainSettings()
+        whole["pretrain"] = dataclasses.replace(stage, **changes["pretrain"])
+    elif changes.get("train", {}).get("body_from"):
+        whole["pretrain"] = None  # --from takes the place of pre-training
+    return dataclasses.replace(base, **whole)
+
+
+# ------------------------------------------------------------------------------- help
+def _panel(setting: Setting) -> str:
+    if setting.name in COMMON:
+        return "Common settings"
+    if setting.name in VALIDATION:
+        return "Validation and checkpoints"
+    if setting.part == "options":
+        return f"Options of {' and '.join(methods_with(setting.name))}"
+    return PANELS[setting.part]
+
+
+def _order_in_help(setting: Setting) -> tuple[int, int]:
+    """Common settings first; the validation of meta-training after its other settings."""
+    if setting.name in COMMON:
+        return 0, COMMON.index(setting.name)
+    return 1, 0
+
+
+def _parameter(setting: Setting, panel: str, default: str | None) -> inspect.Parameter:
+    field = setting.field
+    choices = field.metadata.get("choices")
+    takes_several = typing.get_origin(setting.hint) is tuple
+    is_open = isinstance(choices, Registry)
+    listed = "|".join(choices or ())
+    brief = bool(choices) and not takes_several and not is_open and len(listed) < 16
+    help = field.metadata.get("help", "")
+    if choices and not brief:
+        quantifier = "Any" if takes_several else "One"
+        help += f" {quantifier} of {', '.join(choices)}{', or FILE.py:NAME' if is_open else ''}."
+    shown = _text(_default(field)) if default is None else default
+    if shown and "Default:" not in help:
+        help += f" Default: {shown}."
+    metavar = METAVARS.get(setting.hint)
+    if choices:
+        metavar = listed if brief else "NAME"
+    if takes_several:
+        metavar = "A,B"
+    shape = _single(setting.hint)
+    if choices and not is_open:
+        shape = Literal[choices]
+    if takes_several or is_open:
+        shape = str
+    flag = setting.flag
+    option = typer.Option(
+        f"{flag}/--no-{flag[2:]}" if setting.hint is bool else flag,
+        *ALIASES.get(setting.name, ()),
+        help=help,
+        metavar=metavar,
+        show_default=False,
+        rich_help_panel=panel,
+    )
+    annotation = Annotated[shape | None, option]  # type: ignore[valid-type]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(setting.name, kind, default=None, annotation=annotation)
+
+
+# ------------------------------------------------------------------------------- values
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return None if field.default is dataclasses.MISSING else field.default
+
+
+def _single(hint: Any) -> Any:
+    """The type in ``T | None``."""
+    if isinstance(hint, types.UnionType):
+        return next(a for a in typing.get_args(hint) if a is not type(None))
+    return hint
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "" if value is None else str(value)
+
+
+def _parse(value: Any, setting: Setting) -> Any:
+    """The value of an option as the field's type."""
+    if typing.get_origin(setting.hint) is not tuple:
+        return _single(setting.hint)(value)
+    kind = typing.get_args(setting.hint)[0]
     try:
-        return tuple(kind(word) for word in split_commas(value, name))
+        return tuple(kind(word) for word in split_commas(value, setting.flag[2:]))
     except ValueError as error:
         raise typer.BadParameter(
-            f"{value!r} should be numbers separated by commas.", param_hint=f"--{name}"
+            f"{value!r} should be numbers separated by commas.", param_hint=setting.flag
         ) from error

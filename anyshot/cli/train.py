@@ -1,4 +1,4 @@
-"""anyshot train: learn to learn."""
+"""anyshot train: train a run."""
 
 from __future__ import annotations
 
@@ -35,21 +35,11 @@ if TYPE_CHECKING:
     from anyshot.core.settings import Settings
     from anyshot.runs.run import Run
 
-Recipe = Annotated[
-    str,
-    typer.Option(
-        metavar="anyshot|paper",
-        help="How cifar-fs, miniimagenet and multi are trained: from a warm start (in RUN/warm unless --from names "
-        "a body), or from chance as in the paper.",
-    ),
-]
-
 
 @options(*EVERYTHING, default="")
 def train(
     folder: Folder = None,
     preset: Preset = None,
-    recipe: Recipe = "anyshot",
     show: Show = False,
     tensorboard: Tensorboard = None,
     workers: Workers = None,
@@ -58,7 +48,10 @@ def train(
     seeds: Annotated[
         int,
         typer.Option(
-            min=1, metavar="N", help="Train N runs, RUN/seed-0 and so on, from --seed upwards."
+            min=1,
+            max=10_000,
+            metavar="N",
+            help="Train N runs, RUN/seed-0 and so on, from --seed upwards.",
         ),
     ] = 1,
     jobs: Jobs = None,
@@ -66,25 +59,18 @@ def train(
     address: Address = None,
     **chosen: Any,
 ) -> None:
-    """Meta-train a method, or go on with a run that was interrupted.
+    """Train a method, or continue a run that was interrupted.
 
-    Settings come from the preset, then from the options below; `--show` prints them. A run that exists goes on from its
-    last checkpoint with its own settings, to the same parameters as if it had never stopped; `--iterations` may make it
-    longer. torchrun --nproc-per-node N -m anyshot train … trains one run on several processes or machines; --seeds
-    trains several runs.
+    The settings come from the preset, then from the options below; `--show` prints them. A run that
+    exists continues from its last checkpoint with its own settings, to the same parameters as if it
+    had not been interrupted; `--iterations` can extend it. `torchrun --nproc-per-node N -m anyshot
+    train …` trains one run on several processes or machines; `--seeds` trains several runs.
 
     Example: anyshot train runs/taml --preset glyphs --iterations 500
     """
-    from anyshot.training import recipe as recipes
-    from anyshot.training.meta_training import train
+    from anyshot.training.stages import train
 
-    if recipe not in recipes.RECIPES:
-        raise typer.BadParameter(
-            f"{recipe!r} is not one of {', '.join(recipes.RECIPES)}.", param_hint="--recipe"
-        )
-    ours = recipe == "anyshot" and preset in recipes.PAPERS
-    stages = recipes.train_by_recipe if ours else train
-    how: dict[str, Any] = {"workers": workers, "tensorboard": tensorboard, "device": device}
+    context: dict[str, Any] = {"workers": workers, "tensorboard": tensorboard, "device": device}
 
     def start(settings: Settings, folder: Path, command: str) -> list[Run]:
         from anyshot.core.parallel.device import choose_device
@@ -92,52 +78,49 @@ def train(
 
         if seeds > 1:
             grid: dict[str, Any] = {"on": on, "jobs": jobs, "address": address}
-            return train_seeds(settings, folder, seeds, stages, **grid, command=command, **how)
+            return train_seeds(settings, folder, seeds, **grid, command=command, **context)
         with process_group(choose_device(device)):
-            return [stages(settings, folder, command=command, **how)]
+            return [train(settings, folder, command=command, **context)]
 
-    prepared = recipes.recipe if ours else lambda settings: settings
-    runs = run_training_command(
-        "train", start, folder, preset, chosen, json, show, prepared=prepared
-    )
+    runs = run_training_command("train", start, folder, preset, chosen, json, show)
     if runs and seeds > 1:
-        _show_seeds(runs, json)
+        _print_seeds(runs, json)
     elif runs:
-        _show(runs[0], json)
+        _print_run(runs[0], json)
 
 
-def _show_seeds(runs: Sequence[Run], json: Path | None) -> None:
-    """What each run's validations chose, and what can be done next."""
+def _print_seeds(runs: Sequence[Run], json: Path | None) -> None:
+    """Print the selected parameters of each run, and the next command."""
     from anyshot.evaluation.report.result_files import write_results
 
-    chosen = {run.folder.name: run.best().state for run in runs}
-    for name, state in chosen.items():
-        how_good = (
-            "" if state["selection"] is None else f", validation {100 * state['selection']:.1f}"
-        )
-        print(f"{name}: iteration {state['iteration']}{how_good}")
-    places = " ".join(shlex.quote(str(run.folder)) for run in runs)
-    print(f"Next: anyshot test {places} --pool-seeds")
+    selected = {run.folder.name: run.best().state for run in runs}
+    for name, state in selected.items():
+        score = state["selection"]
+        accuracy = "" if score is None else f", validation {100 * score:.1f}"
+        print(f"{name}: iteration {state['iteration']}{accuracy}")
+    folders = " ".join(shlex.quote(str(run.folder)) for run in runs)
+    print(f"Next: anyshot test {folders} --pool-seeds")
     if json:
-        settings = runs[0].settings
         write_results(
             json,
-            chosen,
-            settings=settings.as_dict(),
+            selected,
+            settings=runs[0].settings.as_dict(),
             seeds=[run.settings.train.seed for run in runs],
         )
 
 
-def _show(run: Run, json: Path | None) -> None:
-    """The validations, which of them was chosen, and what can be done next."""
+def _print_run(run: Run, json: Path | None) -> None:
+    """Print the validations with the selected one, and the next command."""
     from anyshot.evaluation.report.tables import print_tables
 
-    validations, best = list(run.records("validation")), run.best().state
+    if run.settings.pretrains_only:
+        print_next_step(run, "train NEW --from", {"checks": list(run.records("check"))}, json)
+        return
+    validations = list(run.records("validation"))
+    best = run.best().state
     if validations:
         title = f"{display_name(run.settings.method.name)}: validation accuracy, %"
         print_tables(accuracy_table(title, "iteration", validations, best["iteration"]))
     else:
-        print(
-            "There are no classes to validate on, so the parameters of the last iteration are the run's."
-        )
+        print("There are no validation classes, so the last parameters are selected.")
     print_next_step(run, "test", {"validations": validations, "chosen": best}, json)

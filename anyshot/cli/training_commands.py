@@ -1,4 +1,4 @@
-"""What the commands that train share: their options, the settings in force, and what Ctrl-C says."""
+"""What `train` and `pretrain` share: options, settings and their printing, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ Preset = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Settings to start from: glyphs or pictures (minutes; the default for the embedded glyphs and for "
-        "other images), the paper's cifar-fs, miniimagenet, multi, or the protocol of most published tables: "
-        "cifar-fs-1shot, cifar-fs-5shot, miniimagenet-1shot, miniimagenet-5shot.",
+        help="Settings to start from. anyshot's recipe (pre-training, then 200 iterations): cifar-fs, "
+        "miniimagenet, multi. The paper's protocol: cifar-fs-paper, miniimagenet-paper, multi-paper. "
+        "The usual few-shot protocol: cifar-fs-1shot, cifar-fs-5shot, miniimagenet-1shot, "
+        "miniimagenet-5shot. Minutes: glyphs (default for the embedded glyphs), pictures (default for "
+        "other images).",
         autocompletion=_preset_names,
     ),
 ]
-Show = Annotated[
-    bool, typer.Option("--show", help="Only print all settings that would be in force.")
-]
+Show = Annotated[bool, typer.Option("--show", help="Print all settings and exit.")]
 Tensorboard = Annotated[
     bool | None,
     typer.Option(
         "--tensorboard/--no-tensorboard",
-        help="Write event files for TensorBoard. Default: where it is installed.",
+        help="Write TensorBoard event files. Default: if TensorBoard is installed.",
         show_default=False,
     ),
 ]
@@ -69,10 +69,10 @@ def run_training_command(
     wanted: tuple[str, ...] = EVERYTHING,
     prepared: Callable[[Settings], Settings] = lambda settings: settings,
 ) -> T | None:
-    """Say which settings are in force and start, or go on with, what is in a folder; None if they are only shown, or
-    if another rank has it.
+    """Print the settings, then train or continue the run in a folder.
 
-    ``wanted`` are the settings that the command has options for; ``prepared`` makes its settings of a preset's.
+    ``wanted`` are the settings that the command has options for; ``prepared`` converts the settings
+    of a preset. Returns what ``start`` returned; None with ``show`` and on ranks other than zero.
     """
     if folder is None and not show:
         raise typer.BadParameter("Missing argument 'RUN': the folder of the run.")
@@ -89,14 +89,14 @@ def run_training_command(
     typer.echo(
         "\n".join([f"Settings from {source}:", *settings_summary(settings, base, wanted)]), err=True
     )
-    with _interruptible(command, folder):
-        made = start(settings, folder, command=shlex.join(["anyshot", *sys.argv[1:]]))
-    return None if rank() else made
+    with _explain_interrupt(command, folder):
+        result = start(settings, folder, command=shlex.join(["anyshot", *sys.argv[1:]]))
+    return None if rank() else result
 
 
 @contextmanager
-def _interruptible(command: str, folder: Path) -> Iterator[None]:
-    """Ctrl-C in a run that has begun says how to go on."""
+def _explain_interrupt(command: str, folder: Path) -> Iterator[None]:
+    """After Ctrl-C, print the command that continues the run."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -105,9 +105,7 @@ def _interruptible(command: str, folder: Path) -> Iterator[None]:
         if Run.find_started(folder) is None:
             raise
         again = f"anyshot {command} {shlex.quote(str(folder))}"
-        raise KeyboardInterrupt(
-            f"The run goes on from its last checkpoint when started again: {again}"
-        ) from error
+        raise KeyboardInterrupt(f"To continue from the last checkpoint: {again}") from error
 
 
 def _base(
@@ -116,7 +114,7 @@ def _base(
     chosen: Mapping[str, Any],
     prepared: Callable[[Settings], Settings],
 ) -> tuple[Settings, str]:
-    """The settings before any option, and where they come from."""
+    """The settings before any option, and a name of where they come from."""
     if preset is None and folder is not None:
         from anyshot.runs.run import Run
 
@@ -136,7 +134,7 @@ def _base(
 def all_settings(
     settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING
 ) -> list[str]:
-    """A line for each setting; "* way   3   (not 5)" for one that is not the base's."""
+    """A line for each setting; "* way   3   (not 5)" for one that differs from ``base``."""
     lines = []
     for panel, group in settings_diff(settings, base, wanted).items():
         lines.append(panel)
@@ -152,40 +150,46 @@ def all_settings(
 def settings_summary(
     settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING
 ) -> list[str]:
-    """A few lines; "task: *way 3, shots any-shot:1-50" has a star for what is not the base's."""
+    """A few lines such as "task: *way 3, shots 5"; a star marks what differs from ``base``."""
+    wrapper = textwrap.TextWrapper(
+        width=110,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     lines = []
     for panel, group in settings_diff(settings, base, wanted).items():
         words = ", ".join(
             f"{'*' if value != before else ''}{name} {value}" for name, value, before in group
         )
-        lines += textwrap.wrap(f"{panel}: {words}", 110, initial_indent="  ", subsequent_indent="    ",
-                               break_long_words=False, break_on_hyphens=False)  # fmt: skip
+        lines += wrapper.wrap(f"{panel}: {words}")
     return lines
 
 
 def accuracy_table(
-    title: str, when: str, records: Sequence[dict[str, Any]], chosen: int | None = None
+    title: str, counter: str, records: Sequence[dict[str, Any]], selected: int | None = None
 ) -> Table:
-    """A row for each validation or check, in percent; ``when`` is what tells them apart, iteration or epoch."""
+    """A row for each validation, in percent; ``counter`` is "iteration" or "epoch"."""
     from rich import box
     from rich.table import Table
 
-    sets = [name for name in records[-1] if name not in {"kind", when, "selection"}]
+    sets = [name for name in records[-1] if name not in {"kind", counter, "selection"}]
     table = Table(title=title, box=box.SIMPLE_HEAD)
-    for column in (when, *sets, ""):
+    for column in (counter, *sets, ""):
         table.add_column(column, justify="right")
     for record in records:
-        mark = "chosen" if record[when] == chosen else ""
-        table.add_row(str(record[when]), *(f"{100 * record[name]:.1f}" for name in sets), mark)
+        mark = "selected" if record[counter] == selected else ""
+        table.add_row(str(record[counter]), *(f"{100 * record[name]:.1f}" for name in sets), mark)
     return table
 
 
 def print_next_step(run: Run, command: str, results: Mapping[str, Any], json: Path | None) -> None:
-    """Where the run is and the command that takes it further; the results go to a file, if one is given."""
+    """Print the run's folder and the next command, and write the results to a file, if given."""
     from anyshot.evaluation.report.result_files import write_results
 
-    place = shlex.quote(str(run.folder))
-    print(f"The run is in {place}. Next: anyshot {command} {place}")
+    folder = shlex.quote(str(run.folder))
+    print(f"The run is in {folder}. Next: anyshot {command} {folder}")
     if json:
         write_results(
             json,

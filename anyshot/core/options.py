@@ -79,6 +79,8 @@ def from_plain(cls: type, values: Any) -> Any:
     """A dataclass from plain values, nested ones included; missing fields take their defaults."""
     if not isinstance(values, dict):
         raise SettingsError(f"{cls.__name__} must be a mapping of names to values, not {values!r}.")
+    if hasattr(cls, "upgrade"):  # for values that an earlier version wrote
+        values = cls.upgrade(values)
     hints = typing.get_type_hints(cls)
     for key in values:
         if key not in hints:

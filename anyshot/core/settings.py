@@ -1,4 +1,4 @@
-"""Every option of a run with its default and its reason: frozen dataclasses, from which the command line and JSON come.
+"""The settings of a run: frozen dataclasses, from which the command line and JSON are generated.
 
 >>> settings = Settings(task=TaskSettings(way=10), method=MethodSettings(name="maml"))
 >>> Settings.from_dict(settings.as_dict()) == settings
@@ -8,326 +8,456 @@ True
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from anyshot.core.errors import SettingsError
-from anyshot.core.options import MAX_NUMBER, check_fields, from_plain, option, suggestion
+from anyshot.core.method_options import methods_with, options_class
+from anyshot.core.old_settings import upgrade_part, upgrade_run
+from anyshot.core.options import (
+    MAX_NUMBER,
+    check_fields,
+    from_plain,
+    method_options,
+    non_default,
+    option,
+    suggestion,
+)
 from anyshot.core.registry import BODIES, METHODS, SHOT_RULES, STATISTICS
 
-BALANCING = ("omega", "gamma", "z")
 AUGMENTATIONS = ("auto", "flip", "shift", "crop", "colour")
 
+T = TypeVar("T")
 
+
+def _refuse_unknown_arguments(cls: type[T]) -> type[T]:
+    """Make an unknown argument of a settings class a SettingsError with a suggestion."""
+    init = cls.__init__
+    names = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+
+    @functools.wraps(init)
+    def checked_init(self: T, *args: Any, **kwargs: Any) -> None:
+        for key in kwargs:
+            if key not in names:
+                raise SettingsError(_unknown_argument(cls, key, names))
+        init(self, *args, **kwargs)
+
+    cls.__init__ = checked_init  # type: ignore[method-assign]
+    return cls
+
+
+def _unknown_argument(cls: type, key: str, names: list[str]) -> str:
+    methods = methods_with(key) if cls is MethodSettings else []
+    if methods:
+        return (
+            f"{key!r} is an option of {' and '.join(methods)}, not a setting of all methods; "
+            f"write MethodSettings(name={methods[-1]!r}, options={{{key!r}: …}})."
+        )
+    return f"{cls.__name__} has no setting {key!r}{suggestion(key, names)}"
+
+
+@_refuse_unknown_arguments
 @dataclass(frozen=True)
 class TaskSettings:
-    """How tasks are drawn."""
+    """How tasks are sampled.
 
-    way: int = option(5, "Classes in a task.", least=2)
+    Parameters
+    ----------
+    way : int
+        Classes in a task.
+    shots : str
+        The rule for the number of support images a class, as for :func:`parse_shots`.
+    query : int
+        Query images a class.
+
+    Examples
+    --------
+    >>> TaskSettings(way=10, shots="5").shots
+    '5'
+    """
+
+    way: int = option(5, "Classes in a task.", least=2, most=10_000)
     shots: str = option(
         "any-shot:1-50",
         "Support images per class: fixed:K, or RULE:LO-HI with the rule any-shot, class-imbalance, "
         "task-imbalance, linear, step, long-tailed or random.",
     )
-    query: int = option(15, "Query images a class.", least=1)
+    query: int = option(15, "Query images a class.", least=1, most=100_000)
 
     def __post_init__(self) -> None:
         check_fields(self)
         rule, _, _ = parse_shots(self.shots)
-        object.__setattr__(
-            self, "shots", self.shots.replace(rule, SHOT_RULES.canonical_name(rule), 1)
-        )
+        shots = self.shots.replace(rule, SHOT_RULES.canonical_name(rule), 1)
+        object.__setattr__(self, "shots", shots)
 
 
+@_refuse_unknown_arguments
 @dataclass(frozen=True)
 class MethodSettings:
-    """What is learned and how a task is adapted to."""
+    """The method, its backbone and its inner loop.
+
+    Parameters
+    ----------
+    name : str
+        A built-in method, or your own as ``FILE.py:NAME``.
+    options : dict
+        The options of this method alone (its ``Options``), for example ``{"samples": 5}``.
+        Options at their defaults are dropped.
+    body, channels, steps, test_steps, order, alpha, alpha_head, start, centre, transductive, \
+flips, zooms
+        The settings that methods share; ``anyshot train --help`` explains each.
+
+    Examples
+    --------
+    >>> MethodSettings(name="taml", options={"samples": 5, "bayesian": True}).options
+    {'samples': 5}
+    >>> MethodSettings(name="maml", options={"zeta": 4.0})
+    Traceback (most recent call last):
+    anyshot.core.errors.SettingsError: maml has no option 'zeta'; mt-net has it.
+    """
 
     name: str = option("taml", "The method.", choices=METHODS)
     options: dict[str, Any] = field(
-        default_factory=dict, hash=False, metadata={"help": "The method's own settings."}
+        default_factory=dict, hash=False, metadata={"help": "The options of this method alone."}
     )
-    body: str = option("conv4", "What turns images into features.", choices=BODIES)
+    body: str = option("conv4", "The backbone.", choices=BODIES)
     channels: int | None = option(
         None,
-        "Channels of the body's first layer; by default the body's own (32 for conv4, 64 for resnet12).",
+        "Channels of the backbone's first layer. Default: 32 for conv4, 64 for resnet12.",
         least=1,
+        most=16_384,
     )
-    steps: int = option(5, "Inner steps in meta-training (K).", least=0)
-    test_steps: int = option(10, "Inner steps in validation and test.", least=0)
-    order: int = option(2, "2: exact meta-gradients; 1: first-order ones.", choices=("1", "2"))
+    steps: int = option(5, "Inner steps in meta-training (K).", least=0, most=100_000)
+    test_steps: int = option(10, "Inner steps in validation and test.", least=0, most=100_000)
+    order: int = option(
+        2, "Meta-gradients: 2 second-order (exact), 1 first-order.", choices=("1", "2")
+    )
     alpha: float | None = option(
         None,
-        "Inner step size; by default the method's own (0.5 fixed for MAML, 0.01 learned for Meta-SGD and TAML).",
+        "Inner learning rate α. Default: the method's (0.5 for MAML; 0.01, learned, for Meta-SGD "
+        "and TAML).",
         least=0,
     )
     alpha_head: float | None = option(
-        None, "Inner step size of the head, where it is not that of the body.", least=0
+        None, "Inner learning rate of the head. Default: --alpha.", least=0
     )
     start: str = option(
         "paper",
-        "Convolution weights at the start: σ = 0.02, or √(2/fan-in).",
+        "Initialisation of the convolutions: σ = 0.02 (paper) or √(2 / fan-in) (he).",
         choices=("paper", "he"),
     )
-    centre: bool = option(False, "Subtract the set's mean feature before the head.")
+    centre: bool = option(False, "Feature centring: subtract the set's mean feature.")
     transductive: bool = option(
         True,
-        "Normalise query images by their own statistics, as the paper does; off: by the support's, one by one.",
-    )
-    head: str = option(
-        "zero", "Meta-SGD, TAML: where the head starts: at zero, at the class means, or at means drawn to that of all.",
-        choices=("zero", "prototypes", "shrunk-prototypes"),
-    )  # fmt: skip
-    head_scale: float = option(
-        0.1, "Learned scale of a head of class means, at its start.", above=0
-    )
-    head_kappa: float = option(
-        1.0,
-        "Learned number of images that the mean of all is worth in a shrunk class mean, at its start.",
-        above=0,
+        "Batch-norm statistics of the query batch (transductive, as in the paper); off: of the "
+        "support set.",
     )
     flips: bool = option(
         False,
-        "Tests: steps see mirror images in turn, and answers are averaged over both, where the images allow it.",
+        "Test-time augmentation: inner steps and predictions also use mirror images, where the "
+        "image set allows it.",
     )
     zooms: tuple[float, ...] = option(
-        (), "Tests: other scales (0.75: the middle three quarters of a side) that steps see in turn and answers are "
-        "averaged over.", above=0, most=4,
-    )  # fmt: skip
-    class_mean: bool = option(
-        False, "Average the support loss class by class ('1/N'), not image by image."
-    )
-    balance: tuple[str, ...] = option(
-        BALANCING, "TAML's balancing variables that are on.", choices=BALANCING
-    )
-    bayesian: bool = option(
-        True, "Balancing variables with uncertainty; off: their means alone, with an L2 penalty."
-    )
-    prediction: str = option(
-        "mc", "TAML's prediction: averaged over samples, or at the mean.", choices=("mc", "naive")
-    )
-    samples: int = option(10, "Samples of an averaged prediction (S).", least=1)
-    deviation: float = option(
-        0.01, "ABML: standard deviation of every weight at the start.", above=0
-    )
-    deviation_head: float | None = option(
-        None, "ABML: that of the head's weights, where it is another.", above=0
-    )
-    zeta: float = option(
-        0.0, "MT-net: ζ at the start; at 0 half of all channels and of the head's classes move."
-    )
-    z_site: str = option(
-        "weight", "What z shifts: weights or activations.", choices=("weight", "activation")
-    )
-    hierarchical: bool = option(
-        True, "Encode classes, then the set of classes; off: one pooling over all images."
-    )
-    statistics: tuple[str, ...] = option(
-        ("mean", "var", "N"), "Statistics that the encoder pools.", choices=STATISTICS
-    )
-    task_cardinality: str = option(
-        "shots", "What tells the encoder a task's size: the mean of its classes' sizes, or its number of classes.",
-        choices=("shots", "way"),
-    )  # fmt: skip
-    cardinality: str = option(
-        "linear",
-        "How the encoder is told sizes: (N − 1) / 49, or log N / log 50.",
-        choices=("linear", "log"),
-    )
-    omega_prior: float | None = option(
-        None,
-        "Meta-SGD, TAML: the learned τ at its start, where ω ∝ N_c^−τ before φ is known; none: no τ.",
-    )
-    omega_hidden: int = option(
-        64, "Hidden units between a class's statistics and its ω; 0: none (multi).", least=0
-    )
-    gains: tuple[float, ...] = option(
-        (), "Learned gains of ω̃, γ̃, z̃ at their start; none: 1, not learned (paper). Small ones spare a trained body.",
+        (),
+        "Test-time augmentation: inner steps and predictions also use these zooms (0.75: the "
+        "middle three quarters of each side).",
         above=0,
-    )  # fmt: skip
+        most=4,
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if not self.statistics:
-            raise SettingsError(
-                f"statistics is empty; the encoder needs at least one of {', '.join(STATISTICS)}."
-            )
-        if self.gains and len(self.gains) != len(BALANCING):
-            raise SettingsError(
-                f"gains is {self.gains}, but must be three numbers, for ω̃, γ̃ and z̃."
-            )
+        if METHODS.is_builtin(self.name):
+            known = options_class(self.name)
+            check_option_names(self.name, self.options, known)
+            options = non_default(method_options(known, self.options))
+            object.__setattr__(self, "options", options)
+        elif "statistics" in self.options:  # of your own variant of TAML
+            names = tuple(map(STATISTICS.canonical_name, self.options["statistics"]))
+            object.__setattr__(self, "options", {**self.options, "statistics": names})
+
+    def all_options(self) -> dict[str, Any]:
+        """The options of the method with their defaults.
+
+        >>> MethodSettings(name="mt-net").all_options()
+        {'zeta': 0.0}
+        """
+        return dataclasses.asdict(method_options(options_class(self.name), self.options))
+
+    def with_values(self, values: Mapping[str, Any], skip_foreign: bool = False) -> MethodSettings:
+        """A copy with other values of shared settings and of the method's options alike.
+
+        Parameters
+        ----------
+        values : mapping
+            New values by name. With another method ``name``, options that this method does not
+            have are dropped.
+        skip_foreign : bool
+            Drop values of options that the method does not have; otherwise they are an error.
+
+        Examples
+        --------
+        >>> MethodSettings().with_values({"alpha": 0.1, "samples": 3}).options
+        {'samples': 3}
+        """
+        shared_names = {f.name for f in dataclasses.fields(self)}
+        shared = {k: v for k, v in values.items() if k in shared_names}
+        own = {k: v for k, v in values.items() if k not in shared_names}
+        if not own and shared.get("name", self.name) == self.name:
+            return dataclasses.replace(self, **shared)
+        known = {f.name for f in dataclasses.fields(options_class(shared.get("name", self.name)))}
+        options = {k: v for k, v in self.options.items() if k in known}
+        options |= shared.pop("options", {})
+        options |= {k: v for k, v in own.items() if k in known or not skip_foreign}
+        return dataclasses.replace(self, **shared, options=options)
+
+    @staticmethod
+    def upgrade(values: dict[str, Any]) -> dict[str, Any]:
+        """Plain values that an earlier version wrote, as this version reads them."""
+        return upgrade_part("method", values)
 
 
+def check_option_names(method: str, options: Mapping[str, Any], known_options: type) -> None:
+    """Refuse options that a method does not have, and say which method has them."""
+    known = [f.name for f in dataclasses.fields(known_options)]
+    for name in options:
+        if name in known:
+            continue
+        others = methods_with(name)
+        if others:
+            hint = f"; {' and '.join(others)} {'have' if len(others) > 1 else 'has'} it."
+        else:
+            hint = suggestion(name, known) if known else "; it has no options."
+        raise SettingsError(f"{method} has no option {name!r}{hint}")
+
+
+@_refuse_unknown_arguments
 @dataclass(frozen=True)
 class TrainSettings:
-    """How long, how fast, and what decides which parameters are kept."""
+    """Meta-training: its length, optimizer, validation and checkpoints.
 
-    iterations: int = option(50_000, "Meta-iterations.", least=1)
-    meta_batch: int = option(4, "Tasks in a meta-iteration.", least=1)
-    rate: float = option(1e-3, "Adam's rate.", least=0)
-    decay: str = option("none", "The rate over the run.", choices=("none", "cosine"))
-    rising: int = option(
-        0, "Iterations in which the rate rises from nothing at the start.", least=0
-    )
+    Examples
+    --------
+    >>> TrainSettings(iterations=200, decay="cosine").meta_batch
+    4
+    """
+
+    iterations: int = option(50_000, "Meta-training iterations; 0: pre-training only.", least=0)
+    meta_batch: int = option(4, "Tasks in an iteration.", least=1, most=10_000)
+    rate: float = option(1e-3, "Learning rate (Adam).", least=0)
+    decay: str = option("none", "Learning-rate schedule.", choices=("none", "cosine"))
     body_rate: float = option(
-        1.0, "The body's rate (θ and β) as a multiple of the others'.", least=0
+        1.0, "Learning-rate multiplier of the backbone (θ and β); 0: frozen.", least=0
     )
-    clip: float = option(3.0, "Each gradient element is clipped to ±this.", above=0)
+    clip: float = option(3.0, "Clip each gradient element to ±this.", above=0)
     body_from: str | None = option(
-        None, "Run, named weights or safetensors file whose body (θ and β) this run starts from."
+        None,
+        "Start from the pre-trained backbone of this run, named weights or safetensors file.",
     )
-    first_order_until: int = option(
-        0, "Iterations with first-order gradients before those of the method.", least=0
-    )
-    average: float = option(
-        0.0, "Decay of the running average of all parameters that is validated and kept; 0: the parameters themselves.",
-        least=0, most=0.99999,
-    )  # fmt: skip
     augment: tuple[str, ...] = option(
         (),
-        "What is done to the images of training tasks; auto asks the image set.",
+        "Augmentation of training tasks; auto: what suits the image set.",
         choices=AUGMENTATIONS,
     )
     calibrate: bool = option(
-        False, "Fit a temperature to validation tasks at the end, and keep it with the parameters."
+        False, "Fit a temperature to validation tasks at the end, and save it with the parameters."
     )
     validate_by: str = option("naive", "Prediction in validations.", choices=("naive", "mc"))
     validate_every: int = option(
-        10_000, "Iterations between validations; 0: only at the end.", least=0
+        10_000, "Iterations between validations; 0: validate at the end only.", least=0
     )
-    validation_tasks: int = option(3_000, "Tasks in a validation.", least=1)
+    validation_tasks: int = option(3_000, "Tasks in a validation.", least=1, most=10**7)
     patience: int = option(
-        0, "Stop after this many validations without a new best; 0: never.", least=0
+        0, "Stop after this many validations without improvement; 0: never.", least=0
     )
     select: str = option(
-        "id+ood", "Accuracy that picks the best checkpoint.", choices=("id+ood", "id")
+        "id+ood",
+        "Model selection: validation accuracy in distribution plus out of distribution, or in "
+        "distribution only.",
+        choices=("id+ood", "id"),
     )
     checkpoint_every: int = option(100, "Iterations between checkpoints.", least=1)
-    seed: int = option(0, "Determines start, tasks and noise.", least=0, most=2**64)
+    seed: int = option(0, "Seed of initialisation, tasks and noise.", least=0, most=2**64)
 
     def __post_init__(self) -> None:
         check_fields(self)
 
+    @staticmethod
+    def upgrade(values: dict[str, Any]) -> dict[str, Any]:
+        """Plain values that an earlier version wrote, as this version reads them."""
+        return upgrade_part("train", values)
 
+
+@_refuse_unknown_arguments
 @dataclass(frozen=True)
 class PretrainSettings:
-    """How the body is trained to tell all training classes apart before any meta-training."""
+    """Pre-training: the backbone learns to classify all training classes, with SGD.
 
-    epochs: int = option(200, "Times that every training image is seen.", least=1)
-    batch: int = option(128, "Images in a step.", least=4)
+    Examples
+    --------
+    >>> PretrainSettings(epochs=20).batch
+    128
+    """
+
+    epochs: int = option(200, "Pre-training epochs.", least=1)
+    batch: int = option(128, "Images in a batch.", least=4, most=1_000_000)
     parts: int = option(
         2,
-        "Parts of a batch, each with its own batch statistics; as many cores or ranks work at once.",
+        "Batch splits, each with its own batch-norm statistics; as many cores or ranks work at "
+        "once.",
         least=1,
+        most=10_000,
     )
-    rate: float = option(0.2, "Highest rate of SGD.", least=0)
-    schedule: str = option(
-        "one-cycle",
-        "The rate: rising for three tenths and falling, or falling only.",
-        choices=("one-cycle", "cosine"),
-    )
-    momentum: float = option(0.9, "Nesterov's momentum.", least=0, most=0.9999)
-    weight_decay: float = option(5e-4, "Pull of every weight towards zero.", least=0)
-    label_smoothing: float = option(
-        0.0, "Share of each label that is spread over all classes.", least=0, most=0.99
-    )
-    rotations: str = option(
-        "none", "Images in quarter turns: their angle to be told as well, or each angle of a class a class of its own.",
-        choices=("none", "task", "classes"),
-    )  # fmt: skip
+    rate: float = option(0.2, "Highest learning rate of the one-cycle schedule (SGD).", least=0)
+    momentum: float = option(0.9, "Nesterov momentum.", least=0, most=0.9999)
+    weight_decay: float = option(5e-4, "Weight decay.", least=0)
     augment: tuple[str, ...] = option(
-        ("auto",), "What is done to images; auto: shifts, and flips where the image set allows it.",
+        ("auto",),
+        "Augmentation; auto: shifts, and flips where the image set allows it.",
         choices=AUGMENTATIONS,
-    )  # fmt: skip
-    average: float = option(
-        0.0, "Decay of the running average of the weights that is checked and kept; 0: the weights themselves.",
-        least=0, most=0.99999,
-    )  # fmt: skip
-    check_every: int = option(
-        20, "Epochs between checks on the validation classes; 0: only at the end.", least=0
     )
-    check_tasks: int = option(100, "Tasks in a check, for each image set.", least=1)
+    check_every: int = option(
+        20, "Epochs between validations by class prototypes; 0: at the end only.", least=0
+    )
+    check_tasks: int = option(
+        100, "Tasks in such a validation, for each image set.", least=1, most=10**7
+    )
+    seed: int = option(0, "Seed of initialisation, batches and augmentation.", least=0, most=2**64)
 
     def __post_init__(self) -> None:
         check_fields(self)
         if 2 * self.parts > self.batch:
             raise SettingsError(
-                f"A batch of {self.batch} images has no {self.parts} parts of two images or more; take fewer parts."
+                f"A batch of {self.batch} images cannot be split into {self.parts} parts of at "
+                "least two images; use fewer parts."
             )
 
+    @staticmethod
+    def upgrade(values: dict[str, Any]) -> dict[str, Any]:
+        """Plain values that an earlier version wrote, as this version reads them."""
+        return upgrade_part("pretrain", values)
 
+
+@_refuse_unknown_arguments
 @dataclass(frozen=True)
 class Settings:
-    """A whole run: meta-training, or with ``warm`` a warm start, of which ``train`` is the seed alone."""
+    """All settings of a run.
 
-    images: tuple[str, ...] = option(("glyphs",), "Image sets to learn from.")
+    A run has one or two stages: pre-training of the backbone (if ``pretrain`` is given), then
+    meta-training (if ``train.iterations`` is above 0).
+
+    Parameters
+    ----------
+    images : tuple of str
+        Image sets to train on: names or folders.
+    ood : tuple of str
+        Image sets for out-of-distribution validation.
+    mixing : str
+        With several image sets: "random" samples one for each task, "turn" takes one for each
+        meta-batch in turn.
+    task, method, train
+        How tasks are sampled, the method, and its meta-training.
+    pretrain : PretrainSettings, optional
+        The pre-training stage.
+
+    Examples
+    --------
+    >>> Settings(images=("glyphs",), pretrain=PretrainSettings(epochs=5)).train.iterations
+    50000
+    """
+
+    images: tuple[str, ...] = option(("glyphs",), "Image sets to train on: names or folders.")
     ood: tuple[str, ...] = option((), "Image sets for out-of-distribution validation.")
     mixing: str = option(
         "random",
-        "With several image sets: drawn for each task, or in turn.",
+        "Sampling of several image sets: one for each task at random, or one for each meta-batch "
+        "in turn.",
         choices=("random", "turn"),
     )
     task: TaskSettings = field(default_factory=TaskSettings)
     method: MethodSettings = field(default_factory=MethodSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
-    warm: PretrainSettings | None = None
+    pretrain: PretrainSettings | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
         if not self.images:
-            raise SettingsError("images is empty; name at least one image set to learn from.")
+            raise SettingsError("images is empty; name at least one image set to train on.")
+        if self.pretrain is None and not self.train.iterations:
+            raise SettingsError("iterations is 0 and there is no pre-training: nothing to train.")
+        if self.pretrain is not None and self.train.body_from is not None:
+            raise SettingsError(
+                f"The backbone cannot be pre-trained and come from {self.train.body_from!r}; "
+                "set pretrain=None or body_from=None."
+            )
+
+    @property
+    def pretrains_only(self) -> bool:
+        """Whether the run ends with pre-training."""
+        return not self.train.iterations
 
     def user_code(self) -> list[str]:
-        """Where the code is that is not anyshot's own: of the method, its body, its statistics, the shot rule."""
-        m, (rule, _, _) = self.method, parse_shots(self.task.shots)
+        """The import paths of user code: method, backbone, statistics and shot rule."""
+        rule, _, _ = parse_shots(self.task.shots)
         used = [
-            (METHODS, m.name),
-            (BODIES, m.body),
-            *((STATISTICS, name) for name in m.statistics),
+            (METHODS, self.method.name),
+            (BODIES, self.method.body),
+            *((STATISTICS, name) for name in self.method.options.get("statistics", ())),
             (SHOT_RULES, rule),
         ]
-        return [name for known, name in used if not known.is_builtin(name)]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return dataclasses.asdict(self)
+        return [name for registry, name in used if not registry.is_builtin(name)]
 
     def with_initial_body(self, body: str | None) -> Settings:
-        """The same with another body to start from."""
-        return dataclasses.replace(self, train=dataclasses.replace(self.train, body_from=body))
+        """A copy that starts from the backbone of another run or file, and does not pre-train."""
+        train = dataclasses.replace(self.train, body_from=body)
+        return dataclasses.replace(
+            self, train=train, pretrain=self.pretrain if body is None else None
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, with all options of a built-in method."""
+        values = dataclasses.asdict(self)
+        if METHODS.is_builtin(self.method.name):
+            values["method"]["options"] = self.method.all_options()
+        return values
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Settings:
-        """The settings that :meth:`as_dict` wrote; an unknown key is an error with a suggestion."""
+        """The settings that :meth:`as_dict` wrote, in this version or an earlier one."""
         return from_plain(cls, values)
+
+    @staticmethod
+    def upgrade(values: dict[str, Any]) -> dict[str, Any]:
+        """Plain values that an earlier version wrote, as this version reads them."""
+        return upgrade_run(values)
 
 
 def parse_shots(text: str) -> tuple[str, int, int]:
-    """Rule and range of a text like ``any-shot:1-50`` or ``fixed:5`` (``any-shot`` means 1-50, ``5`` means fixed:5).
+    """Rule and range of a text such as ``any-shot:1-50`` or ``fixed:5``.
+
+    ``any-shot`` alone means 1-50, and ``5`` means fixed:5.
 
     >>> parse_shots("class-imbalance:5-25")
     ('class-imbalance', 5, 25)
     """
     match = re.fullmatch(r"(?:([^\d:].*?)(?::|$))?(?:(\d{1,99})(?:-(\d{1,99}))?)?", text)
     if not match or not text or (match[1] in (None, "fixed") and not match[2]):
-        raise SettingsError(
-            f"Shots {text!r} are not understood; write for instance any-shot:1-50 or fixed:5."
-        )
+        raise SettingsError(f"Shots {text!r} are not valid; write any-shot:1-50 or fixed:5.")
     rule = match[1] or "fixed"
     if rule not in SHOT_RULES:
-        raise SettingsError(f"There is no shot distribution {rule!r}{suggestion(rule, SHOT_RULES)}")
+        raise SettingsError(f"There is no shot rule {rule!r}{suggestion(rule, SHOT_RULES)}")
     least, most = (1, 50) if match[2] is None else (int(match[2]), int(match[3] or match[2]))
     if rule == "fixed" and least != most:
         raise SettingsError(
-            f"Shots {text!r} are a range without a rule; write for instance any-shot:{least}-{most}."
+            f"Shots {text!r} are a range without a rule; write for example any-shot:{least}-{most}."
         )
     if not 1 <= least <= most:
-        raise SettingsError(
-            f"Shots {text!r} need a range that starts at 1 or more and does not fall."
-        )
+        raise SettingsError(f"Shots {text!r} need a range LO-HI with 1 ≤ LO ≤ HI.")
     if most > MAX_NUMBER:
         raise SettingsError(
-            f"Shots {text!r} ask for {most} images of a class, but must be at most {MAX_NUMBER:,}."
+            f"Shots {text!r} ask for {most} images a class, but at most {MAX_NUMBER:,} are allowed."
         )
     return rule, least, most

@@ -85,17 +85,3 @@ def jitter_colours(images: Images, rng: np.random.Generator) -> Images:
     middle = grey.mean(1, keepdims=True)
     pixels = brightness * (middle + contrast * (pixels - middle))
     return pixels.clip(0, 255).round().astype(np.uint8).reshape(images.shape)
-
-
-def quarter_turns(images: Images, turns: NDArray[np.int64]) -> Images:
-    """Rotate square images counter-clockwise by a number of right angles.
-
-    >>> image = np.arange(4, dtype=np.uint8).reshape(1, 2, 2, 1).repeat(3, 3)
-    >>> quarter_turns(image, np.array([1]))[0, :, :, 0]
-    array([[1, 3],
-           [0, 2]], dtype=uint8)
-    """
-    turned = images.copy()
-    for k in (1, 2, 3):
-        turned[turns == k] = np.rot90(images[turns == k], k, (1, 2))
-    return turned

@@ -109,7 +109,7 @@ def inspect_task(method: Method, task: Task) -> BalanceRecord:
         raise RunError(f"{method.name} has no balancing variables; inspect a run of taml.")
     device = method.reference_tensor.device
     q = method.encoder(method.to_input(task.support), task.support_labels.to(device), task.way)
-    if not method.settings.bayesian:
+    if not method.options.bayesian:
         q = Posterior(q.mean, {name: torch.zeros_like(std) for name, std in q.deviation.items()})
     shots = torch.tensor(task.shots).to(method.reference_tensor)
     values: dict[str, list[float] | float] = {}

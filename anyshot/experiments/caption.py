@@ -55,7 +55,7 @@ def _start_differences(plan: Plan) -> list[str]:
     if not starts:
         return []
     runs = [run for start in sorted(starts) if (run := Run.find_started(start))]
-    epochs = sorted({run.settings.warm.epochs for run in runs if run.settings.warm})
+    epochs = sorted({run.settings.pretrain.epochs for run in runs if run.settings.pretrain})
     length = f" ({' or '.join(map(str, epochs))} epochs)" if epochs else ""
     shipped = [
         name

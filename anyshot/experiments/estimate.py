@@ -80,7 +80,7 @@ def measure_speed() -> Speed:
     classes = {f"{c}": rng.integers(0, 255, (41, 32, 32, 3), dtype=np.uint8) for c in range(5)}
     images = ImageSet.from_arrays("noise", classes, {"train": list(classes)})
     stream = TaskStream(images, "train", TaskSettings(shots="fixed:26"))
-    method = create_method(MethodSettings(prediction="naive"), (32, 32))
+    method = create_method(MethodSettings(options={"prediction": "naive"}), (32, 32))
     with progress("Timing tasks", 2) as advance:
         training = _seconds_per_task(lambda index: task_gradients(method, stream.task(index)))
         advance()
@@ -109,8 +109,8 @@ def job_seconds(job: Job, speed: Speed = TYPICAL) -> float:
 def training_seconds(settings: Settings, speed: Speed) -> float:
     """Seconds of meta-training with its validations, or of pre-training."""
     area = _relative_area(settings.images)
-    if settings.warm is not None:
-        return settings.warm.epochs * PRETRAINING_IMAGES * speed.image * area
+    if settings.pretrain is not None and settings.pretrains_only:
+        return settings.pretrain.epochs * PRETRAINING_IMAGES * speed.image * area
     train = settings.train
     validations = max(1, train.iterations // (train.validate_every or train.iterations))
     validation_tasks = validations * train.validation_tasks
@@ -131,8 +131,9 @@ def measurement_seconds(measurement: Measurement, speed: Speed) -> float:
 
 def adaptations_per_task(method: MethodSettings) -> int:
     """How often a test adapts to each task."""
-    samples = method.name == "taml" and method.bayesian and method.prediction == "mc"
-    return method.samples if samples else 1
+    options = method.all_options() if method.name == "taml" else {}
+    samples = options.get("bayesian") and options["prediction"] == "mc"
+    return options["samples"] if samples else 1
 
 
 def share_done(job: Job) -> float:
@@ -140,10 +141,9 @@ def share_done(job: Job) -> float:
     log = Path(job.folder) / "log.jsonl"
     if not log.exists():
         return 0.0
-    if job.settings.warm is None:
-        kind, last = "iteration", job.settings.train.iterations
-    else:
-        kind, last = "epoch", job.settings.warm.epochs
+    kind, last = "iteration", job.settings.train.iterations
+    if job.settings.pretrain is not None and job.is_pretraining:
+        kind, last = "epoch", job.settings.pretrain.epochs
     trained = min(1.0, log.read_bytes().count(f'"kind": "{kind}"'.encode()) / last)
     measured = sum(
         measurement_seconds(measurement, TYPICAL)

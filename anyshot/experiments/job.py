@@ -13,8 +13,7 @@ from anyshot.core.errors import RunError
 from anyshot.core.settings import Settings
 from anyshot.experiments.measurement import Measurement, read_cached, run_measurement
 from anyshot.runs.run import Run
-from anyshot.training.meta_training import train
-from anyshot.training.pretraining import pretrain
+from anyshot.training.stages import train
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Job:
     @property
     def is_pretraining(self) -> bool:
         """Whether this job pre-trains the body from which other jobs start."""
-        return self.settings.warm is not None
+        return self.settings.pretrains_only
 
 
 def run_job(job: Job, workers: int | None = None, command: str = "") -> None:
@@ -46,8 +45,7 @@ def run_job(job: Job, workers: int | None = None, command: str = "") -> None:
             f"The run in '{job.folder}' was made by a version of anyshot with other defaults; "
             "move the folder away."
         )
-    start = pretrain if job.is_pretraining else train
-    start(settings, job.folder, workers=workers, command=command, tensorboard=False)
+    train(settings, job.folder, workers=workers, command=command, tensorboard=False)
     for measurement in job.measurements:
         run_measurement(job.folder, measurement, workers)
 

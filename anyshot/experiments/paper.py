@@ -46,14 +46,14 @@ ANY_SHOT = Experiment(
     ),
     blocks=(
         Block(
-            "cifar-fs",
+            "cifar-fs-paper",
             (
                 Column("cifar-fs", name="CIFAR-FS", paper=_any_shot[0]),
                 Column("svhn", name="SVHN", paper=_any_shot[1]),
             ),
         ),
         Block(
-            "miniimagenet",
+            "miniimagenet-paper",
             (
                 Column("miniimagenet", name="miniImageNet", paper=_any_shot[2]),
                 Column("cub", name="CUB", paper=_any_shot[3]),
@@ -77,7 +77,7 @@ MULTI_DATASET = Experiment(
     models=tuple(model for model in ANY_SHOT.models if model.name != "ABML"),
     blocks=(
         Block(
-            "multi",
+            "multi-paper",
             (
                 Column("aircraft", name="Aircraft", paper=_multi[0]),
                 Column("quickdraw", name="QuickDraw", paper=_multi[1]),
@@ -111,17 +111,17 @@ OOD = Experiment(
     models=(MAML, META_SGD, Model("Bayesian z-TAML (naive)", change=Z, test=NAIVE), _z_mc),
     blocks=(
         Block(
-            "cifar-fs",
+            "cifar-fs-paper",
             (Column("svhn", name="SVHN", paper=_ood[0]),),
             figures=_t_sne("cifar-fs", "svhn"),
         ),
         Block(
-            "miniimagenet",
+            "miniimagenet-paper",
             (Column("cub", name="CUB", paper=_ood[1]),),
             figures=_t_sne("miniimagenet", "cub"),
         ),
         Block(
-            "multi",
+            "multi-paper",
             figures=_t_sne("aircraft", "quickdraw", "vgg-flower", "gtsrb", "fashion-mnist"),
         ),
     ),
@@ -136,7 +136,7 @@ TASK_IMBALANCE = Experiment(
     models=(MAML, META_SGD, _gamma, _z),
     blocks=(
         Block(
-            "cifar-fs",
+            "cifar-fs-paper",
             tuple(
                 Column("svhn", f"fixed:{k}", f"SVHN, N = {5 * k}")
                 for k in (*_shots_in_training, 100, 200, 400)
@@ -182,7 +182,7 @@ CLASS_IMBALANCE = Experiment(
     models=(MAML, META_SGD, _one_over_n, _omega),
     blocks=tuple(
         Block(
-            "cifar-fs",
+            "cifar-fs-paper",
             (Column("cifar-fs", name=f"{name} a class", paper=_classes[column]),),
             shots=shots,
             figures=()
@@ -222,7 +222,7 @@ BAYESIAN = Experiment(
     ),
     blocks=(
         Block(
-            "cifar-fs",
+            "cifar-fs-paper",
             (
                 Column("cifar-fs", name="CIFAR-FS", paper=_bayesian[0]),
                 Column("svhn", name="SVHN", paper=_bayesian[1]),
@@ -263,7 +263,7 @@ ENCODING = Experiment(
         for name, statistics in _statistics.items()
         for hierarchical in (False, True)
     ),
-    blocks=(Block("cifar-fs", (Column("cifar-fs", name="CIFAR-FS", paper=_encoding[0]),)),),
+    blocks=(Block("cifar-fs-paper", (Column("cifar-fs", name="CIFAR-FS", paper=_encoding[0]),)),),
 )
 
 _higher = parse_published("""
@@ -286,7 +286,7 @@ STATISTICS = Experiment(
     ),
     blocks=(
         Block(
-            "cifar-fs",
+            "cifar-fs-paper",
             (
                 Column("cifar-fs", name="CIFAR-FS", paper=_higher[0]),
                 Column("svhn", name="SVHN", paper=_higher[1]),
@@ -301,7 +301,7 @@ INITIALISATION = Experiment(
     models=(_z,),
     blocks=(
         Block(
-            "cifar-fs",
+            "cifar-fs-paper",
             figures=(
                 FigureSpec(
                     "distances",

@@ -103,7 +103,7 @@ class PlanBuilder:
                 column.images,
                 task,
                 self.task_count(kind, task.shots),
-                replace(settings.method, **{**model.test, **(change or {})}),
+                settings.method.with_values({**model.test, **(change or {})}),
                 0 if kind == "test" else value,
             )
             added.append(self.job(block, model, settings, measurement))
@@ -129,14 +129,16 @@ class PlanBuilder:
         ood: tuple[str, ...] = ()
         if set(images) <= set(base.images):
             ood = tuple(filter(is_available, base.ood))
-        method = {**scale.method, **scale.methods.get(model.method, {}), **model.change}
+        of_scale = {**scale.method, **scale.methods.get(model.method, {})}
+        method = base.method.with_values(of_scale, skip_foreign=True).with_values(model.change)
         return replace(
             base,
             images=images,
             ood=ood,
             task=replace(base.task, **{"shots": block.shots or base.task.shots, **scale.task}),
-            method=replace(base.method, **method),
+            method=method,
             train=replace(base.train, **{**scale.train, **model.train, "seed": seed}),
+            pretrain=None,  # all models of a block start from one body, if the scale has one
         )
 
     def job(self, block: Block, model: Model, settings: Settings, measurement: Measurement) -> Job:
@@ -152,12 +154,13 @@ class PlanBuilder:
 
     def run_name(self, block: Block, model: Model, settings: Settings) -> str:
         """A readable name for a run's folder."""
-        defaults = preset(block.preset, model.method).method
+        method = preset(block.preset, model.method).method
+        defaults = {**vars(method), **method.all_options()}
         words = [
             *(Path(name).name for name in settings.images),
             block.shots,
             display_name(model.method),
-            *(str(v) for key, v in model.change.items() if getattr(defaults, key) != v),
+            *(str(v) for key, v in model.change.items() if defaults.get(key) != v),
             str(settings.train.seed),
         ]
         return re.sub(r"[^\w.]+", "-", " ".join(words)).strip("-")[:80]

@@ -41,7 +41,8 @@ def protocol_differences(settings: Iterable[tuple[str, Settings, Settings]]) -> 
 def _flatten(settings: Settings) -> dict[str, object]:
     values = settings.as_dict()
     images = {key: values[key] for key in ("images", "ood")}
-    return {**images, **values["task"], **values["method"], **values["train"]}
+    options = values["method"].pop("options")
+    return {**images, **values["task"], **values["method"], **options, **values["train"]}
 
 
 def _describe(value: object) -> str:

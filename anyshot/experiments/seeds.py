@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from anyshot.core.parallel.ranks import launched_by_torchrun
 from anyshot.core.settings import Settings
 from anyshot.experiments.launch import run_grid, show_progress
 from anyshot.runs.run import Run
-from anyshot.training.meta_training import train
+from anyshot.training.stages import train
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,6 @@ def train_seeds(
     settings: Settings,
     folder: str | Path,
     seeds: int,
-    stages: Callable[..., Run] = train,
     *,
     on: str = "local",
     jobs: int | None = None,
@@ -46,12 +43,10 @@ def train_seeds(
         The folder of the runs.
     seeds : int
         The number of runs.
-    stages : Callable
-        Trains one run: :func:`anyshot.train`, or a function with its parameters.
     on, jobs, address
         Those of :func:`anyshot.experiments.launch.run_grid`.
     **options
-        Further options of ``stages``.
+        Further options of :func:`anyshot.train`.
 
     Returns
     -------
@@ -69,7 +64,7 @@ def train_seeds(
         seeded = replace(settings, train=replace(settings.train, seed=seed))
         grid[str(run_folder)] = SeedRun(seeded, run_folder, options)
     with show_progress(list(grid.values()), "Seeds", _share_done):
-        results = run_grid(grid, partial(_train, stages), on=on, jobs=jobs, address=address)
+        results = run_grid(grid, _train, on=on, jobs=jobs, address=address)
     if failed := [name for name, result in results.items() if result.error]:
         raise RunError(
             f"{len(failed)} of {seeds} runs failed ({', '.join(failed)}); "
@@ -78,8 +73,8 @@ def train_seeds(
     return [Run(name, trust_code=True) for name in grid]
 
 
-def _train(stages: Callable[..., Run], run: SeedRun) -> None:
-    stages(run.settings, run.folder, **run.options)
+def _train(run: SeedRun) -> None:
+    train(run.settings, run.folder, **run.options)
 
 
 def _share_done(run: SeedRun) -> float:

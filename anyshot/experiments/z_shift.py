@@ -81,7 +81,7 @@ def adaptation_distances(
 
 
 def _require_z(method: Method) -> TAML:
-    if not isinstance(method, TAML) or "z" not in method.settings.balance:
+    if not isinstance(method, TAML) or "z" not in method.options.balance:
         raise SettingsError(f"{method.name} has no z; use a model of taml whose balance has z.")
     return method
 

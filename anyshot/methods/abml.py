@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyshot.core.method_options import ABMLOptions
 from anyshot.core.settings import MethodSettings
 from anyshot.data.tasks import Task
 from anyshot.inner_loop import InnerProblem, query_cross_entropy, support_gradient
@@ -36,10 +37,14 @@ class ABML(MAML):
     therefore α / (1 + α / (N σ²)): exactly the implicit (proximal) step on the KL's quadratic term.
     """
 
+    Options = ABMLOptions
+    options: ABMLOptions
+
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(settings, body, generator)
-        deviation = settings.deviation
-        head = deviation if settings.deviation_head is None else settings.deviation_head
+        deviation = self.options.deviation
+        head_deviation = self.options.deviation_head
+        head = deviation if head_deviation is None else head_deviation
         sizes = {name: value.shape for name, value in self.theta.items()}
         sizes.update(head_weight=torch.Size([1, body.width]), head_bias=torch.Size([1]))
         sigma = {name: head if name in HEAD_PARAMETERS else deviation for name in sizes}
@@ -110,8 +115,8 @@ class ABML(MAML):
         if prediction == "naive":
             mean = {name: q[f"mean {name}"] for name in inner.theta}
             return average_ensemble([inner], [mean], self.engine)
-        samples = [sample(q, draw_noise(q, noise)) for _ in range(s.samples)]
-        return average_ensemble([inner] * s.samples, samples, self.engine)
+        samples = [sample(q, draw_noise(q, noise)) for _ in range(self.options.samples)]
+        return average_ensemble([inner] * len(samples), samples, self.engine)
 
 
 def parameter_names(q: Parameters) -> list[str]:

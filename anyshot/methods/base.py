@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from anyshot.core.errors import CodeError
+from anyshot.core.method_options import MethodOptions
 from anyshot.core.options import method_options
 from anyshot.core.registry import display_name
 from anyshot.core.settings import MethodSettings
@@ -81,9 +83,11 @@ def average_ensemble(
 class Method(nn.Module):
     """Meta-parameters that all methods have: the body's start θ and the normalisation's shift β."""
 
-    @dataclass(frozen=True)
-    class Options:
-        """A method's own settings: none, unless it says otherwise. Its fields become options of ``anyshot train``."""
+    #: The options of this method alone: a dataclass of :func:`anyshot.core.options.option` fields,
+    #: which become options of ``anyshot train``. A subclass extends the Options of its base class.
+    Options: ClassVar[type] = MethodOptions
+    #: Shared settings that have no effect on this method.
+    unused_settings: ClassVar[tuple[str, ...]] = ()
 
     temperature = 1.0  #: of its probabilities; what :mod:`anyshot.evaluation.temperature` has found
     engine = "auto"  #: what does the inner loop, as :mod:`anyshot.inner_loop` says; "autograd" is slower, the same numbers
@@ -94,6 +98,16 @@ class Method(nn.Module):
         self.options: Any = method_options(self.Options, settings.options)
         self.theta = nn.ParameterDict(body.init_parameters(generator, settings.start))
         self.shift = nn.ParameterList(body.norm().shift)
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        for base in cls.__mro__[1:]:
+            inherited = getattr(base, "Options", MethodOptions)
+            if inherited is not MethodOptions and not issubclass(cls.Options, inherited):
+                raise CodeError(
+                    f"{cls.__name__}.Options must extend the options of {base.__name__}: write "
+                    f"class Options({base.__name__}.Options)."
+                )
 
     @property
     def name(self) -> str:
@@ -161,7 +175,8 @@ class Method(nn.Module):
         x = self.to_input(images)
         y = as_labels(labels, len(x), self.reference_tensor.device)
         noise = noise or torch.Generator().manual_seed(0)
-        classify = self.adapt_classifier(x, y, noise, prediction or self.settings.prediction)
+        prediction = prediction or getattr(self.options, "prediction", "mc")
+        classify = self.adapt_classifier(x, y, noise, prediction)
 
         def probabilities(queries: Tensor) -> Tensor:
             answers = [classify(view, i) for i, view in enumerate(self.views(queries))]
@@ -227,6 +242,26 @@ class GradientMethod(Method):
         """φ as it acts on a task with so many images a class (after gains and priors, where a method has them)."""
         return phi
 
+    def initial_parameters(self, phi: Phi) -> tuple[Parameters, Norm]:
+        """θ_0 of the body and its normalisation, for one φ."""
+        return apply_z(dict(self.theta), self.norm, phi, self.body)
+
+    def image_weights(self, labels: Tensor, way: int, phi: Phi) -> Tensor:
+        """The weight of each support image in the inner loss, [N]."""
+        return image_weights(labels, way, phi, self.reference_tensor)
+
+    def training_phi(self, q: Posterior, noise: torch.Generator) -> Phi:
+        """φ of a training task: a sample of the posterior."""
+        return q.sample(noise)
+
+    def penalty(self, q: Posterior) -> Tensor:
+        """The penalty of a training task, before division by N + M: the KL."""
+        return q.kl()
+
+    def test_phis(self, q: Posterior, noise: torch.Generator, prediction: str) -> list[Phi]:
+        """The values of φ whose predictions are averaged: the posterior mean alone."""
+        return [q.mean]
+
     def inner_problem(
         self, images: Tensor, labels: Tensor, way: int, phi: Phi, steps: int, views: Views = ()
     ) -> InnerProblem:
@@ -237,9 +272,9 @@ class GradientMethod(Method):
                 phi, torch.bincount(labels, minlength=way).to(self.reference_tensor)
             ),
         )
-        theta, norm = apply_z(dict(self.theta), self.norm, phi, self.body, s.z_site)
+        theta, norm = self.initial_parameters(phi)
         theta = {**theta, **self.head(theta, norm, images, labels, way)}
-        weights = image_weights(labels, way, phi, self.reference_tensor, s.class_mean)
+        weights = self.image_weights(labels, way, phi)
         rates, body = apply_gamma(self.rates(), phi, self.body), self.body.features
         return InnerProblem(
             images=images,
@@ -278,14 +313,14 @@ class GradientMethod(Method):
         q = self.posterior(support, labels, task.way)
         phi: Phi = {}
         if q is not None:
-            phi = q.sample(noise or task.noise()) if self.settings.bayesian else q.mean
+            phi = self.training_phi(q, noise or task.noise())
         inner = self.inner_problem(support, labels, task.way, phi, self.settings.steps)
         theta = self.adapted_parameters(inner, self.settings.order)
         loss, scores = query_cross_entropy(inner, theta, query, query_labels, self.engine)
         hits = accuracy(scores, query_labels)
         if q is None:
             return Objective(loss, 0.0, hits)
-        kl = q.kl() if self.settings.bayesian else q.mean_penalty()
+        kl = self.penalty(q)
         return Objective(loss, kl / (len(labels) + len(query_labels)), hits, kl.item())
 
     def adapt_classifier(
@@ -295,12 +330,7 @@ class GradientMethod(Method):
         q = self.posterior(
             images, labels, way
         )  # of the images alone: other views of them are no further evidence
-        if q is None:
-            phis: list[Phi] = [{}]
-        elif not self.settings.bayesian or prediction == "naive":
-            phis = [q.mean]
-        else:
-            phis = [q.sample(noise) for _ in range(self.settings.samples)]
+        phis: list[Phi] = [{}] if q is None else self.test_phis(q, noise, prediction)
         views = tuple(self.views(images))
         members = [
             self.inner_problem(images, labels, way, phi, self.settings.test_steps, views)

@@ -19,6 +19,8 @@ class EmbeddingMethod(Method):
     test-time augmentation the classifier is fitted to all views of the support images.
     """
 
+    unused_settings = ("steps", "test_steps", "order", "alpha", "alpha_head")  # no inner loop
+
     def fit(self, features: Tensor, labels: Tensor, way: int) -> Callable[[Tensor], Tensor]:
         """Fit a classifier to support features.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from anyshot.core.method_options import MetaSGDOptions
 from anyshot.core.settings import MethodSettings
-from anyshot.methods.balancing import Phi
+from anyshot.methods.balancing import Phi, image_weights
 from anyshot.methods.base import GradientMethod, constant_rates
 from anyshot.methods.prototype_head import PrototypeHead
 from anyshot.models.network import Body, Norm, Parameters
@@ -26,6 +27,8 @@ class MetaSGD(GradientMethod):
     number for the bias, so that a trained method works with any number of classes.
     """
 
+    Options = MetaSGDOptions
+    options: MetaSGDOptions
     alpha = 0.01
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
@@ -36,8 +39,9 @@ class MetaSGD(GradientMethod):
         self.rate = nn.ParameterDict(
             {name: torch.full(shapes[name], start[name].item()) for name in shapes}
         )
-        self.means_head = None if settings.head == "zero" else PrototypeHead(settings)
-        tau = settings.omega_prior
+        has_zero_head = self.options.head == "zero"
+        self.means_head = None if has_zero_head else PrototypeHead(self.options)
+        tau = self.options.omega_prior
         self.tau = None if tau is None else nn.Parameter(torch.tensor(tau))
 
     def head(
@@ -52,6 +56,9 @@ class MetaSGD(GradientMethod):
         if self.tau is None:
             return phi
         return {**phi, "omega": phi.get("omega", 0.0) - self.tau * shots.log()}
+
+    def image_weights(self, labels: Tensor, way: int, phi: Phi) -> Tensor:
+        return image_weights(labels, way, phi, self.reference_tensor, self.options.class_mean)
 
     def rates(self) -> Parameters:
         return dict(self.rate)

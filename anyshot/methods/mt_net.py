@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from anyshot.core.method_options import MTNetOptions
 from anyshot.core.settings import MethodSettings
 from anyshot.data.tasks import Task
 from anyshot.inner_loop import InnerProblem, query_cross_entropy, support_gradient
@@ -32,9 +33,12 @@ class MTNet(MAML):
     the order of the classes matters.
     """
 
+    Options = MTNetOptions
+    options: MTNetOptions
+
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(settings, body, generator)
-        start = settings.zeta
+        start = self.options.zeta
         self.mixing = nn.ParameterDict(  # T, the identity at the start
             {unit.weight: torch.eye(unit.channels) for unit in body.layers}
         )

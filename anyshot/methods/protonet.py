@@ -27,6 +27,8 @@ class ProtoNet(EmbeddingMethod):
     The body starts with He initialisation, because training hardly moves from the paper's σ = 0.02.
     """
 
+    unused_settings = (*EmbeddingMethod.unused_settings, "start")
+
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(dataclasses.replace(settings, start="he"), body, generator)
 

@@ -6,8 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anyshot.core.settings import MethodSettings
+from anyshot.core.method_options import MetaSGDOptions
 from anyshot.models.network import Parameters
+
+INITIAL_SCALE = 0.1  #: of the logits of a prototype head; learned
 
 
 def prototypes(features: Tensor, labels: Tensor, way: int) -> Tensor:
@@ -27,11 +29,11 @@ class PrototypeHead(nn.Module):
     So is the shrinkage κ, in images, with ``head="shrunk-prototypes"``; otherwise κ = 0.
     """
 
-    def __init__(self, settings: MethodSettings) -> None:
+    def __init__(self, options: MetaSGDOptions) -> None:
         super().__init__()
-        self.log_scale = nn.Parameter(torch.tensor(settings.head_scale).log())
-        shrunk = settings.head == "shrunk-prototypes"
-        self.log_kappa = nn.Parameter(torch.tensor(settings.head_kappa).log()) if shrunk else None
+        self.log_scale = nn.Parameter(torch.tensor(INITIAL_SCALE).log())
+        shrunk = options.head == "shrunk-prototypes"
+        self.log_kappa = nn.Parameter(torch.tensor(options.head_kappa).log()) if shrunk else None
 
     def forward(self, features: Tensor, labels: Tensor, way: int) -> Parameters:
         """Head weight [way, width] and bias [way] from support features [N, width], labels [N]."""

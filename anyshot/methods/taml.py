@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from anyshot.core.settings import BALANCING, MethodSettings
-from anyshot.methods.balancing import Phi, Posterior
+from anyshot.core.method_options import BALANCING, TAMLOptions
+from anyshot.core.settings import MethodSettings
+from anyshot.methods.balancing import Phi, Posterior, apply_z
 from anyshot.methods.meta_sgd import MetaSGD
 from anyshot.methods.task_encoder import TaskEncoder
-from anyshot.models.network import Body
+from anyshot.models.network import Body, Norm, Parameters
 
 
 class TAML(MetaSGD):
@@ -29,16 +30,39 @@ class TAML(MetaSGD):
     With ``bayesian=False`` φ is its mean and the KL becomes ½ Σ μ² (deterministic TAML).
     """
 
+    Options = TAMLOptions
+    options: TAMLOptions
+
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(settings, body, generator)
-        self.encoder = TaskEncoder(settings, body, generator) if settings.balance else None
-        gains = dict(zip(BALANCING, settings.gains, strict=False))
+        options = self.options
+        self.encoder = None
+        if options.balance:
+            self.encoder = TaskEncoder(options, body, generator, settings.start)
+        gains = dict(zip(BALANCING, options.gains, strict=False))
         self.log_gain = nn.ParameterDict(
             {name: torch.tensor(gain).log() for name, gain in gains.items()}
         )
 
     def posterior(self, images: Tensor, labels: Tensor, way: int) -> Posterior | None:
         return None if self.encoder is None else self.encoder(images, labels, way)
+
+    def training_phi(self, q: Posterior, noise: torch.Generator) -> Phi:
+        """A sample of the posterior; deterministic TAML: its mean."""
+        return q.sample(noise) if self.options.bayesian else q.mean
+
+    def penalty(self, q: Posterior) -> Tensor:
+        """The KL; deterministic TAML: ½ Σ μ²."""
+        return q.kl() if self.options.bayesian else q.mean_penalty()
+
+    def test_phis(self, q: Posterior, noise: torch.Generator, prediction: str) -> list[Phi]:
+        """S samples, or the posterior mean (naive, and deterministic TAML)."""
+        if not self.options.bayesian or prediction == "naive":
+            return [q.mean]
+        return [q.sample(noise) for _ in range(self.options.samples)]
+
+    def initial_parameters(self, phi: Phi) -> tuple[Parameters, Norm]:
+        return apply_z(dict(self.theta), self.norm, phi, self.body, self.options.z_site)
 
     def apply_gains_and_priors(self, phi: Phi, shots: Tensor) -> Phi:
         """Multiply by the learned gains; the prior N(0, 1) is on the variables before that."""

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyshot.core.method_options import TAMLOptions
 from anyshot.core.parallel.threads import single_task_threads
 from anyshot.core.registry import STATISTICS
-from anyshot.core.settings import MethodSettings
 from anyshot.methods.balancing import Posterior, variable_sizes
 from anyshot.methods.set_statistics import FeatureSets, set_statistics
 from anyshot.models.network import Body, truncated_normal
@@ -44,33 +44,35 @@ class StatisticsPooling(nn.Module):
 class TaskEncoder(nn.Module):
     """Amortised inference network; see the top of this file. The number of classes is free."""
 
-    def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
+    def __init__(
+        self, options: TAMLOptions, body: Body, generator: torch.Generator, start: str = "paper"
+    ) -> None:
         super().__init__()
-        self.settings = settings
+        self.options = options
         with torch.device(
             "meta"
         ):  # shapes alone: torch's own start would draw from its global generator
-            self._build(settings, body)
+            self._build(options, body)
         self.to_empty(device="cpu")
-        self._start(generator, settings.start)
+        self._start(generator, start)
 
-    def _build(self, settings: MethodSettings, body: Body) -> None:
+    def _build(self, options: TAMLOptions, body: Body) -> None:
         height, width = (side // 4 for side in body.image_size)
         self.conv1 = nn.Conv2d(body.image_channels, 10, 3, padding=1)
         self.conv2 = nn.Conv2d(10, 10, 3, padding=1)
         self.image_features = nn.Linear(10 * height * width, 64)
-        self.class_pooling = StatisticsPooling(settings.statistics)
+        self.class_pooling = StatisticsPooling(options.statistics)
         task_width = 64
-        if settings.hierarchical:
+        if options.hierarchical:
             self.class_features = nn.Sequential(
                 nn.Linear(64 * 4, 128), nn.ReLU(), nn.Linear(128, 32)
             )
             task_width = 32
-        self.task_pooling = StatisticsPooling(settings.statistics)
+        self.task_pooling = StatisticsPooling(options.statistics)
         self.heads = nn.ModuleDict()
-        for name in settings.balance:
+        for name in options.balance:
             width, hidden = (
-                (64 * 4, settings.omega_hidden) if name == "omega" else (task_width * 4, 64)
+                (64 * 4, options.omega_hidden) if name == "omega" else (task_width * 4, 64)
             )
             out = nn.Linear(hidden or width, 2 * variable_sizes(body)[name])
             self.heads[name] = (
@@ -93,7 +95,7 @@ class TaskEncoder(nn.Module):
     def encode_size(self, sizes: Tensor) -> Tensor:
         """Sizes as the encoder is told them: 0 for one image, 1 for fifty. On the scale of logarithms, tasks larger
         than any before are not far away."""
-        if self.settings.cardinality == "log":
+        if self.options.cardinality == "log":
             return sizes.log() / math.log(MOST_SHOTS)
         return (sizes - 1) / (MOST_SHOTS - 1)
 
@@ -106,12 +108,10 @@ class TaskEncoder(nn.Module):
         members = F.one_hot(labels, way).t().to(h)  # [C, N]
         shots = self.encode_size(members.sum(1))  # [C]
         s = self.class_pooling(h, members, shots)  # s_c, [C, 256]
-        by_shots = self.settings.task_cardinality == "shots"
-        size = shots.mean() if by_shots else self.encode_size(h.new_full((), way))
         of_task = (
-            self.class_features(s) if self.settings.hierarchical else h
+            self.class_features(s) if self.options.hierarchical else h
         )  # NN2, or all images at once
-        v = self.task_pooling(of_task, of_task.new_ones(1, len(of_task)), size[None])[0]
+        v = self.task_pooling(of_task, of_task.new_ones(1, len(of_task)), shots.mean()[None])[0]
         mean, deviation = {}, {}
         for name, head in self.heads.items():
             mu, sigma = head(s if name == "omega" else v).unflatten(-1, (2, -1)).unbind(-2)

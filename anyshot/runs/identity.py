@@ -37,8 +37,8 @@ def run_identity(
 
 def is_longer(old: Settings, new: Settings) -> bool:
     """Return whether only the number of iterations differs, and grows."""
-    same = replace(new, train=replace(new.train, iterations=old.train.iterations))
-    return same == old and new.train.iterations > old.train.iterations
+    same = replace(old, train=replace(old.train, iterations=new.train.iterations))
+    return same == new and new.train.iterations > old.train.iterations > 0
 
 
 def extends(old: Settings, new: Settings) -> bool:

@@ -6,6 +6,7 @@ RUN/code/                                  copies of user code (see runs/user_co
 RUN/log.jsonl                              one line per iteration or validation
 RUN/checkpoints/meta-0000120.safetensors   the state that the next iteration depends on
 RUN/best.safetensors                       the parameters that validation chose
+RUN/pretrain/                              the run of the pre-training stage, if there is one
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ from anyshot.runs.image_sets import open_for_evaluation
 from anyshot.runs.log_file import LogFile
 
 log = logging.getLogger(__name__)
+
+PRETRAIN_FOLDER = "pretrain"  #: of the pre-training stage, which is itself a run
 
 
 class Run:
@@ -106,11 +109,16 @@ class Run:
 
     @classmethod
     def find_started(cls, folder: str | Path, trust_code: bool = False) -> Run | None:
-        """Return the run in a folder if it has a checkpoint or a log, otherwise None."""
+        """Return the run in a folder if a stage has a checkpoint or a log, otherwise None."""
         if not (Path(folder) / "run.json").is_file():
             return None
         run = cls(folder, trust_code)
-        return run if run.log_file.exists() or run.checkpoints.paths() else None
+        started = run.log_file.exists() or run.has_checkpoint() or run.pretraining()
+        return run if started else None
+
+    def pretraining(self) -> Run | None:
+        """Return the run of the pre-training stage if it has started, otherwise None."""
+        return self.find_started(self.folder / PRETRAIN_FOLDER) if self.settings.pretrain else None
 
     @classmethod
     def open_or_create(
@@ -211,11 +219,28 @@ class Run:
 
     # ---------------------------------------------------------------------------------- checkpoints
     def progress(self) -> float:
-        """Return the share of the training that is done, by the newest checkpoint's name."""
+        """Return the share of the training that is done; both stages count as one half."""
         paths = self.checkpoints.paths()
         done = int(paths[-1].stem.rpartition("-")[2]) if paths else 0
         s = self.settings
-        return done / (s.warm.epochs if s.warm else s.train.iterations)
+        if s.pretrain is None:
+            return done / s.train.iterations
+        if s.pretrains_only:
+            return done / s.pretrain.epochs
+        if paths:
+            return (1 + done / s.train.iterations) / 2
+        body = self.pretraining()
+        return body.progress() / 2 if body else 0.0
+
+    def has_checkpoint(self) -> bool:
+        """Return whether the run has a checkpoint, those of pre-training not counted."""
+        return bool(self.checkpoints.paths())
+
+    @rank_zero_only
+    def record_body(self, body: Mapping[str, str]) -> None:
+        """Write to run.json which body the meta-training started from."""
+        self.info["body"] = dict(body)
+        write_json(self.folder / "run.json", self.info)
 
     @rank_zero_only
     def save_checkpoint(self, name: str, checkpoint: Checkpoint) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,14 +106,28 @@ def open_or_create_run(
     ood: Sequence[ImageSet] | None,
     command: str,
 ) -> tuple[Run, RunImageSets, InitialBody | None]:
-    """The run in the folder, made if there is none, its images, and where a new one starts."""
+    """The run in the folder, created if there is none, its image sets, and a new run's first body.
+
+    Whether a run is new, resumed or extended is decided here alone.
+    """
     if not ranks.is_rank_zero():
         run: Run = collectives.broadcast_from_rank_zero(lambda: Run(folder))
         return run, open_image_sets(run.settings, run.sets, imagesets, ood), None
-    begun, source = Run.find_started(folder), settings.train.body_from
+    begun = Run.find_started(folder)
+    if begun is None or begun.settings != settings:
+        settings = _with_absolute_body(settings)
+    source = settings.train.body_from
     sources = open_image_sets(settings, begun.sets if begun else (), imagesets, ood)
     origin = None if begun or source is None else open_initial_body(source)
     records = origin.check_leakage(sources.records) if origin else sources.records
     body = origin.record() if origin else None
     run = Run.open_or_create(folder, sources.named(settings), sources.size, command, records, body)
     return collectives.broadcast_from_rank_zero(lambda: run), sources, origin
+
+
+def _with_absolute_body(settings: Settings) -> Settings:
+    """The settings with the path of the body made absolute, so that it holds in every folder."""
+    source = settings.train.body_from
+    if source is None or not os.path.exists(os.path.expanduser(source)):
+        return settings  # none, or the name of weights that come with anyshot
+    return settings.with_initial_body(os.path.abspath(os.path.expanduser(source)))

@@ -1,26 +1,19 @@
-"""Meta-training: stages over one run folder, each a loop of steps with a log and checkpoints.
-
-Everything random is a function of (seed, iteration), and a checkpoint holds everything else, so a run that was killed
-goes on to bit for bit the parameters of one that was not.
-"""
+"""Meta-training: learn from many tasks how to adapt to a new one."""
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from anyshot.core.errors import AnyshotError
-from anyshot.core.parallel import collectives, ranks
-from anyshot.core.progress import progress
-from anyshot.core.settings import Settings
+from anyshot.core.errors import RunError, SettingsError
+from anyshot.core.parallel import collectives
+from anyshot.core.progress import Advance, progress
 from anyshot.data import ImageSet
 from anyshot.data.tasks import Task, TaskIndices, TaskStream
 from anyshot.evaluation.evaluate_tasks import evaluate
@@ -28,297 +21,260 @@ from anyshot.evaluation.metrics import Summary
 from anyshot.evaluation.temperature import calibrate_temperature
 from anyshot.methods import Method
 from anyshot.runs.checkpoint import Checkpoint
-from anyshot.runs.log import Callback, TrainingLog
 from anyshot.runs.run import Run
-from anyshot.runs.start import InitialBody, open_or_create_run
-from anyshot.runs.training_lock import exclusive_training
+from anyshot.training.gradient_check import GradientCheck
+from anyshot.training.loop import TrainContext, TrainingLoop
 from anyshot.training.optimizer import Optimizer
 
-log = logging.getLogger(__name__)
-
 MOST_SKIPPED = 100  #: non-finite steps in a row that end a run
+NO_CONTEXT = TrainContext()
 
 
 @dataclass
 class State:
-    """Where meta-training stands, besides its tensors."""
+    """The plain values of meta-training; the field names are in checkpoints."""
 
-    iteration: int = 0  #: finished ones
+    iteration: int = 0  #: finished iterations
     skipped: int = 0  #: steps with a non-finite loss or gradient
     skipped_in_a_row: int = 0
-    best: float = -1.0  #: accuracy that chose the best parameters; below any at the start
+    best: float = -1.0  #: selection score of the best parameters; below any score at the start
     best_iteration: int = 0
-    stale: int = 0  #: validations since then
-    log_lines: int = 0
+    stale: int = 0  #: validations since the best one
 
 
-def train(
-    settings: Settings,
-    folder: str | Path,
-    *,
-    imagesets: Sequence[ImageSet] | None = None,
-    ood: Sequence[ImageSet] | None = None,
-    workers: int | None = None,
-    command: str = "",
-    callback: Callback | None = None,
-    tensorboard: bool | None = None,
-    device: str = "cpu",
-) -> Run:
-    """Train until the settings' last iteration, or go on with the run in ``folder`` from its newest checkpoint.
+class MetaTraining(TrainingLoop):
+    """The meta-training stage; a step of the loop is a meta-batch of tasks."""
 
-    Image sets are opened by the settings' names unless they are given; a run that goes on uses the classes and splits
-    that it began with, and images that have changed since end it with a sentence. Nothing is left behind by a call that
-    fails before its first iteration.
-
-    ``callback(record)`` is told every line of the log as it is written (``{"kind": "iteration", "loss": …}``): for
-    Weights & Biases and the like. ``tensorboard`` writes event files; None does so where TensorBoard is installed.
-    ``device`` is where to compute ("cpu", "cuda", "mps" or "auto"); a run may go on elsewhere. Inside
-    :func:`anyshot.core.parallel.ranks.joined` the processes that torchrun started train one run together, to the same bits.
-    """
-    if settings.warm is not None:
-        raise AnyshotError(
-            f"The settings of '{folder}' are those of a warm start; anyshot warm takes them."
-        )
-    with (
-        ranks.on_rank_zero(exclusive_training(folder)),
-        torch.inference_mode(False),
-        torch.enable_grad(),
-    ):
-        run, sources, origin = open_or_create_run(settings, folder, imagesets, ood, command)
-        for sentence in sources.describe():
-            log.info("%s", sentence)
-        training = MetaTraining(run, sources.images, sources.ood, workers, callback, device)
-        if origin:
-            training.load_body(origin)
-        for stream in (training.stream, *training.validation.values(), *training.ood.values()):
-            for sentence in stream.size_warnings():
-                log.warning("%s", sentence)
-        return training.train(tensorboard)
-
-
-class MetaTraining:
-    """One run in progress: the method, its optimiser, where it stands, and the streams it reads."""
+    counter = "iteration"
+    checkpoint_prefix = "meta"
 
     def __init__(
         self,
         run: Run,
         imagesets: Sequence[ImageSet],
         ood: Sequence[ImageSet] = (),
-        workers: int | None = None,
-        callback: Callback | None = None,
-        device: str = "cpu",
+        context: TrainContext = NO_CONTEXT,
     ) -> None:
-        self.run, self.settings, self.workers, self.state = run, run.settings, workers, State()
-        self.journal, s, t = TrainingLog(run, callback), self.settings, self.settings.train
-        self.method = run.new_method(device)
+        super().__init__(run, context)
+        s = run.settings
+        self.settings = s.train
+        self.checkpoint_every = s.train.checkpoint_every
+        self.status = State()
+        self.optimizer = Optimizer(self.method, s.train)
+        self.gradient_check = GradientCheck(self.method)
+        seed = s.train.seed
         task = run.resolve_settings().task
-        self.optimiser = Optimizer(self.method, t)
         self.stream = TaskStream(
-            imagesets, "train", task, t.seed, s.mixing, t.meta_batch, t.augment
+            imagesets, "train", task, seed, s.mixing, s.train.meta_batch, s.train.augment
         )
         self.validation = {
-            i.name: TaskStream(i, "validation", task, t.seed)
+            i.name: TaskStream(i, "validation", task, seed)
             for i in imagesets
             if "validation" in i.splits
         }
-        self.ood = {i.name: TaskStream(i, "validation", task, t.seed) for i in ood}
-        if t.calibrate and not self.validation:
-            raise AnyshotError(
-                "There are no classes to validate on, so there is nothing to calibrate with; leave it."
+        self.ood = {i.name: TaskStream(i, "validation", task, seed) for i in ood}
+        if s.train.calibrate and not self.validation:
+            raise SettingsError(
+                "Calibration needs validation classes, and this image set has none; drop "
+                "--calibrate (calibrate=False in Python)."
             )
 
-    def load_body(self, origin: InitialBody) -> None:
-        """Start with a body that was trained before."""
-        for method in {self.method, self.optimiser.kept}:
-            origin.load_into(method)
+    @property
+    def done(self) -> int:
+        """Finished iterations."""
+        return self.status.iteration
 
-    def train(self, tensorboard: bool | None = False) -> Run:
-        """All iterations that are left."""
-        t, resumed = self.settings.train, self.restore()
-        self.journal.open_board(self.state.iteration, tensorboard)
-        if not resumed:
-            self.checkpoint()  # from here on the run has begun
-        state = self.state
-        with progress(
-            f"Meta-training {self.method.name}", t.iterations, done=state.iteration
-        ) as advance:
-            while not self.is_done():
-                started = time.perf_counter()
-                record = self.step()
-                speed = t.meta_batch / (time.perf_counter() - started)
-                if (
-                    state.iteration % (t.validate_every or t.iterations) == 0
-                    or state.iteration == t.iterations
-                ):
-                    self.validate()
-                if state.iteration % t.checkpoint_every == 0 or self.is_done():
-                    self.checkpoint()
-                advance(1, _note(record, speed, state.skipped))
-        if t.calibrate:
-            self.calibrate()
-        self.journal.close()
-        return self.run
+    @property
+    def total(self) -> int:
+        """Iterations of the whole meta-training."""
+        return self.settings.iterations
+
+    @property
+    def validate_every(self) -> int:
+        """Iterations between validations; 0: only at the end."""
+        return self.settings.validate_every
+
+    def progress_bar(self) -> tuple[str, int, int]:
+        """The progress bar counts iterations."""
+        return f"Meta-training {self.method.name}", self.total, self.done
 
     def is_done(self) -> bool:
-        """All iterations done, or too many validations without a new best."""
-        t = self.settings.train
-        return self.state.iteration >= t.iterations or 0 < t.patience <= self.state.stale
+        """All iterations are done, or too many validations brought no improvement."""
+        return super().is_done() or 0 < self.settings.patience <= self.status.stale
 
-    # ------------------------------------------------------------------------------------------------ one iteration
-    def step(self) -> dict[str, Any]:
-        """One meta-iteration; a loss or gradient that is not finite changes no parameter, but is counted."""
-        t, state = self.settings.train, self.state
-        order = 1 if state.iteration < t.first_order_until else self.settings.method.order
-        self.method.settings = replace(self.method.settings, order=order)
-        first = state.iteration * t.meta_batch
-        draws = [self.stream.sample_indices(first + i) for i in range(t.meta_batch)]
+    def size_warnings(self) -> list[str]:
+        """Sentences about classes that are too small for the tasks of the settings."""
+        streams = (self.stream, *self.validation.values(), *self.ood.values())
+        return [sentence for stream in streams for sentence in stream.size_warnings()]
 
-        def one(draw: TaskIndices) -> tuple[list[Tensor], dict[str, float]]:
-            return task_gradients(self.method, self.stream.load_task(draw))
+    # --------------------------------------------------------------------------------- one iteration
+    def step(self, advance: Advance) -> None:
+        """One meta-batch; a non-finite loss or gradient changes no parameter and is counted."""
+        started = time.perf_counter()
+        meta_batch = self.settings.meta_batch
+        first = self.done * meta_batch
+        tasks = [self.stream.sample_indices(first + i) for i in range(meta_batch)]
+
+        def one(indices: TaskIndices) -> tuple[list[Tensor], dict[str, float]]:
+            return task_gradients(self.method, self.stream.load_task(indices))
 
         sums, infos = collectives.map_and_sum_gradients(
-            one, draws, list(self.method.parameters()), self.workers, size=len
+            one, tasks, list(self.method.parameters()), self.context.workers, size=len
         )
-        gradients = [total / t.meta_batch for total in sums]
-        record: dict[str, Any] = {
-            k: sum(info[k] for info in infos) / t.meta_batch for k in infos[0]
-        }
-        state.iteration += 1
-        if math.isfinite(record["loss"] + record["penalty"]) and all(
-            g.isfinite().all() for g in gradients
-        ):
-            state.skipped_in_a_row = 0
-            self.optimiser.step(gradients, state.iteration - 1)
-        else:
-            state.skipped += 1
-            state.skipped_in_a_row += 1
+        gradients = [total / meta_batch for total in sums]
+        means = {k: sum(info[k] for info in infos) / meta_batch for k in infos[0]}
+        self.update(gradients, means)
+        self.gradient_check.add(sums, last=self.is_done())
+        state = self.status
         record = {
             "kind": "iteration",
             "iteration": state.iteration,
-            **record,
+            **means,
             "skipped": state.skipped,
         }
-        self.journal.add(record, state.iteration)
+        self.log.add(record, state.iteration)
         if state.skipped_in_a_row >= MOST_SKIPPED:
-            raise AnyshotError(
-                f"{MOST_SKIPPED} steps in a row had a loss or gradient that is not finite, at iteration "
-                f"{state.iteration}; start a new run with a lower rate (now {t.rate}) or inner step size."
+            raise RunError(
+                f"{MOST_SKIPPED} steps in a row had a non-finite loss or gradient, at iteration "
+                f"{state.iteration}; start a new run with a lower learning rate (now "
+                f"{self.settings.rate}) or inner learning rate."
             )
-        return record
+        speed = meta_batch / (time.perf_counter() - started)
+        advance(1, _progress_note(record, speed))
 
+    def update(self, gradients: list[Tensor], means: dict[str, float]) -> None:
+        """Update the parameters, unless the loss or a gradient is not finite."""
+        state = self.status
+        state.iteration += 1
+        finite = math.isfinite(means["loss"] + means["penalty"])
+        if finite and all(gradient.isfinite().all() for gradient in gradients):
+            state.skipped_in_a_row = 0
+            self.optimizer.step(gradients, state.iteration - 1)
+        else:
+            state.skipped += 1
+            state.skipped_in_a_row += 1
+
+    # --------------------------------------------------------------------------------- validation
     def validate(self) -> None:
-        """Predictions on the validation classes; the best parameters so far are kept apart. Without such classes the
-        last ones are."""
-        s, state = self.settings.train, self.state
-        sets = {**self.validation, **(self.ood if s.select == "id+ood" else {})}
-        if not sets:
+        """Evaluate on validation classes and save the parameters if they are the best so far.
+
+        Without validation classes the last parameters are saved.
+        """
+        t = self.settings
+        state = self.status
+        streams = {**self.validation, **(self.ood if t.select == "id+ood" else {})}
+        if not streams:
             state.best_iteration = state.iteration
             return self.save_best(None, "last")
-        with progress("Validating", s.validation_tasks * len(sets)) as advance:
+        with progress("Validating", t.validation_tasks * len(streams)) as advance:
             summaries = {
                 name: evaluate(
-                    self.optimiser.kept,
+                    self.method,
                     stream,
-                    s.validation_tasks,
-                    prediction=s.validate_by,
-                    workers=self.workers,
+                    t.validation_tasks,
+                    prediction=t.validate_by,
+                    workers=self.context.workers,
                     advance=advance,
                 )
-                for name, stream in sets.items()
+                for name, stream in streams.items()
             }
-        chosen_by = self.selection_score(summaries)
+        score = self.selection_score(summaries)
         state.stale += 1
-        if chosen_by > state.best:
-            state.best, state.best_iteration, state.stale = chosen_by, state.iteration, 0
-            self.save_best(chosen_by, s.select)
-        accuracies = {name: summary.accuracy for name, summary in summaries.items()}
+        if score > state.best:
+            state.best = score
+            state.best_iteration = state.iteration
+            state.stale = 0
+            self.save_best(score, t.select)
         record = {
             "kind": "validation",
             "iteration": state.iteration,
-            "selection": chosen_by,
-            **accuracies,
+            "selection": score,
+            **{name: summary.accuracy for name, summary in summaries.items()},
         }
-        self.journal.add(record, state.iteration)
-
-    def save_best(self, selection: float | None, by: str) -> None:
-        """These parameters are the ones to use, until better ones come."""
-        state = {"iteration": self.state.iteration, "selection": selection, "by": by}
-        self.run.save_best(Checkpoint(state, dict(self.optimiser.kept.state_dict())))
-
-    def calibrate(self) -> None:
-        """Fit the temperature of the chosen parameters to the validation tasks of the sets trained on, unless the log
-        says that it is."""
-        t, best = self.settings.train, collectives.broadcast_from_rank_zero(self.run.best)
-        done = collectives.broadcast_from_rank_zero(lambda: list(self.run.records("calibration")))
-        if any(record["iteration"] == best.state["iteration"] for record in done):
-            return
-        method = self.run.load_method(self.method.reference_tensor.device.type, best)
-        method.temperature = 1.0
-        with progress("Calibrating", t.validation_tasks * len(self.validation)) as advance:
-            streams = list(self.validation.values())
-            temperature = calibrate_temperature(
-                method, streams, t.validation_tasks, t.validate_by, self.workers, advance
-            )
-        record = {
-            "kind": "calibration",
-            "iteration": best.state["iteration"],
-            "temperature": temperature,
-        }
-        self.journal.add(record, self.state.iteration)
-        self.run.save_best(Checkpoint({**best.state, "temperature": temperature}, best.tensors))
-        self.checkpoint()  # with this line of the log
+        self.log.add(record, state.iteration)
 
     def selection_score(self, summaries: dict[str, Summary]) -> float:
-        """Mean accuracy over the image sets trained on, plus that over the out-of-distribution ones."""
+        """Mean accuracy over the training image sets, plus that over the out-of-distribution ones."""
 
         def mean(names: Sequence[str]) -> float:
             return sum(summaries[name].accuracy for name in names) / len(names) if names else 0.0
 
         return mean(list(self.validation)) + mean([name for name in self.ood if name in summaries])
 
-    # ------------------------------------------------------------------------------------------------ checkpoints
-    def checkpoint(self) -> None:
-        """Everything that the next iteration depends on."""
-        collectives.broadcast_tensors(self.optimiser.state_tensors().values())
-        if work := ranks.utilisation():
-            self.journal.add(
-                {"kind": "ranks", "iteration": self.state.iteration, **work}, self.state.iteration
-            )
-        self.state.log_lines = self.run.log_lines()
-        checkpoint = Checkpoint(asdict(self.state), self.optimiser.state_tensors())
-        self.run.save_checkpoint(f"meta-{self.state.iteration:07d}", checkpoint)
+    def save_best(self, selection: float | None, by: str) -> None:
+        """Save these parameters as the ones to use."""
+        state = {"iteration": self.done, "selection": selection, "by": by}
+        self.run.save_best(Checkpoint(state, dict(self.method.state_dict())))
 
-    def restore(self) -> bool:
-        """Go on from the newest checkpoint, if there is one."""
-        checkpoint = collectives.broadcast_from_rank_zero(self.run.latest_checkpoint)
-        if checkpoint is None:
-            self.run.truncate_log(0)
-            return False
-        with self.run.matching_tensors("The newest checkpoint"):
-            self.state = State(**checkpoint.state)
-            self.optimiser.load(checkpoint.tensors)
-        self.run.truncate_log(self.state.log_lines)
-        return True
+    def finish(self) -> None:
+        """Calibrate, if the settings say so."""
+        if self.settings.calibrate:
+            self.calibrate()
+
+    def calibrate(self) -> None:
+        """Fit the temperature of the best parameters to validation tasks, unless it is logged."""
+        t = self.settings
+        best = collectives.broadcast_from_rank_zero(self.run.best)
+        logged = collectives.broadcast_from_rank_zero(lambda: list(self.run.records("calibration")))
+        if any(record["iteration"] == best.state["iteration"] for record in logged):
+            return
+        method = self.run.load_method(self.method.reference_tensor.device.type, best)
+        method.temperature = 1.0
+        with progress("Calibrating", t.validation_tasks * len(self.validation)) as advance:
+            temperature = calibrate_temperature(
+                method,
+                list(self.validation.values()),
+                t.validation_tasks,
+                t.validate_by,
+                self.context.workers,
+                advance,
+            )
+        record = {
+            "kind": "calibration",
+            "iteration": best.state["iteration"],
+            "temperature": temperature,
+        }
+        self.log.add(record, self.done)
+        self.run.save_best(Checkpoint({**best.state, "temperature": temperature}, best.tensors))
+        self.save_checkpoint()  # includes this line of the log
+
+    # --------------------------------------------------------------------------------- checkpoints
+    def state(self) -> dict[str, Any]:
+        """The plain values."""
+        return asdict(self.status)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Parameters and moments."""
+        return self.optimizer.state_tensors()
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Continue from a checkpoint."""
+        values = {key: value for key, value in checkpoint.state.items() if key != "log_lines"}
+        self.status = State(**values)
+        self.optimizer.load(checkpoint.tensors)
 
 
 def task_gradients(method: Method, task: Task) -> tuple[list[Tensor], dict[str, float]]:
-    """Gradients of one task's objective for all meta-parameters, and the numbers to show."""
+    """The meta-gradients of one task's objective, and its loss, penalty, KL and accuracy."""
     objective = method.objective(task, task.noise())
-    parameters = list(method.parameters())
     gradients = torch.autograd.grad(
-        objective.loss + objective.penalty, parameters, allow_unused=True, materialize_grads=True
+        objective.loss + objective.penalty,
+        list(method.parameters()),
+        allow_unused=True,
+        materialize_grads=True,
     )
-    loss, penalty = (
-        float(torch.as_tensor(part).detach()) for part in (objective.loss, objective.penalty)
-    )
-    return list(gradients), {
-        "loss": loss,
-        "penalty": penalty,
+    numbers = {
+        "loss": float(torch.as_tensor(objective.loss).detach()),
+        "penalty": float(torch.as_tensor(objective.penalty).detach()),
         "kl": objective.kl,
         "accuracy": objective.accuracy,
     }
+    return list(gradients), numbers
 
 
-def _note(record: dict[str, Any], speed: float, skipped: int) -> str:
-    note = f"loss {record['loss']:.3f}  KL {record['kl']:.1f}  accuracy {record['accuracy']:.1%}  {speed:.1f} tasks/s"
-    return note + (f"  skipped {skipped}" if skipped else "")
+def _progress_note(record: dict[str, Any], speed: float) -> str:
+    note = (
+        f"loss {record['loss']:.3f}  KL {record['kl']:.1f}  accuracy {record['accuracy']:.1%}  "
+        f"{speed:.1f} tasks/s"
+    )
+    return note + (f"  skipped {record['skipped']}" if record["skipped"] else "")

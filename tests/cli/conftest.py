@@ -25,7 +25,7 @@ def tiny(tmp_path_factory) -> str:
 def short() -> list[str]:
     """Options that make a run take a second."""
     chosen = {
-        "ood": "none", "way": 2, "shots": "any-shot:1-5", "query": 3, "steps": 1, "test-steps": 1, "samples": 2,
+        "ood": "none", "way": 2, "shots": "any-shot:1-5", "query": 3, "steps": 1, "test-steps": 1,
         "iterations": 4, "meta-batch": 2, "validate-every": 2, "validation-tasks": 3,
     }  # fmt: skip
     return [f"--{name}={value}" for name, value in chosen.items()]
@@ -38,6 +38,8 @@ def trained(tiny, short, tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("runs")
     for method in ("taml", "maml"):
-        arguments = ["train", str(folder / method), "--images", tiny, "--method", method, *short]
+        samples = ["--samples=2"] if method == "taml" else []
+        arguments = ["train", str(folder / method), "--images", tiny, "--method", method]
+        arguments += [*short, *samples]
         assert app(arguments, standalone_mode=False) in (None, 0)
     return {method: folder / method for method in ("taml", "maml")}

@@ -20,7 +20,9 @@ def test_the_demo_trains_tests_looks_inside_and_leaves_its_results(
         images=(tiny,),
         ood=(),
         task=TaskSettings(way=2, shots="any-shot:1-4", query=2),
-        method=dataclasses.replace(preset.method, steps=1, test_steps=1, samples=2),
+        method=preset.method.with_values(
+            {"steps": 1, "test_steps": 1, "samples": 2}, skip_foreign=True
+        ),
         train=dataclasses.replace(preset.train, meta_batch=1, validate_every=0, validation_tasks=2),
     )
     monkeypatch.setitem(presets.PRESETS, "glyphs", small)

@@ -236,3 +236,39 @@ def test_an_importable_name_will_do(tiny, short, tmp_path, monkeypatch):
         sys.modules.pop(name, None)
     (tmp_path / "own_package" / "ideas.py").write_text("raise SystemExit('imported')\n")
     assert trusted.load_method().name == "Slow"
+
+
+INHERITED = """
+from dataclasses import dataclass
+from anyshot.core.options import option
+from anyshot.methods import TAML
+
+class Mine(TAML):
+    @dataclass(frozen=True)
+    class Options(TAML.Options):
+        factor: float = option(0.5, "A factor.", above=0)
+"""
+
+
+def test_a_subclass_has_the_options_of_its_base_class_too(tmp_path, capsys):
+    file = tmp_path / "mine.py"
+    file.write_text(INHERITED)
+    arguments = ("--method", f"{file}:Mine", "--factor", "2", "--samples", "3", "--show")
+    assert run("train", *arguments) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "* factor 2.0 (not 0.5)" in lines
+    assert "* samples 3 (not 10)" in lines
+    assert run("train", "--method", f"{file}:Mine", "--zeta", "2", "--show") == 2
+
+
+def test_options_that_do_not_extend_those_of_the_base_class_are_refused(tmp_path, capsys):
+    file = tmp_path / "mine.py"
+    file.write_text(INHERITED.replace("class Options(TAML.Options)", "class Options"))
+    assert run("train", "--method", f"{file}:Mine", "--show") == 2
+    assert "class Options(TAML.Options)" in said(capsys)
+
+
+def test_the_value_of_another_option_does_not_choose_the_method(trained_own, tiny, short, tmp_path):
+    """--from names a run of the user's method; the new run is of taml and has no --factor."""
+    arguments = ("--images", tiny, *short, "--from", trained_own, "--factor", "2")
+    assert run("train", tmp_path / "run", *arguments) == 2

@@ -22,13 +22,21 @@ OPTIONS = (
 )
 
 
-def test_a_warm_start_shows_its_checks_goes_on_and_any_method_starts_from_it(
+def test_a_pretrained_body_is_validated_and_any_method_starts_from_it(
     tiny, short, tmp_path, capsys
 ):
-    folder = tmp_path / "warm"
+    folder = tmp_path / "body"
     assert (
         run(
-            "warm", folder, "--images", tiny, *OPTIONS, "--seed", 3, "--json", tmp_path / "out.json"
+            "pretrain",
+            folder,
+            "--images",
+            tiny,
+            *OPTIONS,
+            "--seed",
+            3,
+            "--json",
+            tmp_path / "out.json",
         )
         == 0
     )
@@ -39,16 +47,20 @@ def test_a_warm_start_shows_its_checks_goes_on_and_any_method_starts_from_it(
     assert found["results"]["checks"] == [record]
     for name in ("tiny nearest mean", "tiny cosine"):
         assert f"{100 * record[name]:.1f}" in out
-    assert (made.settings.warm.epochs, made.settings.train.seed, made.settings.method.name) == (
+    assert (
+        made.settings.pretrain.epochs,
+        made.settings.pretrain.seed,
+        made.settings.method.name,
+    ) == (
         2,
         3,
         "protonet",
     )
 
-    assert run("warm", folder) == 0  # with its own settings, and nothing left to do
+    assert run("pretrain", folder) == 0  # with its own settings, and nothing left to do
     assert list(Run(folder).records("check")) == [record]
-    assert run("train", folder) == 1
-    assert "anyshot warm takes them" in capsys.readouterr().err
+    assert run("train", folder) == 0
+    assert f"anyshot train NEW --from {folder}" in capsys.readouterr().out
     assert run("train", tmp_path / "run", "--images", tiny, "--from", folder, *short) == 0
     assert Run(tmp_path / "run").info["body"]["source"] == str(folder)
     assert run("test", folder, "--tasks", 2) == 0  # as a prototypical network
@@ -57,5 +69,5 @@ def test_a_warm_start_shows_its_checks_goes_on_and_any_method_starts_from_it(
 
 def test_options_that_cannot_be_are_wrong_usage(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "200")
-    assert run("warm", tmp_path / "run", "--momentum", "1") == 2
+    assert run("pretrain", tmp_path / "run", "--momentum", "1") == 2
     assert "momentum" in capsys.readouterr().err

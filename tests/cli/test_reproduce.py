@@ -13,7 +13,7 @@ from anyshot.experiments import Block, Column, Experiment, Model
 
 EXPERIMENT = Experiment(
     "mine", "Mine", (Model("MAML", "maml"), Model("TAML", test={{"prediction": "naive"}})),
-    (Block("cifar-fs", (Column({images!r}),), images=({images!r},)),),
+    (Block("cifar-fs-paper", (Column({images!r}),), images=({images!r},)),),
 )
 """
 

@@ -8,10 +8,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from anyshot.cli.settings_options import _fields, _option_name, options, settings_with
+from anyshot.cli.settings_options import (
+    EVERYTHING,
+    _settings,
+    options,
+    settings_of_runs,
+    settings_with,
+)
+from anyshot.core.method_options import TAMLOptions
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
-
-EVERYTHING = ("images", "ood", "mixing", "task", "method", "train")
 
 
 def run(*arguments: str, wanted: tuple[str, ...] = EVERYTHING) -> tuple[int, str, Settings | None]:
@@ -33,18 +38,17 @@ def test_no_option_leaves_every_setting_as_it_was():
 
 
 def test_every_setting_has_an_option_of_its_own():
-    names = [_option_name(part, field) for part, field, _ in _fields(EVERYTHING)]
+    names = [setting.name for setting in _settings(EVERYTHING)]
     assert len(names) == len(set(names))
-    fields = sum(
-        len(dataclasses.fields(cls))
-        for cls in (Settings, TaskSettings, MethodSettings, TrainSettings)
-    )
-    assert len(names) == fields - 5  # the three parts, the warm start, and a method's own settings
+    parts = (TaskSettings, MethodSettings, TrainSettings, TAMLOptions)
+    expected = {field.name for cls in parts for field in dataclasses.fields(cls)}
+    expected |= {"images", "ood", "mixing", "epochs", "zeta", "deviation", "deviation_head"}
+    assert set(names) == expected - {"name", "options"} | {"method"}
 
 
 def test_options_of_every_type_arrive_as_settings():
     code, output, found = run(
-        "--images", "glyphs, my/folder", "--ood=none", "--way", "10", "--method", "maml", "--alpha", "0.5",
+        "--images", "glyphs, my/folder", "--ood=none", "--way", "10", "--method", "taml", "--alpha", "0.5",
         "--order", "1", "--centre", "--no-bayesian", "--balance", "omega,z", "--gains", "1,0.1,0.03",
         "--test-steps", "3", "--rate", "2e-3",
     )  # fmt: skip
@@ -54,8 +58,8 @@ def test_options_of_every_type_arrive_as_settings():
         ood=(),
         task=TaskSettings(way=10),
         method=MethodSettings(
-            name="maml", alpha=0.5, order=1, centre=True, bayesian=False, balance=("omega", "z"),
-            gains=(1.0, 0.1, 0.03), test_steps=3,
+            name="taml", alpha=0.5, order=1, centre=True, test_steps=3,
+            options={"bayesian": False, "balance": ("omega", "z"), "gains": (1.0, 0.1, 0.03)},
         ),
         train=TrainSettings(rate=2e-3),
     )  # fmt: skip
@@ -63,8 +67,12 @@ def test_options_of_every_type_arrive_as_settings():
 
 def test_every_default_given_as_an_option_changes_nothing():
     arguments = []
-    for part, field, hint in _fields(EVERYTHING):
-        flag = _option_name(part, field).replace("_", "-")
+    foreign = {"zeta", "deviation", "deviation_head", "epochs"}
+    for setting in _settings(EVERYTHING):
+        if setting.name in foreign:
+            continue
+        flag = setting.name.replace("_", "-")
+        field, hint = setting.field, setting.hint
         if hint is bool:
             arguments.append(f"--{flag}" if field.default else f"--no-{flag}")
         elif isinstance(field.default, tuple):
@@ -87,8 +95,8 @@ def test_every_default_given_as_an_option_changes_nothing():
         (["--clip", "inf"], "clip is inf"),
         (["--alpha", "nan"], "alpha is nan"),
         (["--alpha", "-1"], "alpha is -1"),
-        (["--images", ""], "There is nothing here"),
-        (["--ood", "a,,b"], "nothing here, or between two commas"),
+        (["--images", ""], "A value is missing"),
+        (["--ood", "a,,b"], "A value is missing"),
         (["--wya", "5"], "--way"),
     ],
 )
@@ -110,10 +118,8 @@ def test_the_help_tells_meaning_choices_and_default(monkeypatch):
     _, output, _ = run("--help")
     text = " ".join(output.replace("│", " ").split())
     assert "Classes in a task. Default: 5." in text
-    assert (
-        "One of maml, meta-sgd, mt-net, abml, protonet, proto-maml, taml, or FILE.py:NAME. Default: taml."
-        in text
-    )
+    assert "meta-sgd, mt-net, abml" in text
+    assert "FILE.py:NAME. Default: taml." in text
     assert "--no-bayesian" in text
     assert "Default: None" not in text
 
@@ -124,3 +130,37 @@ def test_the_help_of_another_command_may_name_another_default():
 
     (parameter,) = inspect.signature(command).parameters.values()
     assert parameter.annotation.__metadata__[0].help.endswith("Default: the run's.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--method", "maml", "--zeta", "4"], ["maml has no option 'zeta'", "mt-net has it"]),
+        (["--method", "mt-net", "--samples", "2"], ["mt-net", "abml and taml have it"]),
+        (["--method", "protonet", "--alpha", "0.3"], ["--alpha has no effect on protonet"]),
+        (["--method", "protonet", "--steps", "3"], ["--steps has no effect on protonet"]),
+    ],
+)
+def test_an_option_that_the_method_does_not_have_is_wrong_usage(arguments, words, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    code, output, found = run(*arguments)
+    assert (code, found) == (2, None)
+    assert [word for word in words if word not in output] == []
+
+
+def test_an_option_of_several_runs_needs_one_that_has_it():
+    maml, taml = (Settings(method=MethodSettings(name=name)) for name in ("maml", "taml"))
+    changed = settings_of_runs([maml, taml], {"samples": 3, "way": 2})
+    assert [one.task.way for one in changed] == [2, 2]
+    assert [one.method.options for one in changed] == [{}, {"samples": 3}]
+    with pytest.raises(typer.BadParameter, match="maml has no option 'samples'"):
+        settings_of_runs([maml, maml], {"samples": 3})
+
+
+def test_the_common_options_come_first_in_the_help(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    _, output, _ = run("--help")
+    panels = [line.split("─")[1].strip() for line in output.splitlines() if line.startswith("╭")]
+    assert panels.index("Common settings") == 1  # after the options that are not settings
+    assert "Options of mt-net" in panels
+    assert len(panels) == len(set(panels))

@@ -82,7 +82,7 @@ def test_way_shots_and_prediction_may_differ_from_training(trained, tiny, tmp_pa
     assert result["by_shots"]["2-5"] is None
     (settings,) = found["origin"]["settings"].values()
     assert settings["task"] == {"way": 3, "shots": "fixed:1", "query": 2}
-    assert settings["method"]["prediction"] == "naive"
+    assert settings["method"]["options"]["prediction"] == "naive"
     assert found["origin"]["split"] == "validation"
 
 
@@ -237,4 +237,4 @@ def test_too_many_ways_for_the_images_are_a_failure_in_one_sentence(trained, cap
 
 def test_an_empty_name_of_an_image_set_is_wrong_usage(trained, capsys):
     assert run("test", trained["maml"], "--images", "a,,b") == 2
-    assert "nothing here, or between two commas" in " ".join(capsys.readouterr().err.split())
+    assert "A value is missing" in " ".join(capsys.readouterr().err.split())

@@ -14,7 +14,7 @@ def test_training_shows_the_validations_and_writes_the_same_figures(tiny, short,
         == 0
     )
     out = capsys.readouterr().out
-    assert "chosen" in out
+    assert "selected" in out
     assert f"anyshot test {tmp_path / 'run'}" in out
     found = json.loads((tmp_path / "out.json").read_text())
     records = list(Run(tmp_path / "run").records("validation"))
@@ -57,7 +57,10 @@ def test_the_settings_in_force_are_printed_with_those_that_were_changed_marked(
 ):
     assert run("train", tmp_path / "run", "--images", tiny, *short) == 0
     words = " ".join(capsys.readouterr().err.split())
-    assert "Settings from the preset pictures (no --preset was given): images: *images" in words
+    assert (
+        "Settings from the preset pictures (no --preset was given): Images and tasks: *images"
+        in words
+    )
     assert "*way 2, *shots any-shot:1-5, *query 3" in words
     assert "start he" in words
     assert run("train", tmp_path / "run") == 0
@@ -72,9 +75,7 @@ def test_show_prints_every_setting_and_does_nothing(tmp_path, capsys, monkeypatc
         run(
             "train",
             "--preset",
-            "cifar-fs",
-            "--recipe",
-            "paper",
+            "cifar-fs-paper",
             "--method",
             "maml",
             "--way",
@@ -84,7 +85,7 @@ def test_show_prints_every_setting_and_does_nothing(tmp_path, capsys, monkeypatc
         == 0
     )
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Settings from the preset cifar-fs:"
+    assert lines[0] == "Settings from the preset cifar-fs-paper:"
     assert "* way               3   (not 5)" in lines
     assert "  iterations        50000" in lines
     assert "  ood               svhn" in lines
@@ -184,7 +185,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_paths_are_quoted(
 ):
     from anyshot.training.meta_training import MetaTraining
 
-    def interrupted(_self):
+    def interrupted(*_):
         raise KeyboardInterrupt
 
     folder = tmp_path / "my run"
@@ -193,10 +194,8 @@ def test_an_interrupted_run_says_how_to_go_on_and_paths_are_quoted(
         assert run("train", folder, "--images", tiny, *short) == 130
     err = capsys.readouterr().err.splitlines()[-1]
     again = f"anyshot train '{folder}'"
-    assert (
-        err
-        == f"anyshot: Interrupted. The run goes on from its last checkpoint when started again: {again}"
-    )
+    assert err.startswith("anyshot: Interrupted.")
+    assert err.endswith(again)
     assert run("train", folder) == 0
     assert f"Next: anyshot test '{folder}'" in capsys.readouterr().out
 
@@ -215,4 +214,4 @@ def test_names_are_not_taken_for_markup(tiny, short, tmp_path, capsys):
 def test_presets_are_completed_by_name():
     from anyshot.cli.training_commands import _preset_names
 
-    assert {"glyphs", "cifar-fs", "miniimagenet", "multi"} <= set(_preset_names())
+    assert {"glyphs", "cifar-fs", "cifar-fs-paper", "multi"} <= set(_preset_names())

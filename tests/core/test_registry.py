@@ -96,7 +96,9 @@ def test_settings_hold_canonical_names_and_list_user_code(file, monkeypatch):
     monkeypatch.chdir(file.parent)
     settings = Settings(
         task=TaskSettings(shots="own.py:rule:1-3"),
-        method=MethodSettings(name="own.py:M", body="own.py:b", statistics=("mean", "own.py:s")),
+        method=MethodSettings(
+            name="own.py:M", body="own.py:b", options={"statistics": ("mean", "own.py:s")}
+        ),
     )
     assert settings.user_code() == [f"{file.resolve()}:{name}" for name in ("M", "b", "s", "rule")]
     assert settings.task.shots == f"{file.resolve()}:rule:1-3"

@@ -10,7 +10,8 @@ from anyshot.core.errors import AnyshotError
 from anyshot.evaluation.temperature import fit_temperature
 from anyshot.methods.base import apply_temperature
 from anyshot.runs.run import Run
-from anyshot.training.meta_training import MetaTraining, train
+from anyshot.training.meta_training import MetaTraining
+from anyshot.training.stages import train
 
 
 def overconfident(

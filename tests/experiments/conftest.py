@@ -30,7 +30,7 @@ def experiment(sets) -> Experiment:
             Model("TAML, naive", test={"prediction": "naive"}),
             Model("TAML"),
         ),
-        blocks=(Block("cifar-fs", (Column(tiny), Column(other, "fixed:2")), images=(tiny,)),),
+        blocks=(Block("cifar-fs-paper", (Column(tiny), Column(other, "fixed:2")), images=(tiny,)),),
     )
 
 

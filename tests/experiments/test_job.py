@@ -112,11 +112,11 @@ def test_an_interrupted_job_resumes_to_the_same_numbers(
     step = MetaTraining.step
     steps = []
 
-    def interrupted(self):
+    def interrupted(self, advance):
         steps.append(1)
         if len(steps) == 2:
             raise KeyboardInterrupt
-        return step(self)
+        return step(self, advance)
 
     monkeypatch.setattr(MetaTraining, "step", interrupted)
     with pytest.raises(KeyboardInterrupt):

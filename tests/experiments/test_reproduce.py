@@ -136,9 +136,9 @@ def test_the_recipes_experiment_runs(tmp_path):
 @pytest.fixture
 def body(sets, tmp_path) -> str:
     """A body that was pre-trained on the first set for one epoch."""
-    settings = replace(pretraining_settings(preset("cifar-fs")), images=(sets[0],), ood=())
+    settings = replace(pretraining_settings(preset("cifar-fs-paper")), images=(sets[0],), ood=())
     settings = replace(settings, task=replace(settings.task, way=3, query=3))
-    settings = replace(settings, warm=replace(settings.warm, epochs=1, check_tasks=1))
+    settings = replace(settings, pretrain=replace(settings.pretrain, epochs=1, check_tasks=1))
     return str(pretrain(settings, tmp_path / "body").folder)
 
 

@@ -20,22 +20,26 @@ from anyshot.core.settings import (
 from anyshot.data.tasks import TaskStream
 from anyshot.evaluation.evaluate_tasks import evaluate
 from anyshot.runs.run import Run
-from anyshot.training.meta_training import train
-from anyshot.training.pretraining import pretrain
+from anyshot.training.stages import pretrain, train
 
 TASK = TaskSettings(way=2, shots="any-shot:1-8", query=3)
 
 
 def meta_settings(iterations: int, **options) -> Settings:
     method = MethodSettings(
-        name="taml", start="he", channels=4, steps=1, test_steps=1, alpha=0.05, samples=1
+        name="taml",
+        start="he",
+        channels=4,
+        steps=1,
+        test_steps=1,
+        alpha=0.05,
+        options={"samples": 1},
     )
     chosen = {
         "meta_batch": 4,
         "validate_every": 4,
         "validation_tasks": 5,
         "checkpoint_every": 5,
-        "average": 0.9,
     }
     return Settings(
         ("tiny",),
@@ -51,7 +55,8 @@ def warm_settings(epochs: int) -> Settings:
         MethodSettings(name="protonet", channels=4),
         PretrainSettings(epochs, batch=30, parts=3, check_tasks=7),
     )
-    return Settings(("tiny",), (), task=TASK, method=method, warm=warm)
+    train = TrainSettings(iterations=0)
+    return Settings(("tiny",), (), task=TASK, method=method, train=train, pretrain=warm)
 
 
 def work(folder: Path, iterations: int, shared: Path, part: int) -> None:

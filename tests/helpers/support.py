@@ -141,9 +141,8 @@ def make_method(
     name: str, dtype: torch.dtype = torch.float64, seed: int = 0, **options: object
 ) -> Method:
     """A small method (4 channels, 16×16) away from its start, so that everything matters."""
-    settings = MethodSettings(
-        **{"name": name, "start": "he", "samples": 3, "channels": 4, **options}
-    )  # type: ignore[arg-type]
+    base = MethodSettings(name=name, start="he", channels=4)
+    settings = base.with_values({"samples": 3, **options}, skip_foreign=True)
     method = create_method(settings, (16, 16), seed).to(dtype)
     generator = torch_rng(seed, "elsewhere")
     with torch.no_grad():

@@ -12,8 +12,7 @@ from anyshot.core.settings import (
     TrainSettings,
 )
 from anyshot.runs.run import Run
-from anyshot.training.meta_training import train
-from anyshot.training.pretraining import pretrain
+from anyshot.training.stages import pretrain, train
 
 
 def tiny(method: str = "taml", **options) -> Settings:
@@ -41,7 +40,8 @@ def tiny_pretraining(**options) -> Settings:
         images=("tiny",),
         task=TaskSettings(way=2, shots="any-shot:1-4", query=3),
         method=MethodSettings(name="protonet"),
-        warm=PretrainSettings(
+        train=TrainSettings(iterations=0),
+        pretrain=PretrainSettings(
             **{"epochs": 3, "batch": 20, "check_every": 2, "check_tasks": 4, **options}
         ),
     )

@@ -11,6 +11,7 @@ from support import make_imageset, make_method, make_task
 from torch.distributions import Gamma, Normal, kl_divergence
 
 from anyshot.core.errors import CodeError, SettingsError
+from anyshot.core.method_options import TAMLOptions
 from anyshot.core.parallel.threads import map_tasks
 from anyshot.core.random import torch_rng
 from anyshot.core.settings import MethodSettings, TaskSettings
@@ -35,7 +36,7 @@ def test_taml_with_uniform_omega_gamma_one_and_z_zero_is_meta_sgd_exactly():
         "z": torch.zeros(32).double(),
     }
     for site in ("weight", "activation"):
-        taml.settings = MethodSettings(name="taml", z_site=site)
+        taml.options = TAMLOptions(z_site=site)
         a, b = (
             adapt(taml.inner_problem(x, y, 3, neutral, 5)),
             adapt(sgd.inner_problem(x, y, 3, {}, 5)),
@@ -151,7 +152,7 @@ def test_equal_seeds_give_equal_numbers_and_others_do_not(name):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_any_way_at_test_time_and_classes_of_one_image(name):
-    method = create_method(MethodSettings(name=name, samples=2, test_steps=2), (16, 16))
+    method = create_method(MethodSettings(name=name, test_steps=2), (16, 16))
     for way in (2, 4):
         settings = TaskSettings(way=way, shots="fixed:1", query=2)
         p = method.predict(TaskStream(make_imageset(), "test", settings).task(0))
@@ -194,7 +195,7 @@ def test_the_objective_is_query_loss_plus_kl_over_all_images():
     x, y, _, _ = method.task_tensors(task)
     q, images = method.posterior(x, y, task.way), len(task) + len(task.query)
     torch.testing.assert_close(method.objective(task).penalty, q.kl() / images)
-    method.settings = MethodSettings(name="taml", alpha=0.1, bayesian=False)
+    method.options = TAMLOptions(bayesian=False)
     torch.testing.assert_close(
         method.objective(task).penalty, 0.5 * sum((m**2).sum() for m in q.mean.values()) / images
     )
@@ -324,7 +325,8 @@ def test_abmls_objective_adds_its_kl_and_hyperprior_over_all_images():
 def test_abmls_deviations_start_where_the_settings_say():
     for head, expected in ((None, 0.2), (0.5, 0.5)):
         method = create_method(
-            MethodSettings(name="abml", deviation=0.2, deviation_head=head), (16, 16)
+            MethodSettings(name="abml", options={"deviation": 0.2, "deviation_head": head}),
+            (16, 16),
         )
         found = {name: F.softplus(rho).unique().tolist() for name, rho in method.rho.items()}
         assert found["conv1_weight"] == found["conv4_weight"] == pytest.approx([0.2])

@@ -5,11 +5,11 @@ import torch
 from support import make_method, make_task
 from torch.distributions import MultivariateNormal
 
+from anyshot.core.method_options import MetaSGDOptions
 from anyshot.core.random import torch_rng
-from anyshot.core.settings import MethodSettings
 from anyshot.data.tasks import Task
 from anyshot.methods.balancing import image_weights
-from anyshot.methods.prototype_head import PrototypeHead, prototypes
+from anyshot.methods.prototype_head import INITIAL_SCALE, PrototypeHead, prototypes
 
 HEADS = ("prototypes", "shrunk-prototypes")
 
@@ -20,10 +20,10 @@ def features(n: int, width: int = 6) -> torch.Tensor:
 
 def test_the_logits_are_those_of_the_nearest_class_mean():
     h, labels, query = features(7), torch.tensor([0, 0, 0, 1, 2, 2, 1]), features(5) + 1
-    head = PrototypeHead(MethodSettings(head="prototypes", head_scale=0.7)).double()(h, labels, 3)
+    head = PrototypeHead(MetaSGDOptions(head="prototypes")).double()(h, labels, 3)
     found = (query @ head["head_weight"].t() + head["head_bias"]).log_softmax(1)
     means = torch.stack([h[labels == c].mean(0) for c in range(3)])
-    expected = (-0.5 * 0.7 * torch.cdist(query, means) ** 2).log_softmax(1)
+    expected = (-0.5 * INITIAL_SCALE * torch.cdist(query, means) ** 2).log_softmax(1)
     torch.testing.assert_close(found, expected)
 
 
@@ -40,10 +40,12 @@ def test_shrunk_means_are_those_of_a_gaussian_prior_about_the_mean_of_the_means(
         x = expected[-1].requires_grad_()
         log = log_prior.log_prob(x) - 0.5 * ((members - x) ** 2).sum()
         assert torch.autograd.grad(log, x)[0].abs().max() < 1e-9  # the mode indeed
-    settings = MethodSettings(head="shrunk-prototypes", head_scale=0.7, head_kappa=kappa)
-    head, query = PrototypeHead(settings).double()(h, labels, 3), features(4) + 1
+    options = MetaSGDOptions(head="shrunk-prototypes", head_kappa=kappa)
+    head, query = PrototypeHead(options).double()(h, labels, 3), features(4) + 1
     found = (query @ head["head_weight"].t() + head["head_bias"]).log_softmax(1)
-    by_distance = (-0.35 * torch.cdist(query, torch.stack(expected)) ** 2).log_softmax(1)
+    by_distance = (
+        -0.5 * INITIAL_SCALE * torch.cdist(query, torch.stack(expected)) ** 2
+    ).log_softmax(1)
     torch.testing.assert_close(found, by_distance)
 
 

@@ -3,14 +3,14 @@ import math
 import pytest
 import torch
 
+from anyshot.core.method_options import TAMLOptions
 from anyshot.core.random import torch_rng
-from anyshot.core.settings import MethodSettings
 from anyshot.methods.task_encoder import TaskEncoder
 from anyshot.models.bodies.conv4 import conv4
 
 
 def encoder(**options) -> TaskEncoder:
-    made = TaskEncoder(MethodSettings(**options), conv4((16, 16), 4), torch_rng(0)).double()
+    made = TaskEncoder(TAMLOptions(**options), conv4((16, 16), 4), torch_rng(0)).double()
     with torch.no_grad():
         for parameter in made.parameters():
             parameter += 0.1 * torch.randn(
@@ -68,16 +68,12 @@ def test_a_class_of_1_is_0_to_the_encoder_one_of_50_is_1_and_a_task_the_mean_of_
     of_classes, of_task = cardinalities(encoder(), [1, 50, 2, 99])
     assert of_classes == pytest.approx([0, 1, 1 / 49, 2])
     assert of_task == pytest.approx([sum(of_classes) / 4])
-    assert cardinalities(encoder(task_cardinality="way"), [1, 2, 3])[1] == pytest.approx([2 / 49])
 
 
 def test_sizes_may_be_told_by_their_logarithms():
     of_classes, of_task = cardinalities(encoder(cardinality="log"), [1, 50, 2, 2500])
     assert of_classes == pytest.approx([0, 1, math.log(2) / math.log(50), 2])
     assert of_task == pytest.approx([sum(of_classes) / 4])
-    assert cardinalities(encoder(cardinality="log", task_cardinality="way"), [1, 2, 3])[
-        1
-    ] == pytest.approx([math.log(3) / math.log(50)])
 
 
 def test_more_images_of_the_same_kind_are_seen_through_the_cardinality_alone():
@@ -96,7 +92,6 @@ def test_more_images_of_the_same_kind_are_seen_through_the_cardinality_alone():
         {"statistics": ("mean", "N")},
         {"statistics": ("mean", "var", "skewness")},
         {"statistics": ("mean", "var", "kurtosis")},
-        {"task_cardinality": "way"},
         {"omega_hidden": 0},
         {"balance": ("gamma",)},
     ],
@@ -169,7 +164,7 @@ def test_the_posterior_is_that_of_the_formulas():
 
 
 def test_layers_have_the_papers_widths():
-    e = TaskEncoder(MethodSettings(), conv4((32, 32)), torch_rng(0))
+    e = TaskEncoder(TAMLOptions(), conv4((32, 32)), torch_rng(0))
     assert {name: tuple(p.shape) for name, p in e.named_parameters() if name.endswith("weight")} == {
         "conv1.weight": (10, 3, 3, 3), "conv2.weight": (10, 10, 3, 3), "image_features.weight": (64, 10 * 8 * 8),
         "class_pooling.mix.weight": (4, 3), "class_features.0.weight": (128, 256), "class_features.2.weight": (32, 128),
@@ -182,7 +177,7 @@ def test_layers_have_the_papers_widths():
 def test_the_start_comes_from_the_given_generator_alone():
     state = torch.get_rng_state()
     one, again, other = (
-        TaskEncoder(MethodSettings(), conv4((16, 16), 4), torch_rng(seed)) for seed in (0, 0, 1)
+        TaskEncoder(TAMLOptions(), conv4((16, 16), 4), torch_rng(seed)) for seed in (0, 0, 1)
     )
     for name, parameter in one.named_parameters():
         assert torch.equal(parameter, again.get_parameter(name))
@@ -191,7 +186,7 @@ def test_the_start_comes_from_the_given_generator_alone():
 
 
 def test_the_start_is_the_papers():
-    e = TaskEncoder(MethodSettings(), conv4((32, 32)), torch_rng(0))
+    e = TaskEncoder(TAMLOptions(), conv4((32, 32)), torch_rng(0))
     assert not any(p.any() for n, p in e.named_parameters() if n.endswith("bias"))
     assert abs(e.image_features.weight.std() - 0.02) < 1e-3
     assert e.conv2.weight.abs().max() <= 0.04

@@ -14,7 +14,7 @@ from anyshot.core.errors import AnyshotError
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
 from anyshot.data import ImageSet
 from anyshot.runs.run import Run
-from anyshot.training.meta_training import train
+from anyshot.training.stages import train
 
 
 def settings(*images: str, way: int = 3) -> Settings:

@@ -35,7 +35,9 @@ def test_a_run_says_what_it_is(tmp_path):
 def test_a_run_records_all_that_it_depends_on_and_keeps_it_when_it_is_made_longer(tmp_path):
     record = SetRecord.of(make_imageset(), "tiny", None)
     body, code = {"source": "runs/warm", "sha256": "0" * 64}, "statistics:median"
-    settings = Settings(images=("tiny",), method=MethodSettings(statistics=("mean", code)))
+    settings = Settings(
+        images=("tiny",), method=MethodSettings(options={"statistics": ("mean", code)})
+    )
     made = Run.open_or_create(tmp_path, settings, (16, 20), "anyshot train x", [record], body)
     assert made.info == {
         "settings": json.loads(json.dumps(settings.as_dict())), "image_size": [16, 20], "version": VERSION,

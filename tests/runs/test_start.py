@@ -13,8 +13,7 @@ from anyshot.methods import METHODS, create_method
 from anyshot.runs.image_record import SetRecord
 from anyshot.runs.run import Run
 from anyshot.runs.start import InitialBody, open_initial_body
-from anyshot.training.meta_training import train
-from anyshot.training.pretraining import pretrain
+from anyshot.training.stages import pretrain, train
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +52,7 @@ def test_weights_that_come_with_anyshot_are_a_start_by_their_name():
 
 
 def test_a_run_starts_from_a_body_and_records_which(warmed, tmp_path):
-    settings = tiny(rate=0.0, iterations=1, average=0.5, body_from=str(warmed.folder))
+    settings = tiny(rate=0.0, iterations=1, body_from=str(warmed.folder))
     made = train(settings, tmp_path, imagesets=[make_imageset()], ood=[])
     assert same(body(made.best().tensors), body(warmed.best().tensors))
     assert made.info["body"] == open_initial_body(str(warmed.folder)).record()

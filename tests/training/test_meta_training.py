@@ -16,7 +16,8 @@ from anyshot.data.tasks import TaskStream
 from anyshot.methods import METHODS
 from anyshot.runs.run import Run
 from anyshot.training import meta_training
-from anyshot.training.meta_training import MetaTraining, train
+from anyshot.training.meta_training import MetaTraining
+from anyshot.training.stages import train
 
 
 def parameters(folder) -> dict[str, torch.Tensor]:
@@ -27,7 +28,7 @@ def parameters(folder) -> dict[str, torch.Tensor]:
 def test_every_method_trains_and_its_run_can_be_loaded(method, tmp_path):
     made = run(tiny(method), tmp_path)
     start = MetaTraining(
-        Run.open_or_create(tmp_path / "new", made.settings, (16, 16)), [make_imageset()], [], 1
+        Run.open_or_create(tmp_path / "new", made.settings, (16, 16)), [make_imageset()]
     ).method
     trained = made.load_method()
     assert trained.name == method
@@ -51,12 +52,12 @@ def test_a_run_in_two_parts_equals_one_in_one_whatever_the_workers(tmp_path):
     run(tiny(iterations=5), whole)
     settings = tiny(iterations=5)
     made = Run.open_or_create(parts, settings, (16, 16))
-    first = MetaTraining(made, [make_imageset()], [], 1)
+    first = MetaTraining(made, [make_imageset()])
     for _ in range(3):
-        first.step()
-        if first.state.iteration == 2:
+        first.step(lambda *_: None)
+        if first.done == 2:
             first.validate()
-            first.checkpoint()  # the third step is lost
+            first.save_checkpoint()  # the third step is lost
     run(settings, parts, workers=1)
     assert_equal(parameters(parts), parameters(whole))
     assert list(Run(parts).records()) == list(Run(whole).records())
@@ -82,9 +83,6 @@ def test_a_meta_batch_of_one_task_does_not_depend_on_torchs_threads(tmp_path):
 def test_a_killed_run_goes_on_to_the_same_bits(tmp_path):
     options = {
         "decay": "cosine",
-        "rising": 5,
-        "first_order_until": 9,
-        "average": 0.9,
         "augment": ("auto",),
     }
     call = f"training(tiny(iterations=40, checkpoint_every=1, **{options}), run)"
@@ -161,18 +159,9 @@ def test_selection_adds_out_of_distribution_accuracy_unless_told_not_to(tmp_path
         assert ("other" in record) == (select == "id+ood")
 
 
-def test_gradients_are_first_order_until_they_are_not(tmp_path, monkeypatch):
-    honest, orders = meta_training.task_gradients, []
-    monkeypatch.setattr(
-        meta_training, "task_gradients", lambda m, t: (orders.append(m.settings.order), honest(m, t))[1]
-    )  # fmt: skip
-    run(tiny("maml", iterations=3, meta_batch=1, first_order_until=2), tmp_path)
-    assert orders == [1, 1, 2]
-
-
 def test_training_tasks_are_augmented_and_validation_tasks_are_not(tmp_path):
     made = MetaTraining(
-        Run.open_or_create(tmp_path, tiny(augment=("auto",)), (16, 16)), [make_imageset()], [], 1
+        Run.open_or_create(tmp_path, tiny(augment=("auto",)), (16, 16)), [make_imageset()]
     )
     assert made.stream.augment == ("auto",)
     assert not any(stream.augment for stream in made.validation.values())
@@ -189,21 +178,6 @@ def test_validation_predicts_as_it_is_told(tmp_path, monkeypatch):
     run(tiny(iterations=1, validate_by="mc"), tmp_path / "mc")
     run(tiny(iterations=1), tmp_path / "naive")
     assert predictions == ["mc", "naive"]
-
-
-def test_the_average_is_validated_and_kept_and_is_that_of_the_iterations(tmp_path):
-    settings = tiny("maml", iterations=3, average=0.6, rate=0.01, validate_every=0)
-    made = MetaTraining(Run.open_or_create(tmp_path, settings, (16, 16)), [make_imageset()], [], 1)
-    name = "conv2_weight"
-    expected = made.method.theta[name].detach().clone()
-    for i in range(3):
-        made.step()
-        decay = min(0.6, (1 + i) / (10 + i))
-        expected = decay * expected + (1 - decay) * made.method.theta[name].detach()
-    made.validate()
-    kept = made.run.best().tensors[f"theta.{name}"]
-    torch.testing.assert_close(kept, expected)
-    assert not torch.equal(kept, made.method.theta[name])
 
 
 def test_what_the_classes_do_not_allow_is_said_before_training(tmp_path, caplog):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from anyshot.core.errors import AnyshotError
@@ -11,19 +13,19 @@ from anyshot.training.presets import preset
 
 # what all three settings of the paper share; whatever the paper does not have is off
 TASK = {"shots": "any-shot:1-50", "query": 15}
-METHOD = {
-    "name": "taml", "options": {}, "body": "conv4", "channels": None, "steps": 5, "test_steps": 10, "order": 2,
-    "alpha": None, "alpha_head": None, "start": "paper", "centre": False, "transductive": True, "head": "zero",
-    "flips": False, "zooms": (), "class_mean": False, "balance": ("omega", "gamma", "z"), "bayesian": True,
-    "prediction": "mc",
-    "samples": 10, "deviation": 0.01, "deviation_head": None, "zeta": 0.0, "z_site": "weight", "hierarchical": True,
-    "statistics": ("mean", "var", "N"), "task_cardinality": "shots", "cardinality": "linear", "omega_prior": None,
-    "gains": (),
+OPTIONS = {
+    "head": "zero", "class_mean": False, "balance": ("omega", "gamma", "z"), "bayesian": True,
+    "prediction": "mc", "samples": 10, "z_site": "weight", "hierarchical": True,
+    "statistics": ("mean", "var", "N"), "cardinality": "linear", "omega_prior": None, "gains": (),
 }  # fmt: skip
-OF_OTHER_HEADS = {"head_scale", "head_kappa"}  # of no effect where the head starts at zero
+METHOD = {
+    "name": "taml", "body": "conv4", "channels": None, "steps": 5, "test_steps": 10, "order": 2,
+    "alpha": None, "alpha_head": None, "start": "paper", "centre": False, "transductive": True,
+    "flips": False, "zooms": (),
+}  # fmt: skip
 TRAIN = {
-    "decay": "none", "rising": 0, "body_rate": 1.0, "clip": 3.0, "body_from": None, "first_order_until": 0,
-    "average": 0.0, "augment": (), "calibrate": False, "validate_by": "naive", "validate_every": 10_000,
+    "decay": "none", "body_rate": 1.0, "clip": 3.0, "body_from": None, "augment": (),
+    "calibrate": False, "validate_by": "naive", "validate_every": 10_000,
     "validation_tasks": 3_000, "patience": 0, "select": "id+ood", "checkpoint_every": 100, "seed": 0,
 }  # fmt: skip
 # learn from, out-of-distribution validation, pixels, way, iterations, meta-batch, Adam's rate, hidden units before ω
@@ -46,24 +48,19 @@ ALPHA = {
 }
 
 
-def values_of(name: str) -> dict:
-    """Every setting but those of no effect."""
-    found = preset(name).as_dict()
-    return {
-        **found,
-        "method": {
-            key: value for key, value in found["method"].items() if key not in OF_OTHER_HEADS
-        },
-    }
+def options_of(values: dict) -> dict:
+    """The options of TAML but κ, which has no effect on a zero head."""
+    return {k: v for k, v in values["method"].pop("options").items() if k != "head_kappa"}
 
 
 @pytest.mark.parametrize("name", PAPER)
 def test_a_preset_of_the_paper_has_its_values(name):
     images, ood, side, way, iterations, meta_batch, rate, hidden = PAPER[name]
-    found = values_of(name)
-    assert (found["images"], found["ood"]) == (images, ood)
+    found = preset(f"{name}-paper").as_dict()
+    assert (found["images"], found["ood"], found["pretrain"]) == (images, ood, None)
     assert found["task"] == {**TASK, "way": way}
-    assert found["method"] == {**METHOD, "omega_hidden": hidden}
+    assert options_of(found) == {**OPTIONS, "omega_hidden": hidden}
+    assert found["method"] == METHOD
     assert found["train"] == {
         **TRAIN,
         "iterations": iterations,
@@ -74,13 +71,13 @@ def test_a_preset_of_the_paper_has_its_values(name):
 
 
 def test_several_image_sets_of_the_paper_come_in_turn():
-    assert preset("multi").mixing == "turn"
+    assert preset("multi-paper").mixing == "turn"
 
 
 @pytest.mark.parametrize("name", PAPER)
 def test_every_methods_step_sizes_are_those_of_the_paper_everywhere(name):
     for method, alpha in ALPHA[name].items():
-        rates = create_method(preset(name, method).method, (16, 16)).rates()
+        rates = create_method(preset(f"{name}-paper", method).method, (16, 16)).rates()
         for parameter, rate in rates.items():
             assert rate.min().item() == rate.max().item() == pytest.approx(alpha), (
                 method,
@@ -88,51 +85,28 @@ def test_every_methods_step_sizes_are_those_of_the_paper_everywhere(name):
             )
 
 
-@pytest.mark.parametrize("name", [*PAPER, "glyphs"])
-def test_methods_differ_in_nothing_but_their_name_and_what_the_table_of_exceptions_says(name):
-    own = {
+@pytest.mark.parametrize("name", ["cifar-fs-paper", "miniimagenet-paper", "multi-paper", "glyphs"])
+def test_methods_differ_in_their_name_and_their_exceptions_alone(name):
+    exceptions = {
         ("glyphs", "maml"): {"alpha": 0.1},
         ("glyphs", "proto-maml"): {"alpha": 0.01, "alpha_head": 0.01},
         ("glyphs", "abml"): {"deviation": 0.02, "deviation_head": 0.2},
-        **{("miniimagenet", method): {"alpha": 0.1} for method in ("maml", "mt-net", "abml")},
-        ("multi", "proto-maml"): {"alpha": 0.01},
+        **{("miniimagenet-paper", m): {"alpha": 0.1} for m in ("maml", "mt-net", "abml")},
+        ("multi-paper", "proto-maml"): {"alpha": 0.01},
     }
-    base = preset(name, "taml").as_dict()
+    base = preset(name)
     for method in METHODS:
-        expected = {
-            **base,
-            "method": {**base["method"], "name": method, **own.get((name, method), {})},
-        }
-        assert preset(name, method).as_dict() == expected
+        changes = {"name": method, **exceptions.get((name, method), {})}
+        assert preset(name, method) == replace(base, method=base.method.with_values(changes))
 
 
-def test_the_embedded_glyphs_have_a_preset_that_learns_in_minutes():
-    found = values_of("glyphs")
-    assert (found["images"], found["ood"]) == (("glyphs",), ())
-    assert found["task"] == {**TASK, "way": 5}
-    changed = {
-        "start": "he",
-        "centre": True,
-        "alpha": 0.01,
-        "alpha_head": 1.0,
-        "gains": (2.0, 0.1, 0.03),
-    }
-    own = {
-        "head": "shrunk-prototypes",
-        "omega_prior": 1.0,
-        "cardinality": "log",
-        "zooms": (0.87, 1.15),
-    }
-    assert found["method"] == {**METHOD, "omega_hidden": 64, **changed, **own}
-    assert preset("glyphs").method.head_kappa == 3.0
-    short = {
-        "iterations": 100,
-        "meta_batch": 4,
-        "rate": 2e-3,
-        "decay": "cosine",
-        "validate_every": 50,
-    }
-    assert found["train"] == {**TRAIN, **short, "validation_tasks": 50, "checkpoint_every": 25}
+def test_the_glyphs_preset_has_the_recipes_head_and_trains_in_minutes():
+    found = preset("glyphs")
+    assert found.train.iterations == 100
+    assert found.pretrain is None
+    options = found.method.all_options()
+    assert (options["head"], options["head_kappa"]) == ("shrunk-prototypes", 3.0)
+    assert preset("pictures") == found
 
 
 @pytest.mark.parametrize("images", ["cifar-fs", "miniimagenet"])

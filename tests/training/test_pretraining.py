@@ -8,27 +8,25 @@ from support import assert_equal, assert_kills_change_nothing, make_imageset, ma
 from tiny_runs import pretrain_tiny as run
 from tiny_runs import tiny_pretraining as tiny
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import SettingsError
 from anyshot.core.random import numpy_rng
 from anyshot.core.settings import (
     MethodSettings,
     PretrainSettings,
     Settings,
-    TrainSettings,
 )
 from anyshot.data import ImageSet
 from anyshot.methods import create_method
 from anyshot.models.network import embed
 from anyshot.runs.run import Run
-from anyshot.training.meta_training import train
-from anyshot.training.pretraining import Pretraining, learning_rate, mean_accuracies
+from anyshot.training.loop import TrainContext
+from anyshot.training.pretraining import Pretraining, one_cycle, prototype_accuracies
 from anyshot.training.pretraining_images import PretrainingImages
 
 
-def warming(settings: Settings, folder, workers=1) -> Pretraining:
-    return Pretraining(
-        Run.open_or_create(folder, settings, (16, 16)), [make_imageset()], [], workers
-    )
+def make_pretraining(settings: Settings, folder) -> Pretraining:
+    run = Run.open_or_create(folder, settings, (16, 16))
+    return Pretraining(run, [make_imageset()], [], TrainContext(workers=1))
 
 
 def tensors(folder) -> dict[str, torch.Tensor]:
@@ -49,7 +47,7 @@ def test_the_body_learns_to_tell_the_training_classes_apart(tmp_path):
 def test_the_result_does_not_depend_on_the_number_of_workers(tmp_path):
     for workers in (1, 3):
         run(
-            tiny(augment=("auto", "crop", "colour"), rotations="task"),
+            tiny(augment=("auto", "crop", "colour")),
             tmp_path / str(workers),
             workers=workers,
         )
@@ -58,7 +56,7 @@ def test_the_result_does_not_depend_on_the_number_of_workers(tmp_path):
 
 
 def test_a_killed_warm_start_goes_on_to_the_same_bits(tmp_path):
-    call = "training(tiny(epochs=30, average=0.9, rotations='classes'), run)"
+    call = "training(tiny(epochs=30), run)"
     assert_kills_change_nothing(
         tmp_path,
         "from tiny_runs import pretrain_tiny as training, tiny_pretraining as tiny",
@@ -72,20 +70,18 @@ def test_a_step_is_nesterovs_on_the_mean_loss_of_two_halves_with_their_own_stati
     """Against torch's own module, normalisation and automatic gradients."""
     settings = tiny(
         augment=(),
-        label_smoothing=0.1,
         momentum=0.9,
         weight_decay=0.01,
-        schedule="cosine",
         rate=0.05,
     )
-    made = warming(settings, tmp_path)
+    made = make_pretraining(settings, tmp_path)
     start = [p.detach().clone().requires_grad_() for p in made.parameters]
     names = [name for name, _ in made.method.named_parameters()]
     optimiser = torch.optim.SGD(start, 0.05, momentum=0.9, weight_decay=0.01, nesterov=True)
     order = numpy_rng(0, "warm", 0).permutation(120)
     for step in range(2):
         rows = order[20 * step : 20 * step + 20]
-        loss, _ = made.step(rows, step)
+        loss, _ = made.train_batch(rows, step)
         values, total = dict(zip(names, start, strict=False)), 0.0
         for half in (rows[:10], rows[10:]):
             x = torch.from_numpy(make_imageset().images[half]).permute(0, 3, 1, 2) / 255.0
@@ -94,12 +90,9 @@ def test_a_step_is_nesterovs_on_the_mean_loss_of_two_halves_with_their_own_stati
                                  None, values[f"shift.{layer}"], True, eps=1e-3)  # fmt: skip
                 x = F.max_pool2d(y.relu(), 2)
             scores = F.linear(x.flatten(1), *start[-2:])
-            total = (
-                total
-                + F.cross_entropy(scores, torch.from_numpy(half // 30), label_smoothing=0.1) / 2
-            )
+            total = total + F.cross_entropy(scores, torch.from_numpy(half // 30)) / 2
         assert loss == pytest.approx(total.item(), rel=1e-4)
-        optimiser.param_groups[0]["lr"] = 0.05 * learning_rate("cosine", step / 18)
+        optimiser.param_groups[0]["lr"] = 0.05 * one_cycle(step / 18)
         optimiser.zero_grad()
         total.backward()
         optimiser.step()
@@ -109,49 +102,24 @@ def test_a_step_is_nesterovs_on_the_mean_loss_of_two_halves_with_their_own_stati
         )
 
 
-def test_the_average_is_what_is_checked_and_kept(tmp_path):
-    made = run(tiny(average=0.5), tmp_path)
-    final = tensors(tmp_path)
-    best = made.best().tensors
-    assert_equal(
-        best, {k.removeprefix("average."): v for k, v in final.items() if k.startswith("average.")}
-    )
-    assert not torch.equal(best["theta.conv1_weight"], final["method.theta.conv1_weight"])
+def test_the_learning_rate_rises_for_three_tenths_and_falls_to_zero():
+    rates = [one_cycle(p) for p in np.linspace(0, 1, 101)]
+    assert np.argmax(rates) == 30
+    assert max(rates) == pytest.approx(1)
+    assert rates[0] == pytest.approx(0.04)
+    assert rates[-1] == pytest.approx(0, abs=1e-9)
 
 
-def test_every_schedule_ends_at_nothing_and_one_cycle_rises_first():
-    for schedule, top in (("one-cycle", 30), ("cosine", 0)):
-        rates = [learning_rate(schedule, p) for p in np.linspace(0, 1, 101)]
-        assert np.argmax(rates) == top
-        assert max(rates) == pytest.approx(1)
-        assert rates[-1] == pytest.approx(0, abs=1e-9)
-
-
-# ---------------------------------------------------------------------------------------------------- images
+# ------------------------------------------------------------------------------- images
 def test_images_of_several_sets_have_labels_of_their_own():
     sets = [make_imageset(), make_imageset(classes=24, name="other")]
     pool = PretrainingImages(sets, PretrainSettings(augment=()))
     assert len(pool) == 4 * 30 + 8 * 30
-    assert pool.outputs == pool.classes == 12
-    images, labels, turns = pool.get(np.array([0, 119, 120, 359]), numpy_rng(0))
+    assert pool.classes == 12
+    images, labels = pool.get(np.array([0, 119, 120, 359]), numpy_rng(0))
     assert labels.tolist() == [0, 3, 4, 11]
-    assert (images[1] == sets[0].of("class 3")[-1]).all()
-    assert (images[2] == sets[1].of("class 0")[0]).all()
-    assert not turns.any()
-
-
-def test_turned_images_are_classes_of_their_own_or_a_task_beside():
-    rows = np.arange(40)
-    for rotations, classes, outputs in (("classes", 16, 16), ("task", 4, 8)):
-        pool = PretrainingImages(
-            [make_imageset()], PretrainSettings(augment=(), rotations=rotations)
-        )
-        assert (pool.classes, pool.outputs) == (classes, outputs)
-        images, labels, turns = pool.get(rows, numpy_rng(1))
-        assert set(turns) == {0, 1, 2, 3}
-        assert (labels == (rows // 30 * 4 + turns if rotations == "classes" else rows // 30)).all()
-        for image, k, row in zip(images, turns, rows, strict=True):
-            assert (np.rot90(image, -k) == make_imageset().images[row]).all()
+    assert (images[1] == sets[0].images_of("class 3")[-1]).all()
+    assert (images[2] == sets[1].images_of("class 0")[0]).all()
 
 
 def test_what_a_set_allows_is_done_to_its_images_alone():
@@ -162,17 +130,11 @@ def test_what_a_set_allows_is_done_to_its_images_alone():
     ramp = dict.fromkeys(letters.classes, pixels)
     for kind, mirrored in (("photographs", True), ("characters", False)):
         images = ImageSet.from_arrays("ramp", ramp, {"train": list(ramp)}, kind=kind)
-        found, _, _ = PretrainingImages([images], PretrainSettings(augment=("auto",))).get(
+        found, _ = PretrainingImages([images], PretrainSettings(augment=("auto",))).get(
             np.arange(60), numpy_rng(0)
         )
         falling = found[:, 0, 0, 0] > found[:, 0, -1, 0]
         assert falling.any() == mirrored
-
-
-def test_images_that_are_not_square_are_not_turned():
-    wide = ImageSet.from_arrays("wide", {"a": np.zeros((2, 16, 20, 3), np.uint8)}, {"train": ["a"]})
-    with pytest.raises(AnyshotError, match="cannot be turned"):
-        PretrainingImages([wide], PretrainSettings(rotations="task"))
 
 
 def test_fewer_images_than_a_batch_are_one_batch(tmp_path):
@@ -190,7 +152,7 @@ def test_a_check_counts_the_nearest_class_means():
             embed(method.body.features, dict(method.theta), method.norm, x)
             for x in (support, query)
         )
-    for found, cosine in zip(mean_accuracies(method, task), (False, True), strict=True):
+    for found, cosine in zip(prototype_accuracies(method, task), (False, True), strict=True):
         if cosine:
             h, g = (F.normalize(x - x.mean(0), dim=1) for x in (h, g))
         means = torch.stack([h[labels == c].mean(0) for c in range(task.way)])
@@ -202,19 +164,9 @@ def test_a_check_counts_the_nearest_class_means():
 
 
 # ---------------------------------------------------------------------------------------------------- kinds of runs
-def test_a_warm_start_and_meta_training_do_not_take_each_others_settings(tmp_path):
-    with pytest.raises(AnyshotError, match="warm start; anyshot warm"):
-        train(tiny(), tmp_path / "a", imagesets=[make_imageset()], ood=[])
-    with pytest.raises(AnyshotError, match="meta-training; anyshot train"):
-        run(replace(tiny(), warm=None, train=TrainSettings()), tmp_path / "b")
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # NumPy, of infinite weights
 def test_a_loss_that_is_not_finite_ends_the_warm_start_with_a_sentence(tmp_path):
-    with pytest.raises(
-        AnyshotError, match=r"no longer finite in epoch \d; .* lower rate \(now 100000000\.0\)"
-    ):
+    with pytest.raises(SettingsError, match=r"finite in epoch \d; .*100000000\.0"):
         run(tiny(rate=1e8), tmp_path)
 
 

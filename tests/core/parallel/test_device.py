@@ -86,7 +86,13 @@ def settings(iterations: int, **options) -> Settings:
         images=("tiny",),
         task=TaskSettings(way=2, shots="any-shot:1-4", query=3),
         method=MethodSettings(
-            name="taml", start="he", channels=4, steps=2, test_steps=2, alpha=0.05, samples=2
+            name="taml",
+            start="he",
+            channels=4,
+            steps=2,
+            test_steps=2,
+            alpha=0.05,
+            options={"samples": 2},
         ),
         train=TrainSettings(
             iterations=iterations, meta_batch=2, validate_every=2, validation_tasks=2, **options
@@ -127,7 +133,7 @@ def test_pretraining_works_on_another_device(elsewhere, tmp_path):
         images=("tiny",),
         task=TaskSettings(way=2),
         method=MethodSettings(name="protonet", channels=4),
-        warm=PretrainSettings(epochs=1, batch=32),
+        pretrain=PretrainSettings(epochs=1, batch=32),
     )
     for device in ("cpu", elsewhere):
         pretrain(begun, tmp_path / device, imagesets=[make_imageset()], ood=[], device=device)

@@ -14,7 +14,7 @@ from anyshot.methods import create_method
 from anyshot.models.bodies import create_body
 from anyshot.models.network import Body
 from anyshot.runs.run import Run
-from anyshot.training.meta_training import train
+from anyshot.training.stages import train
 
 OWN = '''
 import torch
@@ -89,7 +89,7 @@ def test_run_with_another_body_is_trained_and_loaded(method, body, own, tmp_path
         task=TaskSettings(way=2, shots="any-shot:1-4", query=3),
         method=MethodSettings(
             name=method, body=f"{own}:perceptron" if body == "own" else body, channels=2, steps=1, test_steps=1,
-            alpha=0.05, samples=2,
+            alpha=0.05,
         ),
         train=TrainSettings(iterations=2, meta_batch=1, validate_every=0, validation_tasks=2),
     )  # fmt: skip
