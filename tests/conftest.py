@@ -1,35 +1,34 @@
-"""What all tests share."""
+"""Settings of all tests."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 
-os.environ.setdefault(
-    "OMP_WAIT_POLICY", "PASSIVE"
-)  # before torch is loaded: no spinning when tests share the cores
+# before torch is loaded: threads must not spin when test processes share the cores
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import pytest
 import torch
 from hypothesis import settings
 
 with contextlib.suppress(ImportError):
-    import pretend  # noqa: F401 (autograd counts the devices at the first backward pass of the process, and never again)
+    # autograd counts the devices at the first backward pass of the process and never again
+    import fake_device  # noqa: F401
 
 torch.set_num_threads(1)  # small tensors, several test processes
 
-# A first call may compile, build or load something: no single example has a deadline, and a failure comes back.
+# no deadline, because a first call may compile something; print_blob makes failures reproducible
 settings.register_profile("anyshot", deadline=None, print_blob=True)
 settings.load_profile("anyshot")
 
-collect_ignore = [
-    "helpers/pretend.py"
-]  # looked through for examples, it would set up its device twice
+# searched for doctests, it would create its device twice
+collect_ignore = ["helpers/fake_device.py"]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport():
-    """What a test printed may name a file whose name is not UTF-8, which pytest-xdist's workers could not send."""
+    """Escape file names that are not UTF-8 in captured output; pytest-xdist cannot send them."""
     report = yield
     report.sections = [
         (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections

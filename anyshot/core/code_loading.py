@@ -7,9 +7,9 @@ An import path names an object in a file, ``folder/file.py:NAME``, or in an impo
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib
 import importlib.metadata
+import os
 import re
 import sys
 import traceback
@@ -19,8 +19,9 @@ from types import ModuleType
 from typing import Any
 
 from anyshot.core.errors import AnyshotError, CodeError
+from anyshot.core.files import sha256
 
-IMPORT_PATH = re.compile(r"(?P<file>.+\.py|(?P<module>[^\W\d][\w.]*)):(?P<name>[^\W\d][\w.]*)")
+IMPORT_PATH = re.compile(r"(?P<file>[^\0]+\.py|(?P<module>[^\W\d][\w.]*)):(?P<name>[^\W\d][\w.]*)")
 #: the "file", its "sha256" and the "version" of the package that it belongs to
 Fingerprint = Mapping[str, str | None]
 SOURCE_DIGEST = "__digest__"  # global variable of every module that _run_file has made
@@ -45,7 +46,7 @@ def absolute_path(name: str) -> str:
     match = IMPORT_PATH.fullmatch(name)
     if match is None or match["module"]:
         return name
-    return f"{Path(match['file']).expanduser().resolve()}:{match['name']}"
+    return f"{Path(os.path.expanduser(match['file'])).resolve()}:{match['name']}"
 
 
 def load_object(path: str) -> Any:
@@ -100,10 +101,10 @@ def _run_file(path: Path, variables: Mapping[str, Any] | None = None) -> ModuleT
     Python's import system would take bytecode from its cache, which compares times of a resolution
     of one second; this compares the content. ``variables`` are further global variables.
     """
-    path = path.expanduser().resolve()
+    path = Path(os.path.expanduser(path)).resolve()
     name = str(path)
     source = read_source(path)
-    digest = hashlib.sha256(source).hexdigest()
+    digest = sha256(source)
     if name in sys.modules and vars(sys.modules[name]).get(SOURCE_DIGEST) == digest:
         return sys.modules[name]
     module = ModuleType(name)
@@ -148,7 +149,7 @@ def fingerprint(path: str) -> Fingerprint:
         file = _module_file(match["module"])
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             version = importlib.metadata.version(match["module"].partition(".")[0])
-    digest = hashlib.sha256(read_source(Path(file))).hexdigest() if file else None
+    digest = sha256(read_source(Path(os.path.expanduser(file)))) if file else None
     return {"file": file, "sha256": digest, "version": version}
 
 

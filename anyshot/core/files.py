@@ -227,3 +227,7 @@ def os_errors_as_messages(verb: str, path: Path) -> Iterator[None]:
         in_cache = path.absolute().is_relative_to(cache_folder().absolute())
         hint = " Set $ANYSHOT_CACHE to use another folder." if verb != "read" and in_cache else ""
         raise FileError(f"Cannot {verb} '{name}': {error.strerror or error}.{hint}") from error
+    except ValueError as error:
+        if "\0" not in str(path):
+            raise
+        raise FileError(f"Cannot {verb} '{name}': a path has no null characters.") from error

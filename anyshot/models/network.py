@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anyshot.core.errors import SettingsError
+from anyshot.core.errors import CodeError, SettingsError
 from anyshot.models.batch_norm import batch_norm, batch_norm_by_arithmetic
 
 EPS = 1e-3  #: ε of the batch norm
@@ -159,12 +159,18 @@ class Body:
             }
             images = torch.empty(2, self.image_channels, height, width)
             try:
-                return self.features(theta, self.norm(), images).shape[1]
+                output = self.features(theta, self.norm(), images)
             except RuntimeError as error:
                 raise SettingsError(
                     f"The body cannot process images of {height}×{width} pixels ({error}); "
                     "use larger images or another body."
                 ) from error
+        if getattr(output, "ndim", 0) != 2 or len(output) != 2:
+            shape = list(getattr(output, "shape", ()))
+            raise CodeError(
+                f"The body returns features of shape {shape} for 2 images; expected [2, width]."
+            )
+        return output.shape[1]
 
     def norm(self) -> Norm:
         """Return the batch norms at their initialisation: shift 0."""

@@ -40,6 +40,8 @@ def test_file_runs_once_until_its_content_changes(file):
         ("x = = 1", "{file}:X", "SyntaxError"),
         ("", "no_such_module:X", "ModuleNotFoundError"),
         ("", "nonsense", "'nonsense'.*FILE.py:NAME"),
+        ("", "~no-such-user/own.py:X", "no-such-user.*No such file"),
+        ("", "null\0/own.py:X", "FILE.py:NAME"),
     ],
 )
 def test_code_that_cannot_be_loaded_raises_and_leaves_no_module(tmp_path, text, path, message):
@@ -56,6 +58,7 @@ def test_absolute_path_changes_files_only(file, monkeypatch):
     assert absolute_path("own.py:Outer") == f"{file.resolve()}:Outer"
     assert absolute_path("json:dumps") == "json:dumps"
     assert absolute_path("maml") == "maml"
+    assert absolute_path("~no-such-user/own.py:M") == f"{file.parent}/~no-such-user/own.py:M"
 
 
 def test_fingerprint_follows_the_content_of_the_file(file):

@@ -133,8 +133,13 @@ def test_missing_or_damaged_json_file_is_named(tmp_path):
     (tmp_path / "raw.json").write_bytes(b"\xff\xfe\x00\x81")
     with pytest.raises(FileError, match=r"raw\.json' is not valid JSON"):
         files.read_json(tmp_path / "raw.json")
+    (tmp_path / "deep.json").write_text("[" * 200_000)
+    with pytest.raises(FileError, match=r"deep\.json' is not valid JSON"):
+        files.read_json(tmp_path / "deep.json")
     with pytest.raises(FileError, match="Is a directory"):
         files.read_json(tmp_path)
+    with pytest.raises(FileError, match="null"):
+        files.read_json("a\0b.json")
 
 
 def test_tensors_that_share_memory_are_read_back_with_their_metadata(tmp_path):

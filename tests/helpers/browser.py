@@ -1,4 +1,4 @@
-"""A headless Chromium, spoken to in its own protocol over a pipe: no driver, no port."""
+"""Control a headless Chromium by its DevTools protocol over a pipe, without driver or port."""
 
 from __future__ import annotations
 
@@ -20,11 +20,19 @@ PROGRAM = next(
     ),
     None,
 )
-PATIENCE = 60.0  # seconds; waiting ends as soon as what is waited for is there
-OPTIONS = ("--headless=new", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu", "--hide-scrollbars",
-           "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage")  # fmt: skip
+PATIENCE = 60.0  # seconds
+OPTIONS = (
+    "--headless=new",
+    "--remote-debugging-pipe",
+    "--no-first-run",
+    "--disable-gpu",
+    "--hide-scrollbars",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-dev-shm-usage",
+)
 
-# where the middle of an element is, once it has stayed there for two frames
+# position of the middle of an element, once it has not moved for two frames
 MIDDLE = """new Promise((found) => {
   const look = (before) => requestAnimationFrame(() => {
     const { x, y, width, height } = document.querySelector(%s).getBoundingClientRect();
@@ -51,8 +59,10 @@ class Browser:
         ]
         self.process = subprocess.Popen(
             ["bash", "-c", script, "bash", *command],
-            pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            pass_fds=(to_browser, from_browser),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(to_browser)
         os.close(from_browser)
         self.pending, self.numbers, self.session = b"", itertools.count(1), ""
@@ -65,7 +75,7 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """One command and its result; events that come meanwhile are kept."""
+        """Send a command and return its result; store events that arrive in between."""
         number = next(self.numbers)
         message = {"id": number, "method": method, "params": parameters}
         if self.session:
@@ -83,7 +93,7 @@ class Browser:
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self.pending:
             chunk = os.read(self.back, 1 << 20)
-            assert chunk, "the browser is gone"
+            assert chunk, "the browser has ended"
             self.pending += chunk
         message, self.pending = self.pending.split(b"\0", 1)
         return json.loads(message)
@@ -99,7 +109,7 @@ class Browser:
         os.close(self.to)
         os.close(self.back)
 
-    # ------------------------------------------------------------------------------------------------ looking
+    # ---------------------------------------------------------------------- looking
     def open(
         self,
         address: str,
@@ -109,7 +119,7 @@ class Browser:
         phone: bool = False,
         dark: bool = False,
     ) -> None:
-        """A page at a size, in light or dark."""
+        """Open a page at a window size, in light or dark mode."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -125,7 +135,7 @@ class Browser:
         self.wait("document.readyState === 'complete'")
 
     def js(self, expression: str) -> Any:
-        """The value of an expression in the page."""
+        """Return the value of an expression in the page."""
         found = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -133,7 +143,7 @@ class Browser:
         return found["result"].get("value")
 
     def wait(self, expression: str) -> Any:
-        """The first true value of an expression."""
+        """Wait until an expression is true and return its value."""
         end = time.monotonic() + PATIENCE
         while True:
             found = self.call(
@@ -143,16 +153,16 @@ class Browser:
             if value and "exceptionDetails" not in found:
                 return value
             assert time.monotonic() < end, (
-                f"waited in vain for {expression}; the page says:\n{self.text()}"
+                f"timeout of {expression}; the page shows:\n{self.text()}"
             )
             time.sleep(0.03)
 
     def text(self) -> str:
-        """All that can be read on the page."""
+        """Return the visible text of the page."""
         return str(self.js("document.body.innerText"))
 
     def complaints(self) -> list[str]:
-        """Errors of scripts and refusals of the content policy since the page was opened."""
+        """Return script errors and content policy violations since the page was opened."""
         self.js("0")  # let events arrive
         found = []
         for event in self.events:
@@ -168,13 +178,13 @@ class Browser:
         return found
 
     def picture(self, path: Path, whole: bool = False) -> None:
-        """Save what the page looks like."""
+        """Save a screenshot."""
         shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(shot["data"]))
 
-    # ------------------------------------------------------------------------------------------------ acting
+    # ---------------------------------------------------------------------- acting
     def choose(self, selector: str, *files: Path) -> None:
-        """Files for a file input, as its picker gives them."""
+        """Choose files in a file input."""
         handle = self.call(
             "Runtime.evaluate", expression=f"document.querySelector({json.dumps(selector)})"
         )
@@ -184,14 +194,14 @@ class Browser:
         self.call("DOM.setFileInputFiles", files=[str(f) for f in files], backendNodeId=node)
 
     def drop(self, selector: str, *files: Path) -> None:
-        """Files from the desktop, dropped on the middle of an element."""
+        """Drop files on the middle of an element."""
         x, y = self.middle(selector)
         data = {"items": [], "files": [str(f) for f in files], "dragOperationsMask": 1}
         for kind in ("dragEnter", "dragOver", "drop"):
             self.call("Input.dispatchDragEvent", type=kind, x=x, y=y, data=data)
 
     def middle(self, selector: str) -> tuple[float, float]:
-        """Where an element is on the screen, once it is scrolled into sight."""
+        """Scroll to an element and return the position of its middle."""
         self.js(
             f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block: 'center'}})"
         )
@@ -199,13 +209,13 @@ class Browser:
         return x, y
 
     def click(self, selector: str) -> None:
-        """A real click on the middle of an element."""
+        """Click on the middle of an element."""
         x, y = self.middle(selector)
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def press(self, key: str, text: str = "") -> None:
-        """A key of the keyboard."""
+        """Press a key."""
         codes = {
             "Enter": 13,
             "Tab": 9,
@@ -225,5 +235,5 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyUp", **known)
 
     def type(self, text: str) -> None:
-        """Text where the focus is."""
+        """Type text into the focused element."""
         self.call("Input.insertText", text=text)

@@ -1,4 +1,4 @@
-"""Small things that many tests need: a learnable image set of 16×16 pixels, tasks from it, small methods in float64."""
+"""Shared by many tests: a learnable image set of 16×16 pixels, tasks from it, small methods."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from anyshot.runs.run import Run
 
 @contextmanager
 def limited_files(size: int) -> Iterator[None]:
-    """No file may grow beyond `size` bytes: what a full disk does, on one that is not."""
+    """Limit files to `size` bytes, to simulate a full disk."""
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
@@ -39,14 +39,14 @@ def limited_files(size: int) -> Iterator[None]:
 
 
 def run_command(*arguments: object) -> int:
-    """The exit code of the command ``anyshot``."""
+    """Run the command ``anyshot`` and return its exit code."""
     with pytest.raises(SystemExit) as end:
         main([str(argument) for argument in arguments])
     return int(end.value.code or 0)
 
 
 def assert_equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
-    """The same tensors, bit for bit."""
+    """Assert that two dicts have the same tensors, bit for bit."""
     assert a.keys() == b.keys()
     assert [name for name in a if not torch.equal(a[name], b[name])] == []
 
@@ -54,11 +54,13 @@ def assert_equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None
 def assert_kills_change_nothing(
     folder: Path, imports: str, call: str, clock: str, end: int
 ) -> None:
-    """A training that is killed twice, at moments nobody chose, ends with the tensors and the log of one that is not.
+    """Kill a training twice; it must end with the tensors and log of an uninterrupted one.
 
-    ``call`` trains in the folder ``run``; ``clock`` counts in its checkpoints, up to ``end``.
+    ``call`` trains in the folder ``run``; ``clock`` is a key of its checkpoints that ends at
+    ``end``.
     """
-    program = f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); run = sys.argv[1]; {imports}; {call}"
+    path = f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r})"
+    program = f"{path}; run = sys.argv[1]; {imports}; {call}"
     whole, killed = folder / "whole", folder / "killed"
 
     def start(run: Path) -> subprocess.Popen[bytes]:
@@ -105,18 +107,18 @@ def make_imageset(
 
 
 def colours(pixels: np.ndarray) -> np.ndarray:
-    """A backbone without weights: mean and spread of each channel of uint8 images [n, side, side, 3]."""
+    """A backbone without weights: mean and deviation of each channel of [n, side, side, 3]."""
     x = pixels.astype(np.float32)
     return np.concatenate([x.mean((1, 2)), x.std((1, 2))], 1)
 
 
 def wide_colours(pixels: np.ndarray) -> np.ndarray:
-    """The same as wide as EfficientNet-Lite's features, to stand in for it."""
+    """The same features repeated to the width of EfficientNet-Lite."""
     return np.resize(colours(pixels).T, (1280, len(pixels))).T
 
 
 def noise_png(channel: int, seed: int, side: int = 8) -> bytes:
-    """A file: noise that is brighter in one channel, by which `colours` tells classes apart."""
+    """A PNG file of noise that is brighter in one channel, so that `colours` separates classes."""
     x = np.random.default_rng([channel, seed]).integers(0, 120, (side, side, 3), np.uint8)
     x[..., channel] += np.uint8(100)
     file = io.BytesIO()
@@ -131,7 +133,7 @@ def make_task(
     query: int = 4,
     split: str = "test",
 ) -> Task:
-    """A small task."""
+    """Sample a small task."""
     return TaskStream(make_imageset(), split, TaskSettings(way=way, shots=shots, query=query)).task(
         index
     )
@@ -140,7 +142,7 @@ def make_task(
 def make_method(
     name: str, dtype: torch.dtype = torch.float64, seed: int = 0, **options: object
 ) -> Method:
-    """A small method (4 channels, 16×16) away from its start, so that everything matters."""
+    """Create a small method (4 channels, 16×16) with perturbed parameters: none is at 0 or 1."""
     base = MethodSettings(name=name, start="he", channels=4)
     settings = base.with_values({"samples": 3, **options}, skip_foreign=True)
     method = create_method(settings, (16, 16), seed).to(dtype)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 
-from anyshot.core.errors import CodeError
+from anyshot.core.errors import CodeError, SettingsError
 from anyshot.core.registry import BODIES
 from anyshot.models.network import Body
 
@@ -29,7 +30,7 @@ def create_body(name: str, image_size: tuple[int, int], channels: int | None = N
     Raises
     ------
     SettingsError
-        If there is no body of that name.
+        If there is no body of that name, or the image size is not a pair of positive numbers.
     CodeError
         If the object is not such a function.
 
@@ -38,6 +39,10 @@ def create_body(name: str, image_size: tuple[int, int], channels: int | None = N
     >>> [layer.channels for layer in create_body("conv4", (32, 32), channels=64).layers]
     [64, 64, 64, 64]
     """
+    if not (isinstance(image_size, Sequence) and len(image_size) == 2 and min(image_size) > 0):
+        raise SettingsError(
+            f"The image size is {image_size!r}; expected (height, width) in pixels."
+        )
     function = BODIES[name]
     arguments = (image_size,) if channels is None else (image_size, channels)
     expected = "expected a function (image_size, channels) that returns an anyshot.Body"

@@ -37,18 +37,18 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def elsewhere() -> str:
-    pretend = pytest.importorskip(
-        "pretend", reason="this torch has no devices written in Python", exc_type=ImportError
+def fake() -> str:
+    fake_device = pytest.importorskip(
+        "fake_device", reason="this torch has no devices written in Python", exc_type=ImportError
     )
-    return pretend.NAME
+    return fake_device.NAME
 
 
-def test_fake_device_refuses_tensors_of_two_devices(elsewhere):
+def test_fake_device_refuses_tensors_of_two_devices(fake):
     x = torch.ones(3)
-    assert (x.to(elsewhere) * 2 + torch.tensor(1.0)).cpu().tolist() == [3, 3, 3]
+    assert (x.to(fake) * 2 + torch.tensor(1.0)).cpu().tolist() == [3, 3, 3]
     with pytest.raises(RuntimeError, match="tensors of two devices"):
-        x.to(elsewhere) + x
+        x.to(fake) + x
 
 
 @pytest.mark.parametrize(
@@ -59,23 +59,23 @@ def test_fake_device_refuses_tensors_of_two_devices(elsewhere):
         for case in (CASES if name == "taml" else ("", "one by one"))
     ],
 )
-def test_gradients_and_predictions_are_on_the_device_of_the_parameters(name, case, elsewhere):
+def test_gradients_and_predictions_are_on_the_device_of_the_parameters(name, case, fake):
     task, options = make_task(), {"alpha": 0.05, "steps": 2, "test_steps": 2, **CASES[case]}
-    here, there = make_method(name, **options), make_method(name, **options).to(elsewhere)
+    here, there = make_method(name, **options), make_method(name, **options).to(fake)
     expected, figures = task_gradients(here, task)
     found, same = task_gradients(there, task)
-    assert {g.device.type for g in found} == {elsewhere}
+    assert {g.device.type for g in found} == {fake}
     assert same == pytest.approx(figures)
     for a, b in zip(expected, found, strict=True):
         torch.testing.assert_close(b.cpu(), a, rtol=1e-9, atol=1e-11)
     p = there.predict(task)
-    assert p.device.type == elsewhere
+    assert p.device.type == fake
     torch.testing.assert_close(p.cpu(), here.predict(task))
 
 
-def test_inspection_works_on_another_device(elsewhere):
+def test_inspection_works_on_another_device(fake):
     here, there = (
-        inspect_task(make_method("taml").to(device), make_task()) for device in ("cpu", elsewhere)
+        inspect_task(make_method("taml").to(device), make_task()) for device in ("cpu", fake)
     )
     assert there.gamma_mean == pytest.approx(here.gamma_mean)
     assert there.z_norm == pytest.approx(here.z_norm)
@@ -100,7 +100,7 @@ def settings(iterations: int, **options) -> Settings:
     )
 
 
-def test_run_continues_and_is_tested_on_another_device(elsewhere, tmp_path):
+def test_run_continues_and_is_tested_on_another_device(fake, tmp_path):
     def run(name: str, iterations: int, device: str) -> Run:
         images = [make_imageset()]
         return train(
@@ -112,7 +112,7 @@ def test_run_continues_and_is_tested_on_another_device(elsewhere, tmp_path):
         )
 
     run("whole", 4, "cpu")
-    run("moved", 2, elsewhere)
+    run("moved", 2, fake)
     moved = run("moved", 4, "cpu")
     expected, found = (
         Run(tmp_path / name).latest_checkpoint().tensors for name in ("whole", "moved")
@@ -120,24 +120,24 @@ def test_run_continues_and_is_tested_on_another_device(elsewhere, tmp_path):
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-5)
     run("back", 2, "cpu")
-    back = run("back", 4, elsewhere)
-    p = back.load_method(elsewhere).predict(make_task(way=2))
-    assert p.device.type == elsewhere
+    back = run("back", 4, fake)
+    p = back.load_method(fake).predict(make_task(way=2))
+    assert p.device.type == fake
     torch.testing.assert_close(
         p.cpu(), moved.load_method().predict(make_task(way=2)), rtol=1e-3, atol=1e-4
     )
 
 
-def test_pretraining_works_on_another_device(elsewhere, tmp_path):
+def test_pretraining_works_on_another_device(fake, tmp_path):
     begun = Settings(
         images=("tiny",),
         task=TaskSettings(way=2),
         method=MethodSettings(name="protonet", channels=4),
         pretrain=PretrainSettings(epochs=1, batch=32),
     )
-    for device in ("cpu", elsewhere):
+    for device in ("cpu", fake):
         pretrain(begun, tmp_path / device, imagesets=[make_imageset()], ood=[], device=device)
-    here, there = (Run(tmp_path / device).load_method().theta for device in ("cpu", elsewhere))
+    here, there = (Run(tmp_path / device).load_method().theta for device in ("cpu", fake))
     for name, value in here.items():
         torch.testing.assert_close(there[name], value, rtol=1e-3, atol=1e-5)
 

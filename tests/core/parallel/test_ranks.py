@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import ranked
+import rank_work
 import torch
 from support import make_imageset
 from torch.distributed import HashStore
@@ -64,9 +64,9 @@ def test_any_number_of_ranks_gives_the_same_bits(tmp_path, counts, iterations):
     shared, one = tmp_path / "shared", tmp_path / "1"
     for count, part in zip(counts, (4, 12), strict=False):
         finished(
-            torchrun(count, HERE / "ranked.py", tmp_path / str(count), iterations, shared, part)
+            torchrun(count, HERE / "rank_work.py", tmp_path / str(count), iterations, shared, part)
         )
-    ranked.work(one, iterations, shared, iterations)
+    rank_work.work(one, iterations, shared, iterations)
     for count in counts:
         for name in ("whole", "warm", "from"):
             same(Run(tmp_path / str(count) / name), Run(one / name))
@@ -111,10 +111,22 @@ def test_killed_rank_ends_all_with_one_sentence(tmp_path):
     images, folder = tmp_path / "images", tmp_path / "run"
     make_imageset().save(images)
     chosen = {
-        "images": images, "ood": "none", "method": "maml", "way": 2, "shots": "any-shot:1-2", "query": 2, "steps": 1,
-        "test-steps": 1, "channels": 4, "iterations": 3000, "meta-batch": 2, "validate-every": 0, "decay": "none",
-        "validation-tasks": 2, "checkpoint-every": 1,
-    }  # fmt: skip
+        "images": images,
+        "ood": "none",
+        "method": "maml",
+        "way": 2,
+        "shots": "any-shot:1-2",
+        "query": 2,
+        "steps": 1,
+        "test-steps": 1,
+        "channels": 4,
+        "iterations": 3000,
+        "meta-batch": 2,
+        "validate-every": 0,
+        "decay": "none",
+        "validation-tasks": 2,
+        "checkpoint-every": 1,
+    }
     options = [f"--{name}={value}" for name, value in chosen.items()]
     process = torchrun(
         2, "-m", "anyshot", "train", folder, "--no-tensorboard", *options, restarts=1

@@ -189,27 +189,38 @@ def test_task_outside_a_map_has_one_torch_thread_and_several_for_its_parts():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_forked_child_gets_its_own_threads():
     map_tasks(abs, [1, 2], workers=2)
-    code = (
-        "import os\nfrom anyshot.core.parallel.threads import map_tasks\nmap_tasks(abs, [1, 2], workers=2)\npid = os.fork()\n"
-        "if pid == 0:\n    os._exit(map_tasks(abs, [-3, -4], workers=2) != [3, 4])\n"
-        "assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0"
-    )
+    code = """
+import os
+from anyshot.core.parallel.threads import map_tasks
+map_tasks(abs, [1, 2], workers=2)
+pid = os.fork()
+if pid == 0:
+    os._exit(map_tasks(abs, [-3, -4], workers=2) != [3, 4])
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+"""
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
 
 
 def test_import_changes_nothing_and_tuning_reports_its_changes():
-    code = (
-        "import os, sys\nimport anyshot.core.parallel.threads\nassert 'torch' not in sys.modules\n"
-        "assert 'OMP_WAIT_POLICY' not in os.environ\nprint(anyshot.core.parallel.threads.tune_process())\n"
-        "assert os.environ['OMP_WAIT_POLICY'] == 'PASSIVE'"
-    )
+    code = """
+import os, sys
+from anyshot.core.parallel.threads import tune_process
+assert "torch" not in sys.modules
+assert "OMP_WAIT_POLICY" not in os.environ
+print(tune_process())
+assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
+"""
     environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert "sleep at barriers" in done.stdout
     kept = environment | {"OMP_WAIT_POLICY": "ACTIVE"}
-    code = "import anyshot.core.parallel.threads as p, os\nprint(p.tune_process(), os.environ['OMP_WAIT_POLICY'])"
+    code = """
+import os
+from anyshot.core.parallel.threads import tune_process
+print(tune_process(), os.environ["OMP_WAIT_POLICY"])
+"""
     done = subprocess.run(
         [sys.executable, "-c", code], env=kept, capture_output=True, text=True, check=True
     )

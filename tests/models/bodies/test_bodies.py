@@ -7,7 +7,7 @@ import torch
 from support import make_imageset, make_task
 
 from anyshot.cli.settings_options import settings_with
-from anyshot.core.errors import AnyshotError, CodeError
+from anyshot.core.errors import AnyshotError, CodeError, SettingsError
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
 from anyshot.inner_loop import adapt
 from anyshot.methods import create_method
@@ -79,6 +79,19 @@ def test_unknown_body_is_refused_with_the_closest_name():
 def test_object_that_creates_no_body_is_refused(own, name):
     with pytest.raises(CodeError, match=rf"{name}.*anyshot\.Body"):
         create_body(f"{own}:{name}", (16, 16), channels=2)
+
+
+@pytest.mark.parametrize("size", [32, (32,), (0, 32), "large", None])
+def test_wrong_image_size_is_refused(size):
+    with pytest.raises(SettingsError, match="height, width"):
+        create_body("conv4", size)
+
+
+@pytest.mark.parametrize("reshape", [lambda x: x.sum(), lambda x: x, lambda x: None])
+def test_body_with_features_of_a_wrong_shape_is_refused(reshape):
+    body = Body(lambda theta, norm, x: reshape(x), (), (8, 8))
+    with pytest.raises(CodeError, match=r"\[2, width\]"):
+        _ = body.width
 
 
 @pytest.mark.parametrize("body", ["resnet12", "own"])

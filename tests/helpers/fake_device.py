@@ -1,8 +1,8 @@
-"""A device that this machine does not have: its tensors say that they are elsewhere, and are computed on the CPU.
+"""A fake device: its tensors claim to be on another device and are computed on the CPU.
 
-As on a GPU, an operator that is given tensors of two places raises, unless one is a single number; and what is on the
-device is reached by ``.cpu()`` or ``.item()`` alone. So code that makes a tensor in the wrong place fails here, too. It
-cannot tell how fast anything is, nor that a device has every operator.
+As on a GPU, an operator with tensors of two devices raises an error unless one is a single number,
+and values are read by ``.cpu()`` or ``.item()`` only. So code that creates a tensor on the wrong
+device fails here, too. It says nothing about speed or about missing operators of real devices.
 """
 
 from __future__ import annotations
@@ -13,24 +13,26 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-NAME = "pretend"
+NAME = "fake"
 _setup_privateuseone_for_python_backend(NAME)
 aten = torch.ops.aten
-BETWEEN = {
-    aten.copy_.default,
-    aten.index.Tensor,
-}  # operators that real devices, too, allow between two places
+# operators that real devices allow with tensors of two devices
+MIXED_DEVICES = {aten.copy_.default, aten.index.Tensor}
 
 
-class Elsewhere(torch.Tensor):
-    """A tensor of the device, held by one of the CPU."""
+class FakeTensor(torch.Tensor):
+    """A tensor of the fake device with its values in a tensor on the CPU."""
 
     @staticmethod
-    def __new__(cls, raw: torch.Tensor) -> Elsewhere:
+    def __new__(cls, raw: torch.Tensor) -> FakeTensor:
         return torch.Tensor._make_wrapper_subclass(
-            cls, raw.shape, strides=raw.stride(), storage_offset=raw.storage_offset(), dtype=raw.dtype,
+            cls,
+            raw.shape,
+            strides=raw.stride(),
+            storage_offset=raw.storage_offset(),
+            dtype=raw.dtype,
             device=torch.device(NAME, 0),
-        )  # fmt: skip
+        )
 
     def __init__(self, raw: torch.Tensor) -> None:
         self.raw = raw
@@ -52,29 +54,29 @@ class Elsewhere(torch.Tensor):
 
 def _compute(operator: Any, args: Any, kwargs: Any) -> Any:
     tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-    here = [t for t in tensors if isinstance(t, Elsewhere)]
-    strange = [t for t in tensors if not isinstance(t, Elsewhere) and t.dim() > 0]
-    if here and strange and operator not in BETWEEN:
+    on_fake = [t for t in tensors if isinstance(t, FakeTensor)]
+    on_cpu = [t for t in tensors if not isinstance(t, FakeTensor) and t.dim() > 0]
+    if on_fake and on_cpu and operator not in MIXED_DEVICES:
         raise RuntimeError(
-            f"{operator} is given tensors of two devices, one of the CPU {list(strange[0].shape)}."
+            f"{operator} is given tensors of two devices, one of the CPU {list(on_cpu[0].shape)}."
         )
-    out = _on_cpu(operator, tree_map(_raw, args), tree_map(_raw, kwargs))
+    out = _compute_on_cpu(operator, tree_map(_raw, args), tree_map(_raw, kwargs))
     target = kwargs.get("device")
-    if torch.device(target).type != NAME if target is not None else not here:
+    if torch.device(target).type != NAME if target is not None else not on_fake:
         return out
-    known = {id(t.raw): t for t in here}  # what was changed in place is given back as it is
+    known = {id(t.raw): t for t in on_fake}  # in-place operators return their argument
     return tree_map(
-        lambda o: known.get(id(o), Elsewhere(o)) if isinstance(o, torch.Tensor) else o, out
+        lambda o: known.get(id(o), FakeTensor(o)) if isinstance(o, torch.Tensor) else o, out
     )
 
 
 def _raw(value: Any) -> Any:
-    if isinstance(value, Elsewhere):
+    if isinstance(value, FakeTensor):
         return value.raw
     return torch.device("cpu") if isinstance(value, torch.device) and value.type == NAME else value
 
 
-def _on_cpu(operator: Any, args: Any, kwargs: Any) -> Any:
+def _compute_on_cpu(operator: Any, args: Any, kwargs: Any) -> Any:
     if operator is aten.convolution_overrideable.default:
         return aten.convolution.default(*args)
     if operator is aten.convolution_backward_overrideable.default:

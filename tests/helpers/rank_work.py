@@ -1,4 +1,4 @@
-"""What the ranks of tests/core/parallel/test_ranks.py do: python ranked.py FOLDER, started by torchrun or called without it."""
+"""The work of the ranks in tests/core/parallel/test_ranks.py, with torchrun or without it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def meta_settings(iterations: int, **options) -> Settings:
     )
 
 
-def warm_settings(epochs: int) -> Settings:
+def pretraining_settings(epochs: int) -> Settings:
     method, warm = (
         MethodSettings(name="protonet", channels=4),
         PretrainSettings(epochs, batch=30, parts=3, check_tasks=7),
@@ -60,13 +60,13 @@ def warm_settings(epochs: int) -> Settings:
 
 
 def work(folder: Path, iterations: int, shared: Path, part: int) -> None:
-    """A whole run, a run that others go on with, one that starts from a warm start, and a test."""
+    """Train a complete run, a run that others continue, a pre-trained one, and test."""
     images = [make_imageset()]
     whole = train(
         meta_settings(iterations, calibrate=True), folder / "whole", imagesets=images, ood=[]
     )
     train(meta_settings(part), shared, imagesets=images, ood=[])
-    warm = pretrain(warm_settings(1), folder / "warm", imagesets=images, ood=[])
+    warm = pretrain(pretraining_settings(1), folder / "warm", imagesets=images, ood=[])
     start = meta_settings(2, body_from=str(warm.folder), meta_batch=1)
     train(start, folder / "from", imagesets=images, ood=[])
     method = Run(whole.folder).load_method()
