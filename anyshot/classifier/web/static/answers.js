@@ -74,7 +74,7 @@ function suggestion(picture) {
 function suggest(element, picture) {
   const { p, name, unknown } = verdict(picture);
   element.querySelector("img").alt = picture.name;
-  const guess = unknown ? `None of these? Else ${name}, ${percent(p)}` : `${name}? ${percent(p)}`;
+  const guess = unknown ? "None of these?" : `${name}? ${percent(p)}`;
   element.querySelector(".guess").textContent = guess;
   const all = choices(picture);
   const key = all.map((c) => `${c.id} ${c.name}`).join();
