@@ -1,8 +1,9 @@
-"""One and two processes beside each other, and what more would give: python benchmarks/scaling.py [FILE.json]
+"""Measure one and two processes, and predict more: python benchmarks/scaling.py [FILE.json]
 
-Meta-iterations of four tasks by one process and one thread, by two processes (ranks) of one thread, and by one process
-of two threads, in turn, in one run of under three minutes. FILE.json gets the numbers and FILE.md the tables;
-``--foretell FILE.json`` computes the tables of the model again from numbers that are there.
+Times meta-iterations of four tasks by one process with one thread, by two processes (ranks) with
+one thread each, and by one process with two threads, in turn, in under three minutes. Writes the
+numbers to FILE.json and the tables to FILE.md. ``--predict FILE.json`` reads saved numbers and
+computes the tables of the model again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from scaling_model import Measured, drawn_sizes, efficiency, idle_shares
+from scaling_model import Measured, efficiency, idle_shares, sample_sizes
 
 from anyshot.core.errors import AnyshotError
 from anyshot.core.files import read_json, write_bytes, write_json
@@ -25,12 +26,13 @@ NETWORKS = {"1 Gbit/s": 1e9, "10 Gbit/s": 1e10}
 BATCHES = {"4 tasks a rank": lambda ranks: 4 * ranks, "64 tasks": lambda ranks: 64}
 
 
-def measured() -> dict[str, Any]:
-    """The measurements of two ranks on this machine."""
+def measure() -> dict[str, Any]:
+    """Run the measurements of two ranks on this machine."""
     from anyshot.experiments.engine_benchmark import machine
 
     with tempfile.TemporaryDirectory() as folder:
-        out, where = Path(folder) / "ranks.json", machine()
+        out = Path(folder) / "ranks.json"
+        here = machine()
         command = [
             sys.executable,
             "-m",
@@ -45,13 +47,13 @@ def measured() -> dict[str, Any]:
             check=False,
         )
         if done.returncode:
-            raise AnyshotError("The ranks ended without results; what they said is above.")
-        return {"machine": where, "cases": read_json(out)}
+            raise AnyshotError("The ranks ended without results; their output is above.")
+        return {"machine": here, "cases": read_json(out)}
 
 
-def foretold(case: dict[str, Any]) -> dict[str, Any]:
-    """Efficiency by meta-batch, network and number of ranks, and the share of the time that ranks wait."""
-    model = Measured(**case["model"], sizes=drawn_sizes(case["shots"]))
+def predict(case: dict[str, Any]) -> dict[str, Any]:
+    """Efficiency by meta-batch, network and number of ranks, and the share of idle time."""
+    model = Measured(**case["model"], sizes=sample_sizes(case["shots"]))
     return {
         "efficiency": {
             batch: {
@@ -68,10 +70,11 @@ def foretold(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def page(results: dict[str, Any]) -> str:
-    """What was measured and what is foretold, in Markdown."""
-    where, lines = results["machine"], ["# Scaling, measured and foretold", ""]
+    """The measurements and the predictions as Markdown."""
+    here = results["machine"]
+    lines = ["# Scaling, measured and predicted", ""]
     lines += [
-        f"{where['cores']} cores, load {where['load']:.1f} before it began, torch {where['torch']}.",
+        f"{here['cores']} cores, load {here['load']:.1f} at the start, torch {here['torch']}.",
         "",
     ]
     for name, case in results["cases"].items():
@@ -80,33 +83,35 @@ def page(results: dict[str, Any]) -> str:
             "",
             *_facts(case),
             "",
-            "Foretold:",
+            "Predicted:",
             "",
         ]
-        lines += [*_tables(case["foretold"]), ""]
+        lines += [*_tables(case["predicted"]), ""]
     return "\n".join(lines)
 
 
 def _facts(case: dict[str, Any]) -> list[str]:
-    idle, sums = (
-        case["idle"],
-        [1000 * case[f"{kind}_seconds"] for kind in ("ordered_sum", "all_reduce")],
-    )
+    idle = case["idle"]
+    ordered = 1000 * case["ordered_sum_seconds"]
+    plain = 1000 * case["all_reduce_seconds"]
     return [
         "| processes × threads | median s | least s | processor s |",
         "|---|--:|--:|--:|",
         *(
-            f"| {mode} | {median(found):.3f} | {min(found):.3f} | {min(cpu):.3f} |"
-            for (mode, found), cpu in zip(
+            f"| {mode} | {median(wall):.3f} | {min(wall):.3f} | {min(cpu):.3f} |"
+            for (mode, wall), cpu in zip(
                 case["seconds"].items(), case["cpu_seconds"].values(), strict=True
             )
         ),
         "",
-        f"- 2 × 1 is {case['speedup']:.2f} times as fast as 1 × 1 ({case['speedup_of_minima']:.2f} by minima), "
+        f"- 2 × 1 is {case['speedup']:.2f} times as fast as 1 × 1 "
+        f"({case['speedup_of_minima']:.2f} by minima), "
         f"1 × 2 {case['speedup_of_threads']:.2f} times.",
-        f"- Ranks wait for {idle['by cost']:.1%} of their time; dealt in turn they would for {idle['in turn']:.1%}.",
-        f"- A gradient has {case['gradient_bytes']:,} bytes; a rank sends {case['sent_bytes']:,} an iteration.",
-        f"- Summing in order takes {sums[0]:.2f} ms, a plain all-reduce {sums[1]:.2f} ms.",
+        f"- Ranks wait for {idle['by cost']:.1%} of their time; with tasks assigned in turn it would "
+        f"be {idle['in turn']:.1%}.",
+        f"- A gradient has {case['gradient_bytes']:,} bytes; a rank sends "
+        f"{case['sent_bytes']:,} an iteration.",
+        f"- Summing in order takes {ordered:.2f} ms, an ordinary all-reduce {plain:.2f} ms.",
     ]
 
 
@@ -125,7 +130,7 @@ def _tables(case: dict[str, Any]) -> list[str]:
         ]
     lines += [
         "",
-        row("idle", "dealt", *(f"{n} ranks" for n in RANKS)),
+        row("idle", "assigned", *(f"{n} ranks" for n in RANKS)),
         "|---|---|" + "--:|" * len(RANKS),
     ]
     for batch, by in case["idle"].items():
@@ -137,12 +142,12 @@ def _tables(case: dict[str, Any]) -> list[str]:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure, or read what was measured; show it, and write it beside the numbers."""
-    again = arguments[:1] == ["--foretell"]
-    path = next((Path(name) for name in arguments[again:]), None)
-    results = read_json(path) if again and path else measured()
+    """Measure, or read saved measurements; print and write the tables."""
+    saved = arguments[:1] == ["--predict"]
+    path = next((Path(name) for name in arguments[saved:]), None)
+    results = read_json(path) if saved and path else measure()
     for case in results["cases"].values():
-        case["foretold"] = foretold(case)
+        case["predicted"] = predict(case)
     print(page(results))
     if path:
         write_json(path, results)
