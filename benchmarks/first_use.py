@@ -14,7 +14,7 @@ from typing import Any
 
 
 def first_use(folder: str | None = None) -> dict[str, Any]:
-    """Seconds of a new process that adapts to 25 images of 32×32 and classifies 75, with an empty cache.
+    """Seconds of a new process that adapts to 25 images and classifies 75, with an empty cache.
 
     Also: its CPU seconds, the kernels that it compiled, and its log lines.
     """
@@ -57,8 +57,8 @@ def _compiled(module: ModuleType) -> list[str]:
     short = module.__name__.rpartition(".")[2]
     return [
         f"{short}.{name}"
-        for name, loop in vars(module).items()
-        if getattr(loop, "signatures", None)
+        for name, kernel in vars(module).items()
+        if getattr(kernel, "signatures", None)
     ]
 
 

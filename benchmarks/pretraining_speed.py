@@ -52,8 +52,10 @@ def run_benchmark(
             "ours": lambda rows, i: ours.train_batch(rows, i)[0]
         }
         for layout in FORMATS:
-            contestants[f"torch, {layout}"] = Loop(ours, layout, 1).step
-            contestants[f"torch, {layout}, halves"] = Loop(ours, layout, ours.settings.parts).step
+            contestants[f"torch, {layout}"] = TorchLoop(ours, layout, 1).step
+            contestants[f"torch, {layout}, halves"] = TorchLoop(
+                ours, layout, ours.settings.parts
+            ).step
         seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
         losses: dict[str, float] = {}
         for done in range(rounds + 1):  # the first round is a warm-up
@@ -67,7 +69,8 @@ def run_benchmark(
                     seconds[name].append((time.perf_counter() - wall, time.process_time() - cpu))
                 advance(1)
     return {
-        "machine": describe_machine(), "batch": batch, "image_size": size, "rounds": rounds, "steps": steps,
+        "machine": describe_machine(), "batch": batch, "image_size": size, "rounds": rounds,
+        "steps": steps,
         **_summary(seconds, losses, batch * steps),
     }  # fmt: skip
 
@@ -101,7 +104,7 @@ def noise_images(size: int, classes: int = CLASSES, images: int = IMAGES) -> Ima
     return ImageSet.from_arrays("noise", arrays, {"train": list(arrays)})
 
 
-class Loop:
+class TorchLoop:
     """The PyTorch loop, with the same initial parameters and images."""
 
     def __init__(self, ours: Pretraining, layout: str, parts: int) -> None:

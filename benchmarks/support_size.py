@@ -2,8 +2,8 @@
 
     python benchmarks/support_size.py docs/figures/engine
 
-writes engine.json, engine.png and engine.svg. It takes some minutes on two cores; a contestant stops
-at the size where a task takes longer than LIMIT seconds.
+writes engine.json, engine.png and engine.svg. It takes some minutes on two cores. A contestant
+stops at the size where a task takes longer than LIMIT seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random inner problems with every input asking for its gradient, and the comparison of two ways to get them."""
+"""Random inner problems in which every input requires a gradient, and comparisons of gradients."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def make_case(
     transductive: bool = True,
     scale: bool = False,
     full_rates: bool = False,
-    picture: Callable[[Tensor], Tensor] = lambda x: x,
+    change_images: Callable[[Tensor], Tensor] = lambda x: x,
     channels: int = 32,
     dtype: torch.dtype = torch.float64,
     seed: int = 0,
 ) -> Case:
-    """Shots a class; ``head``: it starts away from zero and asks for a gradient; ``picture`` changes all images."""
+    """A problem with these shots per class; ``head``: a random head that requires a gradient."""
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -57,7 +57,7 @@ def make_case(
     prototypes = F.interpolate(normal(way, 3, 8, 8).sigmoid(), size=size, mode="bilinear")
 
     def draw(y: Tensor) -> Tensor:
-        return picture((prototypes[y] + 0.3 * normal(len(y), 3, *size)).clamp(0, 1))
+        return change_images((prototypes[y] + 0.3 * normal(len(y), 3, *size)).clamp(0, 1))
 
     features = channels * (size[0] >> LAYERS) * (size[1] >> LAYERS)
     theta, rates, fan = {}, {}, 3
@@ -100,7 +100,7 @@ def make_case(
 def differences(
     found: dict[str, Tensor | None], expected: dict[str, Tensor | None]
 ) -> dict[str, float]:
-    """max |found − expected| / max |expected| of each tensor; None (not connected) must agree with None."""
+    """max |found − expected| / max |expected| of each tensor; both or none may be None."""
     result = {}
     for name, right in expected.items():
         left = found[name]

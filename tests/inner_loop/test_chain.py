@@ -1,4 +1,4 @@
-"""Gradients beyond the engine's inputs: autograd carries them to α, γ, ω, z at both sites and the encoder."""
+"""Gradients through the engine's inputs to α, γ, ω, z at both sites and the encoder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHANNELS = 32
 
 
 def balanced(case, site):
-    """An inner problem made by an encoder-like function of the support set; the leaves its gradients should reach."""
+    """An inner problem from an encoder-like function of the support set, and its leaves."""
     inner, way = case.inner, int(case.inner.labels.max()) + 1
     encoder = nn.Sequential(
         nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, way + LAYERS + 1 + 2 * CHANNELS * LAYERS)
@@ -60,12 +60,12 @@ def test_gradients_reach_alpha_gamma_omega_z_and_the_encoder(make_case, differen
         )
     assert max(differences(*found).values()) < 1e-10
     last = found[0]["encoder 2.weight"]
-    if site == "weights":  # z on biases cancels under batch statistics: an exact zero
+    if site == "weights":  # z on biases cancels under batch statistics
         assert last[-CHANNELS * LAYERS :].abs().max() == 0
     assert last[: -CHANNELS * LAYERS].abs().min() > 0
 
 
-def test_a_head_from_prototypes_carries_the_gradient_through_the_features(make_case, differences):
+def test_gradients_flow_through_a_head_from_prototypes(make_case, differences):
     """Proto-MAML: W_c = 2 p_c, b_c = −‖p_c‖², p_c the class means of the support features at θ."""
     case = make_case([2, 3, 1], (32, 32), 2)
     inner, found = case.inner, []

@@ -39,10 +39,13 @@ def at_start(case, way, **changes):
     )
 
 
-def used(g):
+def weighted_sum(g):
     """A scalar that depends on each element of g in its own way."""
-    return sum((value * torch.linspace(1, 2, value.numel(), dtype=value.dtype).view_as(value).cos()).sum()
-               for value in g.values())  # fmt: skip
+    total = 0.0
+    for value in g.values():
+        factors = torch.linspace(1, 2, value.numel(), dtype=value.dtype).cos()
+        total = total + (value * factors.view_as(value)).sum()
+    return total
 
 
 @pytest.mark.parametrize("cotangents", ["of g", "of the loss", "of both"])
@@ -51,7 +54,9 @@ def test_gradient_and_its_derivatives_equal_autograd(make_case, differences, opt
     case, found = make_case([1, 3, 2], (20, 20), **options), []
     for way in ("engine", "autograd"):
         g, loss = at_start(case, way)
-        total = (cotangents != "of the loss") * used(g) + (cotangents != "of g") * 3 * loss.square()
+        total = (cotangents != "of the loss") * weighted_sum(g) + (
+            cotangents != "of g"
+        ) * 3 * loss.square()
         derivatives = case.gradients(total)
         found.append(
             {
@@ -97,7 +102,7 @@ def test_first_and_second_derivatives_agree_with_finite_differences(make_case, o
 
 
 def test_an_update_rule_in_plain_torch_has_exact_meta_gradients(make_case, differences):
-    """Momentum, a step size per step, a mask, noise on the weights, and inner losses in the outer one."""
+    """Momentum, a step size per step, a mask, noise on the weights, and inner losses."""
     case, found = make_case([2, 3], (20, 20), scale=True), []
     inner = case.inner
     rates = torch.tensor([0.03, 0.02, 0.05], dtype=torch.float64, requires_grad=True)
@@ -123,7 +128,7 @@ def test_an_update_rule_in_plain_torch_has_exact_meta_gradients(make_case, diffe
 
 
 def test_cross_entropy_is_differentiable_twice_by_autograd(make_case, differences):
-    """As for any other loss: torch.autograd.grad with create_graph, twice through one forward pass."""
+    """By torch.autograd.grad with create_graph, twice through one forward pass."""
     case, found = make_case([2, 3], (20, 20), head=True), []
     theta = {name: case.inner.theta[name] for name in NAMES}
     for way in ("engine", "autograd"):
@@ -133,7 +138,7 @@ def test_cross_entropy_is_differentiable_twice_by_autograd(make_case, difference
         weights = case.inner.weights[: len(losses)].sum() * losses.detach()
         first = torch.autograd.grad(weights @ losses, list(theta.values()), create_graph=True)
         other = torch.autograd.grad(losses.square().sum(), list(theta.values()), create_graph=True)
-        total = used(dict(zip(theta, first, strict=True))) + used(
+        total = weighted_sum(dict(zip(theta, first, strict=True))) + weighted_sum(
             dict(zip(theta, other, strict=True))
         )
         derivatives = torch.autograd.grad(total, [*theta.values(), case.inner.weights])

@@ -1,4 +1,4 @@
-"""Derivatives beyond the engine's: third ones, and second ones with respect to β, against autograd."""
+"""Third derivatives, and second ones with respect to β, against autograd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine at size: the whole grid, many steps, flat memory, linear time, two thousand images."""
+"""The engine on large problems: many sizes and steps, flat memory, linear time."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_memory_is_flat_over_two_hundred_iterations():
 
 
 def seconds(*cases):
-    """Processor time of each, the least of several in turn: what else the machine does hits all alike."""
+    """Least CPU time of each case over interleaved rounds."""
     tasks, times = (
         [make_tasks(case)[0].with_memory_format(torch.channels_last) for case in cases],
         [[] for _ in cases],

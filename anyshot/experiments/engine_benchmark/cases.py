@@ -167,7 +167,7 @@ def _sample_sets(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
     """Support and query sets of noisy images of random prototypes, with their labels."""
 
-    def pictures(labels: Tensor, prototypes: Tensor) -> Tensor:
+    def draw(labels: Tensor, prototypes: Tensor) -> Tensor:
         noise = torch.randn(len(labels), 3, case.size, case.size, generator=rng)
         return (prototypes[labels] + 0.3 * noise).clamp(0, 1)
 
@@ -175,4 +175,4 @@ def _sample_sets(
         coarse = torch.rand(WAY, 3, 8, 8, generator=rng)
         prototypes = F.interpolate(coarse, size=(case.size, case.size), mode="bilinear")
         labels, query = torch.arange(n) % WAY, torch.arange(QUERY) % WAY
-        yield pictures(labels, prototypes), labels, pictures(query, prototypes), query
+        yield draw(labels, prototypes), labels, draw(query, prototypes), query

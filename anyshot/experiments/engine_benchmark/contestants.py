@@ -1,8 +1,8 @@
-"""Who is measured: the engine, anyshot's autograd path, and the libraries ``higher`` and ``torchopt``.
+"""The contestants: engine, anyshot's autograd path, and the libraries ``higher`` and ``torchopt``.
 
 Each is a function of a task that returns the query loss and its gradients with respect to the
-initialisation, the step sizes and β (order 2 or 1). For order 0 it adapts and returns the query loss
-alone.
+initialisation, the step sizes and β (order 2 or 1). For order 0 it adapts and returns the query
+loss alone.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def by_anyshot(task: AnyTask, order: int, engine: str) -> Result:
 class Conv4(nn.Module):
     """The same network as a module, as users of these libraries write it.
 
-    Convolutions have biases, which the inner loop adapts although they cancel. β is not adapted, so it
-    is not a parameter of the module.
+    Convolutions have biases, which the inner loop adapts although they cancel. β is not adapted, so
+    it is not a parameter of the module.
     """
 
     def __init__(self, task: Task) -> None:

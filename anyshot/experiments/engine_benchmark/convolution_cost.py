@@ -1,4 +1,4 @@
-"""Cost of the convolutions: their share of the engine's time, and the time of direct convolutions."""
+"""The convolutions' share of the engine's time, and the time of direct convolutions."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ PASSES = (
 
 
 def count_convolutions(steps: int) -> tuple[dict[str, int], dict[str, int]]:
-    """Convolutions per support image by kind, in layer 1 and in each other layer, without the query.
+    """Convolutions per support image by kind, in layer 1 and in each other layer.
 
     A step is forward, backward, and the tangents of both, in which each convolution becomes two
-    (layer 1 has no input tangent and no input gradient). The first step, from a zero head, is forward
-    and backward only.
+    (layer 1 has no input tangent and no input gradient). The first step, from a zero head, is
+    forward and backward only. Query images are not included.
     """
     full = max(steps - 1, 0)
     first = {"forward": 2 * full + 1, "weights": 2 * full + 1}
@@ -39,7 +39,7 @@ def count_convolutions(steps: int) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def time_required_convolutions(case: Case, repeats: int = 5) -> dict[str, float]:
-    """Seconds on one core, and arithmetic, of the direct convolutions of a second-order meta-iteration.
+    """Seconds on one core, and arithmetic, of a meta-iteration's convolutions, done directly.
 
     Each kind is timed hot and alone, on the images of an average task. These operators cannot be
     faster, so the engine can be faster only with less arithmetic.

@@ -121,7 +121,7 @@ def time_interleaved(
     return timings
 
 
-# ---------------------------------------------------------------------------------------------------- memory
+# ---------------------------------------------------------------------- memory
 def measure_peak_memory(name: str, case: Case, mode: Mode) -> float:
     """Peak MB that one iteration adds to a fresh process."""
     request = json.dumps({"name": name, "case": asdict(case), "mode": asdict(mode)})
@@ -155,7 +155,7 @@ def measure_added_memory(name: str, case: Case, mode: Mode) -> float:
 
 
 def _reset_peak() -> float:
-    """Reset the peak (on Linux) and return it in MB: resident memory now, elsewhere the peak so far."""
+    """Reset the peak (on Linux) and return it in MB; elsewhere it is the peak so far."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     return _peak_memory_mb()

@@ -1,4 +1,4 @@
-"""One task by itself: what more cores give it, beside what they give to as many tasks that share nothing."""
+"""One task on one core and on all cores, against as many independent tasks in parallel."""
 
 from __future__ import annotations
 

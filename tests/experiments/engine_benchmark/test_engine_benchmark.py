@@ -67,8 +67,15 @@ def test_all_contestants_reach_the_same_loss_at_lower_orders(name, order):
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
-@pytest.mark.parametrize("case", [Case("m", 16, (6, 5), steps=2, method="mt-net"), Case("a", 16, (6,), method="abml"),
-                                  Case("wide", 16, (6,), channels=64)], ids=lambda case: case.name)  # fmt: skip
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("m", 16, (6, 5), steps=2, method="mt-net"),
+        Case("a", 16, (6,), method="abml"),
+        Case("wide", 16, (6,), channels=64),
+    ],
+    ids=lambda case: case.name,
+)
 def test_methods_and_other_widths_compute_the_same_by_engine_and_autograd(case):
     (loss, gradients), (other, others) = (
         run_iteration(who, make_tasks(case), 2, MODE) for who in ("engine", "autograd")

@@ -1,4 +1,4 @@
-"""How loops are compiled: what is kept on disk, what is checked, and what may be looked at."""
+"""How kernels are compiled, cached, checked and debugged."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def loop(builder, x):
 """
 
 
-def test_machine_code_is_forgotten_when_any_file_of_the_loops_changes(tmp_path, monkeypatch):
-    """Numba would keep it as long as the file of the loop itself stays."""
+def test_cached_machine_code_is_ignored_when_any_kernel_file_changes(tmp_path, monkeypatch):
+    """Numba itself compares only the file of the kernel."""
     source, hits = tmp_path / "loop.py", []
     source.write_text(LOOP)
     for stamp in ("0123456789abcdef", "0123456789abcdef", "fedcba9876543210"):
@@ -57,7 +57,7 @@ def test_machine_code_is_forgotten_when_any_file_of_the_loops_changes(tmp_path, 
     assert after == [name for name in before if "fedcba9876543210" in name] != before
 
 
-def test_a_numba_that_does_not_say_where_it_keeps_code_is_no_obstacle():
+def test_a_numba_without_a_known_cache_folder_works():
     for loop in (SimpleNamespace(), SimpleNamespace(stats=SimpleNamespace(cache_hits={}))):
         assert cache_folder(loop) is None
         assert not is_cached(loop)
@@ -65,19 +65,19 @@ def test_a_numba_that_does_not_say_where_it_keeps_code_is_no_obstacle():
 
 
 def shifted(by):
-    """A formula that reads ``by`` rows further down."""
+    """A kernel that reads ``by`` rows further down."""
 
-    def formula(builder, x, y, count):
+    def read_rows(builder, x, y, count):
         with builder.loop(count) as i:
             y.store(x.load(i + by), i)
 
-    return formula
+    return read_rows
 
 
 SHAPES = {"x": "row 8", "y": "row 8"}
 
 
-def test_a_place_beyond_an_array_is_caught_where_places_are_checked():
+def test_checked_kernels_catch_an_index_outside_an_array():
     x, y = np.arange(24.0).reshape(3, 8), np.zeros((3, 8))
     compile_kernel(shifted(0), SHAPES, checked=True, cache=False)(x, y, 3)
     assert (x == y).all()
@@ -87,7 +87,7 @@ def test_a_place_beyond_an_array_is_caught_where_places_are_checked():
         compile_kernel(shifted(-1), SHAPES, checked=True, cache=False)(x, y, 3)
 
 
-def test_arrays_whose_axes_do_not_agree_are_caught_where_places_are_checked():
+def test_checked_kernels_catch_arrays_of_different_lengths():
     loop = compile_kernel(shifted(0), SHAPES, checked=True, cache=False)
     with pytest.raises(IndexError, match="y: its axis 'row' is not as long as that of x"):
         loop(np.zeros((3, 8)), np.zeros((4, 8)), 3)
@@ -95,34 +95,40 @@ def test_arrays_whose_axes_do_not_agree_are_caught_where_places_are_checked():
         loop(np.zeros((3, 8)), np.zeros((3, 9)), 3)
 
 
-def test_what_is_known_beforehand_to_be_beyond_is_never_compiled():
-    def formula(builder, x):
+def test_constant_indices_outside_an_array_are_errors_at_compile_time():
+    def read_rows(builder, x):
         x.store(x.window(0, size=(2,)).load(2), 0)
 
     with pytest.raises(IndexError, match="2 … 2 is outside its axis 'row' of length 2"):
-        compile_kernel(formula, {"x": "row 8"}, cache=False)(np.zeros((3, 8)))
+        compile_kernel(read_rows, {"x": "row 8"}, cache=False)(np.zeros((3, 8)))
 
 
-def test_the_loop_in_the_docs_runs():
+def test_the_kernel_in_the_docs_runs():
     page = (Path(__file__).parents[3] / "docs" / "engine.md").read_text(encoding="utf-8")
     [example] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(example, {"__name__": "docs"})
 
 
 @pytest.mark.skipif(os.name != "posix", reason="flushes the C library's buffer")
-def test_one_may_look_into_a_loop(capfd):
-    def formula(builder, x):
+def test_a_kernel_can_print_values(capfd):
+    def read_rows(builder, x):
         with builder.loop(x.length("row")) as i:
             builder.print_values("row", i, x.load(i))
 
-    compile_kernel(formula, {"x": "row 8"}, cache=False)(np.arange(8.0)[None])
+    compile_kernel(read_rows, {"x": "row 8"}, cache=False)(np.arange(8.0)[None])
     ctypes.CDLL(None).fflush(None)
     assert capfd.readouterr().out.splitlines() == ["row 0", "row 0 1 2 3 4 5 6 7"]
 
 
-def test_every_loop_keeps_to_its_arrays():
+def test_every_kernel_stays_inside_its_arrays():
     """``ANYSHOT_NUMBA=check``: whole tiles, cut ones, less than one; layer 1 and the others."""
-    tests = ["forward_and_normalisation", "backward", "tangent", "pooled_places", "layer_one"]
+    tests = [
+        "forward_and_normalisation",
+        "backward",
+        "tangent",
+        "pooled_normalisation",
+        "layer_one",
+    ]
     file = Path(__file__).with_name("test_numba_ops.py")
     command = [
         sys.executable,
@@ -140,7 +146,7 @@ def test_every_loop_keeps_to_its_arrays():
     assert done.returncode == 0, done.stdout[-3000:]
 
 
-def test_adaptation_compiles_what_it_needs_and_says_so_once(tmp_path, monkeypatch):
+def test_adaptation_compiles_only_its_kernels_and_logs_it_once(tmp_path, monkeypatch):
     monkeypatch.setenv("ANYSHOT_NUMBA", "1")
     for said in (1, 0):  # the second time everything is on disk
         found = first_use(str(tmp_path))

@@ -1,4 +1,4 @@
-"""The engine against autograd's double backward, in float64: every gradient to 1e-10 of its largest element."""
+"""The engine against autograd in float64: gradients agree to 1e-10 of their largest element."""
 
 from __future__ import annotations
 
@@ -67,12 +67,14 @@ def test_lower_orders_agree_and_leave_the_same_inputs_unconnected(
     )
 
 
-def test_a_head_made_of_the_body_is_adapted_for_itself(make_case, differences):
+def test_a_head_made_of_the_body_is_adapted_independently(make_case, differences):
     case = make_case([2, 3], (16, 16), 3)
     means = case.inner.theta["conv4_weight"].flatten(1)[
         :2, : case.inner.theta["head_weight"].shape[1]
     ]
-    case.inner.theta.update(head_weight=means, head_bias=means.sum(1))  # linear: nothing is freed
+    case.inner.theta.update(
+        head_weight=means, head_bias=means.sum(1)
+    )  # linear, so no graph is freed
     compare(case, differences)
 
 
@@ -81,7 +83,7 @@ def flat(x):
     return x.mul(3).round().div(3)[:, :, ::8, ::8].repeat_interleave(8, 2).repeat_interleave(8, 3)
 
 
-PICTURES = {
+IMAGES = {
     "flat regions": flat,
     "constant images": lambda x: x.mean((2, 3), keepdim=True).expand_as(x),
     "equal images": lambda x: x[:1].expand_as(x),
@@ -89,14 +91,14 @@ PICTURES = {
 }
 
 
-@pytest.mark.parametrize("picture", PICTURES)
+@pytest.mark.parametrize("images", IMAGES)
 @pytest.mark.parametrize("scale", [False, True])
-def test_gradients_agree_for_ties_and_constants(make_case, differences, picture, scale):
+def test_gradients_agree_for_ties_and_constants(make_case, differences, images, scale):
     compare(
-        make_case([1, 2, 1], (32, 32), 3, picture=PICTURES[picture], head=True, scale=scale),
+        make_case([1, 2, 1], (32, 32), 3, change_images=IMAGES[images], head=True, scale=scale),
         differences,
     )
 
 
-def test_a_support_of_one_image_a_class_agrees(make_case, differences):
+def test_gradients_agree_for_one_image_per_class(make_case, differences):
     compare(make_case([1, 1, 1, 1, 1], steps=5), differences)

@@ -1,4 +1,4 @@
-"""A task's images in parts: the same bits whoever computes them, and still the right numbers."""
+"""Images in parts: the same bits on any number of threads, and correct results."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from anyshot.core.parallel.threads import map_tasks
 from anyshot.inner_loop import adapt, logits_many, query_loss
 from anyshot.inner_loop.engine import partition as parts
 
-loops = pytest.importorskip("anyshot.inner_loop.engine.numba_ops")
+numba_ops = pytest.importorskip("anyshot.inner_loop.engine.numba_ops")
 
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    """Every pass of a small task comes in as many parts as there may be."""
+    """Every pass of a small task is split into as many parts as possible."""
     parts.split.cache_clear()
     monkeypatch.setattr(parts, "WORK_PER_PART", 0)
     yield
@@ -25,7 +25,7 @@ def small_parts(monkeypatch):
 
 
 @given(st.integers(1, 300), st.integers(1, 10 * parts.WORK_PER_PART))
-def test_parts_are_all_images_in_order_and_nearly_equal(n, each):
+def test_parts_cover_all_images_in_order_and_are_nearly_equal(n, each):
     found = parts.split(n, each)
     assert [i for part in found for i in range(n)[part]] == list(range(n))
     sizes = [part.stop - part.start for part in found]
@@ -57,7 +57,7 @@ def assert_same_bits(left, right):
 
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("transductive", [True, False])
-def test_many_parts_give_autograds_gradients(make_case, differences, transductive):
+def test_many_parts_give_the_gradients_of_autograd(make_case, differences, transductive):
     case = make_case(
         [4, 5], (20, 17), head=True, scale=True, centre=True, transductive=transductive
     )
@@ -67,13 +67,13 @@ def test_many_parts_give_autograds_gradients(make_case, differences, transductiv
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_a_task_has_the_same_bits_alone_on_any_number_of_threads_and_beside_others(make_case):
+def test_results_have_the_same_bits_on_any_number_of_threads_and_next_to_other_tasks(make_case):
     case = make_case([12, 15], query=40, head=True, dtype=torch.float32)
     expected = everything(case)
     before = torch.get_num_threads()
     try:
         for threads in (1, 2, 3):
-            torch.set_num_threads(threads)  # the operators round the loops would take them
+            torch.set_num_threads(threads)  # the operators around the kernels would use them
             assert_same_bits(everything(case), expected)
             assert torch.get_num_threads() == threads
     finally:
@@ -84,7 +84,7 @@ def test_a_task_has_the_same_bits_alone_on_any_number_of_threads_and_beside_othe
         assert_same_bits(found, expected)
 
 
-def test_statistics_of_parts_with_different_pivots_are_those_of_all():
+def test_statistics_of_parts_with_different_pivots_combine_to_those_of_all():
     y = np.random.Generator(np.random.Philox(0)).normal(50, 2, size=(90, 4)).astype(np.float32)
     given = []
     for part, c in ((y[:20], 49.0), (y[20:60], 53.0), (y[60:], 48.0)):
@@ -92,6 +92,6 @@ def test_statistics_of_parts_with_different_pivots_are_those_of_all():
         given.append(
             (len(part), np.full(4, c, np.float32), np.stack([apart.sum(0), (apart**2).sum(0)]))
         )
-    mean, variance = loops._mean_and_variance(given)
+    mean, variance = numba_ops._mean_and_variance(given)
     assert np.allclose(mean, y.mean(0, np.float64), rtol=1e-13)
     assert np.allclose(variance, y.astype(np.float64).var(0), rtol=1e-11)

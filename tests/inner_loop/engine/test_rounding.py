@@ -1,4 +1,4 @@
-"""float32: where it differs from float64 by more than rounding, a ReLU or a maximum fell the other way."""
+"""float32 differs from float64 by rounding only, unless a ReLU or a maximum flips."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anyshot.inner_loop import adapt, query_loss
 from anyshot.inner_loop.engine.parameters import EngineParameters
 from anyshot.models.network import Norm
 
-pytest.importorskip("numba")  # torch's maxima are counted in another way
+pytest.importorskip("numba")  # torch operators have other codes of maxima
 
 
 def in_float32(case):
@@ -35,7 +35,7 @@ def in_float32(case):
 
 
 def decisions(case):
-    """Open ReLUs and places of maxima of every layer of every step, and of the query."""
+    """Active ReLUs and positions of maxima of every layer, for every step and the query."""
     inner, nets = case.inner, []
     with torch.no_grad():
         for images, steps in [
@@ -74,5 +74,5 @@ def test_float32_differs_from_float64_by_rounding_unless_a_decision_flips(
     )
     if flips(case, small) == 0:
         assert error < 1e-4
-    else:  # which seeds flip depends on the machine's order of sums; that large errors come with flips does not
+    else:  # which seeds flip depends on the machine's order of sums
         assert error < 0.2

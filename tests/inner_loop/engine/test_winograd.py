@@ -1,4 +1,4 @@
-"""Winograd's matrices and the instructions that apply them."""
+"""Winograd's matrices, the instructions that apply them, and block products."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MATRICES |= {
 @pytest.mark.parametrize("overlap", [0, 2])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("m", MATRICES.values(), ids=MATRICES.keys())
-def test_a_tile_map_is_a_product_from_both_sides(m, dtype, overlap):
+def test_a_tile_transformation_is_a_product_from_both_sides(m, dtype, overlap):
     outs, ins = m.shape
 
     def apply(builder, to, source):

@@ -1,0 +1,264 @@
+"""Inner loops for any module and any loss; memory does not grow with the number of steps.
+
+:func:`loss_gradient` is the counterpart of :func:`anyshot.gradient` for any function of parameters.
+A step keeps only θ_k and its gradient g_k. The step's graph is built again in the backward pass:
+
+    cotangents δ of the loss ℓ and v of g:     θ: δ g + H v,      inputs x: δ ∇_x ℓ + ∇_x ⟨g, v⟩
+
+So an update rule in plain torch around g (SGD, momentum, Adam, learned step sizes) has exact
+second-order meta-gradients.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from anyshot.core.errors import SettingsError
+from anyshot.inner_loop.autograd import independent, transforms_active
+from anyshot.models.network import Parameters
+
+Loss = Callable[..., Tensor]  #: (theta, *inputs) → scalar
+
+
+def call_module(module: nn.Module, theta: Parameters, *inputs: Any, **options: Any) -> Any:
+    """Call a module with the parameters ``theta`` instead of its own.
+
+    Buffers (running averages) are copied for the call, so the module itself never changes.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Any module.
+    theta : dict of str to Tensor
+        Parameters by the names of ``module.named_parameters()``. The module's own are used for
+        missing names.
+    *inputs, **options
+        Arguments of ``module.forward``.
+
+    Returns
+    -------
+    Any
+        What the module returns.
+    """
+    buffers = {name: value.clone() for name, value in module.named_buffers()}
+    return functional_call(module, {**buffers, **theta}, inputs, options)
+
+
+def loss_gradient(loss: Loss, theta: Parameters, *inputs: Any) -> tuple[Parameters, Tensor]:
+    """Gradient of a loss with respect to parameters, and the loss itself.
+
+    Both are differentiable in θ and in all tensors of ``inputs``, any number of times. The graph is
+    recomputed in the backward pass, with the same random numbers (dropout). Inside
+    ``torch.no_grad()`` there is no graph: this is the first-order approximation.
+
+    Parameters
+    ----------
+    loss : callable
+        ``loss(theta, *inputs)`` returns a scalar. Every tensor that requires a gradient must be in
+        ``theta`` or ``inputs``.
+    theta : dict of str to Tensor
+        θ.
+    *inputs
+        Further arguments of the loss: images, labels, weights, lists and dicts of tensors …
+
+    Returns
+    -------
+    g : dict of str to Tensor
+        One gradient for each entry of ``theta``; zero for parameters that the loss does not use.
+    value : Tensor, []
+        The loss.
+
+    Raises
+    ------
+    SettingsError
+        If the loss is not a scalar, or depends on a tensor that requires a gradient and is neither
+        in ``theta`` nor in ``inputs``.
+
+    Examples
+    --------
+    Two inner steps on a regression task with a learned step size:
+
+    >>> from torch.nn.functional import mse_loss
+    >>> rng = torch.manual_seed(0)
+    >>> net = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
+    >>> rate = torch.tensor(0.1, requires_grad=True)
+    >>> x, y = torch.rand(5, 1), torch.rand(5, 1)
+    >>> def fit(theta, x, y):
+    ...     return mse_loss(call_module(net, theta, x), y)
+    >>> theta = dict(net.named_parameters())
+    >>> for step in range(2):
+    ...     g, loss = loss_gradient(fit, theta, x, y)
+    ...     theta = {name: value - rate * g[name] for name, value in theta.items()}
+    >>> fit(theta, x, y).backward()
+    >>> rate.grad.shape, net[0].weight.grad.shape
+    (torch.Size([]), torch.Size([8, 1]))
+    """
+    if transforms_active():
+        return torch.func.grad_and_value(loss)(theta, *inputs)
+    leaves, structure = tree_flatten(inputs)
+    positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+    tensors = [*theta.values(), *(leaves[i] for i in positions)]
+    evaluation = _Evaluation(loss, tuple(theta), leaves, structure, positions)
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        value, *g = _LossGradient.apply(evaluation, *tensors)
+    else:
+        value, *g = evaluation.gradient(tensors)
+    return dict(zip(theta, g, strict=True)), value
+
+
+@dataclass
+class _Evaluation:
+    """A loss and its arguments; tensors are passed to its methods as one flat list."""
+
+    loss: Loss
+    names: tuple[str, ...]
+    leaves: list[Any]  #: of ``inputs``, which may contain lists and dicts
+    structure: Any
+    positions: list[int]  #: of the tensors in ``leaves``
+    rng_state: Tensor | None = None  #: before the first evaluation, if that drew random numbers
+
+    def value(self, tensors: Sequence[Tensor]) -> Tensor:
+        """The loss."""
+        count = len(self.names)
+        leaves = list(self.leaves)
+        for position, tensor in zip(self.positions, tensors[count:], strict=True):
+            leaves[position] = tensor
+        theta = dict(zip(self.names, tensors[:count], strict=True))
+        value = self.loss(theta, *tree_unflatten(leaves, self.structure))
+        if value.dim():
+            raise SettingsError(f"The loss has the shape {list(value.shape)}; expected a scalar.")
+        return value
+
+    def gradient(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The loss and its gradient, without a graph."""
+        count = len(self.names)
+        rng_state = torch.get_rng_state()
+        with torch.inference_mode(False), torch.enable_grad(), _math_attention:
+            at = [t.clone() if t.is_inference() else t.detach() for t in tensors]
+            for parameter in at[:count]:
+                parameter.requires_grad_()
+            value = self.value(at)
+            _check_captured_tensors(value, at)
+            g = torch.autograd.grad(value, at[:count], materialize_grads=True)
+        if not torch.equal(rng_state, torch.get_rng_state()):
+            self.rng_state = rng_state
+        return [value.detach(), *g]
+
+    @contextlib.contextmanager
+    def repeat(self) -> Iterator[None]:
+        """A context in which the loss draws the same random numbers as the first time."""
+        with torch.enable_grad(), _math_attention:
+            if self.rng_state is None:
+                yield
+                return
+            with torch.random.fork_rng(devices=[]):
+                torch.set_rng_state(self.rng_state)
+                yield
+
+
+class _LossGradient(torch.autograd.Function):
+    """θ, inputs → ℓ, ∇_θ ℓ."""
+
+    @staticmethod
+    def forward(ctx: Any, evaluation: _Evaluation, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.evaluation = evaluation
+        ctx.save_for_backward(*tensors)
+        return tuple(evaluation.gradient(tensors))
+
+    @staticmethod
+    def backward(ctx: Any, dvalue: Tensor | None, *v: Tensor | None) -> tuple[Tensor | None, ...]:
+        evaluation: _Evaluation = ctx.evaluation
+        graph = torch.is_grad_enabled()
+        count = len(evaluation.names)
+        needed = [i for i, wanted in enumerate(ctx.needs_input_grad[1:]) if wanted]
+        at = list(ctx.saved_tensors)
+        with evaluation.repeat():
+            leaves = sorted({*needed, *range(count)})
+            for i, leaf in zip(leaves, independent([at[i] for i in leaves]), strict=True):
+                at[i] = leaf
+            value = evaluation.value(at)
+            outputs, cotangents = [value], [dvalue]
+            if any(d is not None for d in v):
+                outputs += torch.autograd.grad(
+                    value, at[:count], create_graph=True, materialize_grads=True
+                )
+                cotangents += v
+            used = [
+                (output, d)
+                for output, d in zip(outputs, cotangents, strict=True)
+                if d is not None and output.requires_grad
+            ]
+            found: Sequence[Tensor | None] = [None] * len(needed)
+            if used:
+                found = torch.autograd.grad(
+                    [output for output, _ in used],
+                    [at[i] for i in needed],
+                    [d for _, d in used],
+                    create_graph=graph,
+                    allow_unused=True,
+                )
+        result: list[Tensor | None] = [None] * len(at)
+        for i, gradient in zip(needed, found, strict=True):
+            result[i] = gradient
+        return (None, *result)
+
+
+def _check_captured_tensors(value: Tensor, known: Sequence[Tensor]) -> None:
+    """Raise an error if the loss depends on other tensors that require a gradient.
+
+    Their gradient would be silently missing.
+    """
+    ids = {id(t) for t in known}
+    nodes = [value.grad_fn]
+    seen = set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        variable = getattr(node, "variable", None)  # of the nodes of leaves
+        if variable is not None and id(variable) not in ids:
+            raise SettingsError(
+                f"The loss uses a tensor of the shape {list(variable.shape)} that requires a "
+                "gradient but is neither in theta nor in inputs. Pass it, or detach() it."
+            )
+        nodes += [following for following, _ in node.next_functions]
+
+
+class _MathAttention:
+    """A context in which attention is computed by plain operators.
+
+    torch's fused attention kernels have no second derivative. The setting is global to the process:
+    with several threads the first one sets it and the last one restores it.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+        self.setting = contextlib.ExitStack()
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.users == 0:
+                self.setting.enter_context(sdpa_kernel(SDPBackend.MATH))
+            self.users += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users == 0:
+                self.setting.close()
+
+
+_math_attention = _MathAttention()
