@@ -11,8 +11,9 @@ class of two or more images counting the same) is worth n = k² / Σ 1/n_c image
 
 few is the mean of log(n_c / (n_c − 1)), because heads without an image are worse than heads with
 it. alone is the share of classes of one image, of which nothing was held out; they are usually
-worse. The prior guess g is linear in the held-out confidence, in chance and in alone. Its variance is τ²,
-with another value where no class has two images. Both estimates are combined by inverse variance:
+worse. The prior guess g is linear in the held-out confidence, in chance and in alone. Its variance
+is τ², with another value where no class has two images. Both estimates are combined by inverse
+variance:
 
     w = τ² / (τ² + blur)  (0 where nothing was held out),    mean = w e + (1 − w) g
     variance = (1 − w) τ²
