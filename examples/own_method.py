@@ -1,9 +1,9 @@
-"""Three methods that anyshot does not have, each as short as its idea. Train one by naming this file:
+"""Three methods in a user's own file, each as short as its idea. Train one by naming this file:
 
 anyshot train runs/anil --method examples/own_method.py:ANIL
 anyshot train runs/steps --method examples/own_method.py:StepSizes
 anyshot train runs/learned --method examples/own_method.py:LearnedOptimiser --hidden 16
-anyshot test runs/anil runs/steps runs/learned
+anyshot test runs/anil runs/steps runs/learned --trust-code
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from anyshot.core.options import option
-from anyshot.methods import MAML
-from anyshot.models.network import HEAD_PARAMETERS
+from anyshot import HEAD_PARAMETERS, MAML, option
 
 
 class ANIL(MAML):
-    """Almost no inner loop (Raghu et al., 2020): only the head moves; the body is learned for it."""
+    """Almost no inner loop (Raghu et al., ICLR 2020): the inner loop adapts the head alone."""
 
     def rates(self):
         return {
@@ -29,8 +27,8 @@ class ANIL(MAML):
 
 
 class StepSizes(MAML):
-    """MAML with a learned step size for each step and layer, as in MAML++ (Antoniou et al., 2019). Steps beyond those
-    of meta-training have the last one's."""
+    """MAML with a learned learning rate for each step and layer, as in MAML++ (Antoniou et al.,
+    ICLR 2019). Steps beyond those of meta-training use the rate of the last one."""
 
     def __init__(self, settings, body, generator):
         super().__init__(settings, body, generator)
@@ -38,7 +36,7 @@ class StepSizes(MAML):
         rates = [start[names[0]].repeat(settings.steps) for names in body.layer_parameters.values()]
         self.rate = nn.Parameter(torch.stack(rates))  # [layers, steps]
 
-    def learned(self, inner, order):
+    def adapted_parameters(self, inner, order):
         theta = inner.theta
         for k in range(inner.steps):
             g = self.gradient(inner, theta, order, k)
@@ -49,14 +47,17 @@ class StepSizes(MAML):
 
 
 class LearnedOptimiser(MAML):
-    """A small network makes each element's step of its gradient g and of m, the mean of those before, both in units of
-    their tensor's own size r: θ ← θ − α (g + r · f(g/r, m/r)). At the start f is 0, and this is MAML."""
+    """A small network f computes each element's step: θ ← θ − α (g + r · f(g/r, m/r)).
+
+    Its inputs are the gradient g and the running mean m of the gradients before, both divided by
+    the root mean square r of g. At the start f is 0, and this is MAML.
+    """
 
     @dataclass(frozen=True)
     class Options:
-        hidden: int = option(8, "Hidden units of the network that makes the steps.", least=1)
+        hidden: int = option(8, "Hidden units of the network that computes the steps.", least=1)
         memory: float = option(
-            0.5, "How much of the mean gradient is kept at each step.", least=0, most=1
+            0.5, "Decay of the running mean of the gradients.", least=0, most=1
         )
 
     def __init__(self, settings, body, generator):
@@ -64,7 +65,7 @@ class LearnedOptimiser(MAML):
         self.first = nn.Parameter(torch.randn(2, self.options.hidden, generator=generator))
         self.second = nn.Parameter(torch.zeros(self.options.hidden))
 
-    def learned(self, inner, order):
+    def adapted_parameters(self, inner, order):
         theta, memory = inner.theta, self.options.memory
         m = {name: torch.zeros_like(value) for name, value in theta.items()}
         for k in range(inner.steps):
@@ -77,6 +78,6 @@ class LearnedOptimiser(MAML):
         return theta
 
     def step(self, g, m):
-        """g + r · f(g/r, m/r)"""
+        """g + r · f(g/r, m/r), elementwise."""
         r = (g.square().mean() + 1e-12).sqrt()
         return g + r * (torch.stack([g, m], -1) / r @ self.first).tanh() @ self.second

@@ -1,9 +1,9 @@
-"""What the balancing variables add to the recipe: each taken away, and the same steps without any of them.
+"""What the balancing variables add to the recipe: an ablation of ω, γ and z.
 
     anyshot reproduce examples/recipe_experiment.py --from cifar-fs
 
-All models adapt around the same frozen body, from a head of shrunk class means, with ω ∝ N_c^−τ as a prior; they learn
-from the same altered tasks. The results are in docs/recipe.md.
+All models start from the same frozen body and a head of shrunk class means, with the class-size
+prior ω ∝ N_c^−τ, and train on the same augmented tasks. The results are in docs/recipe.md.
 """
 
 from anyshot.experiments import Block, Column, Experiment, Model

@@ -1,70 +1,73 @@
-"""The methods of examples/own_method.py: short, exact, and known to every command by the file they are in."""
+"""The scripts in examples/: they run, and their numbers are those of the package."""
 
 from __future__ import annotations
 
-import inspect
+import importlib
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from support import make_imageset, make_method, make_task
+from support import make_imageset, make_method, make_task, run_command
 
-from anyshot.cli.main import main
-from anyshot.core.code_loading import load_object
-from anyshot.models.network import HEAD_PARAMETERS
+from anyshot import HEAD_PARAMETERS, MethodSettings, TaskSettings, TaskStream, create_method
+from anyshot.core.random import torch_rng
 from anyshot.runs.run import Run
+from anyshot.training.meta_training import task_gradients
 
-FILE = Path(__file__).parents[1] / "examples" / "own_method.py"
+EXAMPLES = Path(__file__).parents[1] / "examples"
+METHODS_FILE = EXAMPLES / "own_method.py"
 NAMES = ("ANIL", "StepSizes", "LearnedOptimiser")
 
 
-def example(name: str, **options: object):
-    return make_method(f"{FILE}:{name}", **{"alpha": 0.1, "steps": 3, "test_steps": 4, **options})
+@pytest.fixture
+def import_example(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    return importlib.import_module
 
 
-def run(*arguments: object) -> None:
-    with pytest.raises(SystemExit) as end:
-        main([str(argument) for argument in arguments])
-    assert not end.value.code
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_each_is_at_most_forty_lines(name):
-    assert len(inspect.getsource(load_object(f"{FILE}:{name}")).splitlines()) <= 40
+# ------------------------------------------------------------------------------- own_method.py
+def make_example(name: str, **options: object):
+    defaults = {"alpha": 0.1, "steps": 3, "test_steps": 4}
+    return make_method(f"{METHODS_FILE}:{name}", **{**defaults, **options})
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_is_trained_resumed_and_tested_by_the_same_commands(
+def test_own_methods_are_trained_resumed_and_tested_by_the_same_commands(
     name, tmp_path, monkeypatch, capsys
 ):
     make_imageset().save(tmp_path / "tiny")
     common = {
-        "images": tmp_path / "tiny", "ood": "none", "way": 2, "shots": "any-shot:1-4", "query": 2, "steps": 2,
-        "test-steps": 2, "channels": 4, "meta-batch": 1, "validate-every": 2, "validation-tasks": 2, "decay": "none",
-        "checkpoint-every": 1, "method": f"{FILE}:{name}",
+        "images": tmp_path / "tiny", "ood": "none", "way": 2, "shots": "any-shot:1-4", "query": 2,
+        "steps": 2, "test-steps": 2, "channels": 4, "meta-batch": 1, "validate-every": 2,
+        "validation-tasks": 2, "decay": "none", "checkpoint-every": 1,
+        "method": f"{METHODS_FILE}:{name}",
     }  # fmt: skip
     options = [f"--{key}={value}" for key, value in common.items()] + ["--no-tensorboard"]
-    run("train", tmp_path / "whole", *options, "--iterations", 4)
-    run("train", tmp_path / "parts", *options, "--iterations", 2)
-    monkeypatch.chdir(tmp_path)  # what a run records does not depend on where it is asked
-    run("train", "parts", "--iterations", 4)
+    assert run_command("train", tmp_path / "whole", *options, "--iterations", 4) == 0
+    assert run_command("train", tmp_path / "parts", *options, "--iterations", 2) == 0
+    monkeypatch.chdir(tmp_path)
+    assert run_command("train", "parts", "--iterations", 4) == 0
     whole, parts = (Run(tmp_path / one).latest_checkpoint().tensors for one in ("whole", "parts"))
     assert all(torch.equal(parts[key], value) for key, value in whole.items())
     capsys.readouterr()
-    run("test", "whole", "parts", "--tasks", 2)
+    assert run_command("test", "whole", "parts", "--tasks", 2, "--trust-code") == 0
     assert name in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_meta_gradients_are_exact(name):
-    method, task = example(name), make_task(shots="class-imbalance:2-5")
-    gradients = torch.autograd.grad(method.objective(task).loss, list(method.parameters()), materialize_grads=True,
-                                    allow_unused=True)  # fmt: skip
+def test_own_methods_have_exact_meta_gradients(name):
+    method = make_example(name)
+    task = make_task(shots="class-imbalance:2-5")
+    parameters = list(method.parameters())
+    gradients = torch.autograd.grad(
+        method.objective(task).loss, parameters, materialize_grads=True, allow_unused=True
+    )
     h, losses = 1e-8, []
     with torch.no_grad():
-        for sign in (1, -2):
-            for parameter, gradient in zip(method.parameters(), gradients, strict=True):
+        for sign in (1, -2):  # at + h and at − h along the gradient
+            for parameter, gradient in zip(parameters, gradients, strict=True):
                 parameter += sign * h * gradient
             losses.append(method.objective(task).loss)
     expected = sum((g**2).sum() for g in gradients)
@@ -72,8 +75,8 @@ def test_meta_gradients_are_exact(name):
 
 
 @pytest.mark.parametrize("name", ["StepSizes", "LearnedOptimiser"])
-def test_before_anything_is_learned_two_of_them_are_maml(name):
-    method, maml, task = example(name), make_method("maml", alpha=0.1, test_steps=4), make_task()
+def test_own_methods_start_as_maml(name):
+    method, maml, task = make_example(name), make_method("maml", alpha=0.1, test_steps=4), make_task()
     method.load_state_dict(maml.state_dict(), strict=False)
     with torch.no_grad():
         if name == "StepSizes":
@@ -81,14 +84,100 @@ def test_before_anything_is_learned_two_of_them_are_maml(name):
         else:
             method.second.zero_()
     torch.testing.assert_close(method.predict(task), maml.predict(task))
-    for one in (method, maml):  # their steps see other views of the images, too
-        one.settings = replace(one.settings, flips=True, zooms=(0.75,))
+    for each in (method, maml):  # the steps also see other views of the images
+        each.settings = replace(each.settings, flips=True, zooms=(0.75,))
     torch.testing.assert_close(method.predict(task), maml.predict(task))
 
 
-def test_anil_leaves_the_body_where_it_is():
-    method, task = example("ANIL"), make_task()
-    x, y, _, _ = method.tensors(task)
-    inner = method.inner(x, y, task.way, {}, 3)
-    for name, value in method.learned(inner, 2).items():
+def test_anil_adapts_the_head_alone():
+    method, task = make_example("ANIL"), make_task()
+    images, labels, _, _ = method.task_tensors(task)
+    inner = method.inner_problem(images, labels, task.way, {}, 3)
+    for name, value in method.adapted_parameters(inner, 2).items():
         assert torch.equal(value, inner.theta[name]) == (name not in HEAD_PARAMETERS)
+
+
+# ------------------------------------------------------------------------- taml_in_one_file.py
+@pytest.fixture
+def taml(import_example):
+    return import_example("taml_in_one_file")
+
+
+@pytest.fixture
+def method():
+    """The package's Bayesian TAML in float64, away from its start so that φ differs from 0."""
+    method = make_method("taml", steps=3, test_steps=4, samples=3)
+    noise = torch_rng(1)
+    with torch.no_grad():
+        for parameter in method.parameters():
+            parameter += 0.05 * torch.randn(parameter.shape, generator=noise).to(parameter)
+    return method
+
+
+def test_loss_and_meta_gradient_of_the_single_file_are_those_of_the_package(
+    taml, method, monkeypatch
+):
+    monkeypatch.setattr(taml, "STEPS", 3)
+    task = make_task(shots="class-imbalance:1-6")
+    p = {name: value.detach().clone().requires_grad_() for name, value in method.named_parameters()}
+    loss = taml.objective(p, method.task_tensors(task), task.noise())
+    gradients = torch.autograd.grad(loss, list(p.values()))
+    expected, record = task_gradients(method, task)
+    assert loss.dtype == torch.float64
+    assert loss.item() == pytest.approx(record["loss"] + record["penalty"], rel=1e-12)
+    for name, a, b in zip(p, gradients, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12, msg=name)
+
+
+def test_prediction_of_the_single_file_is_that_of_the_package(taml, method, monkeypatch):
+    monkeypatch.setattr(taml, "TEST_STEPS", 4)
+    monkeypatch.setattr(taml, "SAMPLES", 3)
+    task = make_task()
+    p = dict(method.named_parameters())
+    probabilities = taml.predict(p, method.task_tensors(task), task.noise())
+    torch.testing.assert_close(probabilities, method.predict(task), rtol=1e-9, atol=1e-12)
+
+
+def test_the_single_file_starts_as_the_package_does(taml):
+    p = taml.init_parameters(32, torch_rng(0))
+    expected = create_method(MethodSettings(), (32, 32)).state_dict()
+    assert {name: value.shape for name, value in p.items()} == {
+        name: value.shape for name, value in expected.items()
+    }
+    for name, value in expected.items():
+        torch.testing.assert_close(p[name].mean(), value.mean(), rtol=0, atol=0.02, msg=name)
+        if value.numel() > 500:
+            torch.testing.assert_close(p[name].std(), value.std(), rtol=0.1, atol=1e-6, msg=name)
+            assert (p[name].abs().max() <= 0.04) == (value.abs().max() <= 0.04), name
+
+
+def test_tasks_of_the_single_file_have_disjoint_sets_and_any_shots(taml):
+    rng = np.random.default_rng(0)
+    sizes = (70, 40, 20, 16, 70, 70, 70)
+    classes = [  # image i of class c has the value i of colour c
+        np.stack([np.full((2, 2, 3), (c, i, 0), np.uint8) for i in range(size)])
+        for c, size in enumerate(sizes)
+    ]
+    even = 0
+    for _ in range(50):
+        support, labels, query, query_labels = taml.sample_task(classes, rng)
+        images = {tuple(x[:, 0, 0].mul(255).round().int().tolist()) for x in support}
+        asked = {tuple(x[:, 0, 0].mul(255).round().int().tolist()) for x in query}
+        assert len(images) == len(support)
+        assert not images & asked
+        assert query_labels.bincount().tolist() == [15] * 5
+        shots = labels.bincount()
+        assert 1 <= shots.min() <= shots.max() <= 50
+        colours = [int(support[labels == c][0, 0, 0, 0] * 255 + 0.5) for c in range(5)]
+        assert all(shot <= sizes[c] - 15 for shot, c in zip(shots.tolist(), colours, strict=True))
+        even += len(set(shots.tolist())) == 1
+    assert even > 0
+
+
+# ------------------------------------------------------------------ meta_train_from_scratch.py
+def test_training_from_scratch_learns(import_example):
+    example = import_example("meta_train_from_scratch")
+    stream = TaskStream(make_imageset(), "train", TaskSettings(way=3, shots="fixed:2", query=3))
+    method = make_method("maml", alpha=0.1, steps=2)
+    losses = example.train(method, stream, iterations=12, learning_rate=0.01)
+    assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
