@@ -29,8 +29,12 @@ Seed = Annotated[
 ]
 Tasks = Annotated[int, typer.Option(min=1, metavar="N", help="Tasks for each image set.")]
 Split = Annotated[
-    Literal["test", "validation", "train"],
-    typer.Option(metavar="NAME", help="Split of the classes: test, validation or train."),
+    Literal["test", "validation", "val", "train"],
+    typer.Option(
+        metavar="NAME",
+        help="Split of the classes: test, validation (or val) or train.",
+        callback=lambda split: "validation" if split == "val" else split,
+    ),
 ]
 Csv = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Also write the results to this CSV file.")

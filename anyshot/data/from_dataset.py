@@ -11,7 +11,7 @@ from PIL import Image
 
 from anyshot.core.errors import DataError
 from anyshot.core.progress import progress
-from anyshot.data.decode import resize_and_crop, to_rgb
+from anyshot.data.decode import check_side, resize_and_crop, to_rgb
 
 
 class LabelledDataset(Protocol):
@@ -29,6 +29,8 @@ def group_by_class(
         raise DataError(
             f"A {type(dataset).__name__} has no length or no indices; give a data set with both."
         )
+    if size is not None:
+        check_side(size)
     known = list(getattr(dataset, "classes", []))
     groups: dict[Any, list[NDArray[np.uint8]]] = {}
     with progress(f"Reading {name}", len(dataset)) as advance:

@@ -181,12 +181,7 @@ class ImageSet:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def images_of(self, c: int | str) -> NDArray[np.uint8]:
-        """Return a view of the images of one class, given by index or name.
-
-        Returns
-        -------
-        ndarray, uint8 [n, height, width, 3]
-        """
+        """Return a view of one class, by index or name: uint8 [n, height, width, 3]."""
         if isinstance(c, str):
             if c not in self.classes:
                 raise DataError(f"{self.name!r} has no class {c!r}{suggestion(c, self.classes)}")

@@ -160,6 +160,10 @@ class TaskStream(Dataset[Task]):
         if tasks is not None and tasks < 1:
             raise SettingsError(f"A stream of {tasks} tasks is empty; give tasks=1 or more.")
         self.imagesets = [imagesets] if isinstance(imagesets, ImageSet) else list(imagesets)
+        wrong = [one for one in self.imagesets if not isinstance(one, ImageSet)]
+        if wrong or not self.imagesets:
+            given = type(wrong[0]).__name__ if wrong else "an empty list"
+            raise DataError(f"A TaskStream needs image sets, not {given}; see anyshot.open_images.")
         self.split = canonical_split(split)
         self.settings = settings or TaskSettings()
         self.seed = seed

@@ -69,7 +69,7 @@ def test_way_shots_and_prediction_may_differ_from_training(trained, tiny, tmp_pa
         "--images",
         f"{tiny},{tiny}",
         "--split",
-        "validation",
+        "val",
         "--tasks",
         2,
         "--json",

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from anyshot.core.errors import DataError
+from anyshot.core.errors import DataError, SettingsError
 from anyshot.data import ImageSet
 
 
@@ -91,3 +91,8 @@ def test_images_of_several_sizes_are_resized_to_one():
 def test_malformed_items_are_refused(dataset, words):
     with pytest.raises(DataError, match=words):
         ImageSet.from_dataset("odd", dataset)
+
+
+def test_a_side_out_of_range_is_refused():
+    with pytest.raises(SettingsError, match="100000"):
+        ImageSet.from_dataset("flowers", Flowers((grey(1), 0)), size=100_000)

@@ -150,6 +150,12 @@ def test_too_few_classes_or_images_are_refused():
         TaskStream(numbered({"a": 5, "b": 5}), "test", TaskSettings(way=2))
 
 
+@pytest.mark.parametrize("imagesets", [[], "glyphs", [make_imageset(), np.zeros(3)]])
+def test_only_image_sets_make_a_stream(imagesets):
+    with pytest.raises(DataError, match="open_images"):
+        TaskStream(imagesets, "train", TaskSettings(way=2))
+
+
 def test_several_image_sets_are_drawn_at_random_or_in_turn():
     sets = [make_imageset(name=n, images=6) for n in ("one", "two", "three")]
     settings = TaskSettings(way=2, shots="fixed:1", query=1)

@@ -36,8 +36,12 @@ DATASET = PublishedDataset(
     read=read,
     images_per_class=20,
     remotes=(
-        RemoteFile(f"{ADDRESS}images_background.zip", "68d2efa1b9178cc56df9314c21c6e718"),
-        RemoteFile(f"{ADDRESS}images_evaluation.zip", "6b91aef0f799c5bb55b94e3f2daec811"),
+        RemoteFile(
+            f"{ADDRESS}images_background.zip", "68d2efa1b9178cc56df9314c21c6e718", size=9_464_212
+        ),
+        RemoteFile(
+            f"{ADDRESS}images_evaluation.zip", "6b91aef0f799c5bb55b94e3f2daec811", size=6_462_886
+        ),
     ),
     kind="characters",
 )
