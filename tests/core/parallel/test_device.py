@@ -19,8 +19,8 @@ from anyshot.core.settings import (
 )
 from anyshot.evaluation.inspection import inspect_task
 from anyshot.runs.run import Run
-from anyshot.training.meta_training import task_gradients, train
-from anyshot.training.pretraining import pretrain
+from anyshot.training.meta_training import task_gradients
+from anyshot.training.stages import pretrain, train
 
 CASES = {
     "": {},
@@ -29,7 +29,6 @@ CASES = {
     "means": {"head": "shrunk-prototypes", "omega_prior": 0.5, "cardinality": "log"},
     "flat": {
         "hierarchical": False,
-        "task_cardinality": "way",
         "class_mean": True,
         "z_site": "activation",
     },
@@ -104,11 +103,7 @@ def test_run_continues_and_is_tested_on_another_device(fake, tmp_path):
     def run(name: str, iterations: int, device: str) -> Run:
         images = [make_imageset()]
         return train(
-            settings(iterations, average=0.9),
-            tmp_path / name,
-            imagesets=images,
-            ood=[],
-            device=device,
+            settings(iterations), tmp_path / name, imagesets=images, ood=[], device=device
         )
 
     run("whole", 4, "cpu")
@@ -129,14 +124,15 @@ def test_run_continues_and_is_tested_on_another_device(fake, tmp_path):
 
 
 def test_pretraining_works_on_another_device(fake, tmp_path):
-    begun = Settings(
+    chosen = Settings(
         images=("tiny",),
         task=TaskSettings(way=2),
         method=MethodSettings(name="protonet", channels=4),
+        train=TrainSettings(iterations=0),
         pretrain=PretrainSettings(epochs=1, batch=32),
     )
     for device in ("cpu", fake):
-        pretrain(begun, tmp_path / device, imagesets=[make_imageset()], ood=[], device=device)
+        pretrain(chosen, tmp_path / device, imagesets=[make_imageset()], ood=[], device=device)
     here, there = (Run(tmp_path / device).load_method().theta for device in ("cpu", fake))
     for name, value in here.items():
         torch.testing.assert_close(there[name], value, rtol=1e-3, atol=1e-5)
