@@ -21,8 +21,9 @@ def main() -> None:
     parts = [
         part.name for part in pkgutil.iter_modules(anyshot.__path__) if part.name not in EXCLUDED
     ]
-    pdoc.render.configure(template_directory=HERE, show_source=False)
-    pdoc.pdoc("anyshot", *(f"anyshot.{part}" for part in parts), output_directory=OUTPUT)
+    pdoc.render.configure(docformat="numpy", template_directory=HERE, show_source=False)
+    modules = ["anyshot", *(f"anyshot.{part}" for part in parts), "!anyshot.core._rich"]
+    pdoc.pdoc(*modules, output_directory=OUTPUT)
     print(f"The reference starts at {OUTPUT / 'anyshot.html'}")
 
 

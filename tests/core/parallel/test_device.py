@@ -102,9 +102,7 @@ def settings(iterations: int, **options) -> Settings:
 def test_run_continues_and_is_tested_on_another_device(fake, tmp_path):
     def run(name: str, iterations: int, device: str) -> Run:
         images = [make_imageset()]
-        return train(
-            settings(iterations), tmp_path / name, imagesets=images, ood=[], device=device
-        )
+        return train(settings(iterations), tmp_path / name, imagesets=images, ood=[], device=device)
 
     run("whole", 4, "cpu")
     run("moved", 2, fake)
