@@ -1,11 +1,11 @@
-"""The learner on features against the habits of scikit-learn's users, every data set left out of meta-training in turn.
+"""The classifier's heads and mixture against baselines, with each data set left out in turn.
 
-    python benchmarks/habits.py OUT …
+    python benchmarks/heads_baselines.py OUT …
     python benchmarks/heads.py OUT [--tasks 600] [--side 224] [--photos FOLDER] [--sets A,B]
 
-Paired: all contestants answer the same tasks on the same features. The learner that never met SET is kept in
-OUT/weights/SET, its answers in OUT/ours/SET.json; what stands there is not made again. Prints and writes
-(OUT/summary.json) the means over sets and the paired differences with 95 % intervals.
+All methods get the same tasks and features. The learner that was trained without SET is saved to
+OUT/weights/SET, its results to OUT/ours/SET.json; existing files are not computed again. Prints and
+writes (OUT/summary.json) the means over sets and paired differences with 95% intervals.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ import time
 
 import numpy as np
 import torch
-from habits import BACKBONE, Tally, judged, names, opened, options
+from heads_baselines import (
+    BACKBONE,
+    Tally,
+    open_features,
+    options,
+    set_names,
+    test_task,
+)
 
 from anyshot.classifier.heads.learner import HEADS
 from anyshot.classifier.meta_training.build import all_feature_sets, build_learner, wide_tasks
@@ -29,10 +36,10 @@ BEST = "balanced logistic regression"
 
 
 def measure(data, learned, tasks):
-    """Answers of the mixture and its heads to each task, boiled down, and how sure it was."""
-    tally, outlooks, seconds = Tally(), [], []
+    """Results of the mixture and its heads on each task, and how confident it was."""
+    tally, confidence, seconds = Tally(), [], []
     for i in range(tasks):
-        task = judged(data, i)
+        task = test_task(data, i)
         start = time.process_time()
         adapted = learned.learner.adapt(task.support, task.labels)
         answers = {OURS: adapted(task.query).exp().numpy()}
@@ -47,28 +54,30 @@ def measure(data, learned, tasks):
         labels = task.query_labels.numpy()
         for name, p in answers.items():
             tally.add(i, name, p, labels, np.bincount(task.labels.numpy()))
-        outlooks.append(how_sure(learned.confidence, adapted, task, answers[OURS]))
+        confidence.append(check_confidence(learned.confidence, adapted, task, answers[OURS]))
     return {
-        "set": data.name, "tasks": tasks, "contestants": tally.as_dict(), "outlook": outlooks,
+        "set": data.name, "tasks": tasks, "methods": tally.as_dict(), "confidence": confidence,
         "cpu_seconds": float(np.median(seconds)),
     }  # fmt: skip
 
 
-def how_sure(outlook, adapted, task, p):
-    """Expected and measured accuracy, unknown images found, and how unlike the task is to those learned from."""
-    expected, hits = outlook.expected_accuracy(adapted), p.argmax(1) == task.query_labels.numpy()
-    half = 0.5 / len(hits)  # an accuracy measured on so many images is known to half an image
+def check_confidence(confidence, adapted, task, p):
+    """Expected and measured accuracy, unknown images, and whether the task is unfamiliar."""
+    expected, hits = confidence.expected_accuracy(adapted), p.argmax(1) == task.query_labels.numpy()
+    half = 0.5 / len(hits)  # a measured accuracy is exact to half an image
     found = {
-        "expected": expected.overall, "accuracy": hits.mean(), "width": expected.high - expected.low,
+        "expected": expected.overall,
+        "accuracy": hits.mean(),
+        "width": expected.high - expected.low,
         "held": bool(expected.low - half <= hits.mean() <= expected.high + half),
-        "unfamiliar": bool(outlook.unfamiliarity(adapted) > 1),
-    }  # fmt: skip
+        "unfamiliar": bool(confidence.unfamiliarity(adapted) > 1),
+    }
     if len(task.unknown):
         inside, outside = (
-            outlook.unknown_score(adapted, x).numpy() for x in (task.query, task.unknown)
+            confidence.unknown_score(adapted, x).numpy() for x in (task.query, task.unknown)
         )
         doubt = 1 - adapted(task.unknown).exp().max(1).values.numpy()
-        threshold = float(outlook.threshold)
+        threshold = float(confidence.threshold)
         found |= {
             "auroc": auroc(inside, outside), "auroc of doubt": auroc(1 - p.max(1), doubt),
             "kept": (inside <= threshold).mean(), "found": (outside > threshold).mean(),
@@ -80,15 +89,15 @@ def auroc(inside, outside):
     return (outside[:, None] > inside).mean() + (outside[:, None] == inside).mean() / 2
 
 
-def left_out(name, out, tasks):
-    """What was learned without a set; `tasks` is a function that gives the damping and the tasks of all sets."""
+def train_without(name, out, tasks):
+    """Weights trained without a set; `tasks` returns the damping and the tasks of all sets."""
     folder = out / "weights" / name
     if not (folder / "config.json").exists():
         damping, sets = tasks()
         sets = [t for t in sets if t.name != name]
-        learner, outlook = build_learner(sets, damping)
+        learner, confidence = build_learner(sets, damping)
         config = {"backbone": BACKBONE, "sets": sorted({t.name for t in sets}), "version": VERSION}
-        ClassifierWeights(learner, outlook, config).save(folder)
+        ClassifierWeights(learner, confidence, config).save(folder)
     return open_weights(folder)
 
 
@@ -104,37 +113,37 @@ def main():
             cache.append((damping, [wide_tasks(data, damping) for data in sets]))
         return cache[0]
 
-    for name in names(arguments):
+    for name in set_names(arguments):
         path = arguments.out / "ours" / f"{name}.json"
         if not path.exists():
-            learned = left_out(name, arguments.out, tasks)
-            write_json(path, measure(opened(name, arguments), learned, arguments.tasks))
+            learned = train_without(name, arguments.out, tasks)
+            write_json(path, measure(open_features(name, arguments), learned, arguments.tasks))
             print(name, "measured", flush=True)
-    summary = summarise([joined(arguments.out, name) for name in names(arguments)])
+    summary = summarise([read_results(arguments.out, name) for name in set_names(arguments)])
     write_json(arguments.out / "summary.json", summary)
     show(summary)
 
 
-def joined(out, name):
-    """Habits and ours on a set."""
-    ours, habits = (
-        json.loads((out / part / f"{name}.json").read_text()) for part in ("ours", "habits")
+def read_results(out, name):
+    """Results of the baselines and of the mixture on a set."""
+    ours, baselines = (
+        json.loads((out / part / f"{name}.json").read_text()) for part in ("ours", "baselines")
     )
-    return {**ours, "contestants": habits["contestants"] | ours["contestants"]}
+    return {**ours, "methods": baselines["methods"] | ours["methods"]}
 
 
 def summarise(results):
-    """Means over sets; paired differences of ours to each other, with intervals (each set counting the same)."""
-    contestants, outlook = {}, {}
-    for name in results[0]["contestants"]:
-        rows = [np.array(r["contestants"][name]["rows"]) for r in results]
+    """Means over sets, and paired differences with intervals; each set counts the same."""
+    methods, confidence = {}, {}
+    for name in results[0]["methods"]:
+        rows = [np.array(r["methods"][name]["rows"]) for r in results]
         ours = [
-            np.array(r["contestants"][OURS]["rows"])[: len(row)]
+            np.array(r["methods"][OURS]["rows"])[: len(row)]
             for r, row in zip(results, rows, strict=True)
         ]
         found = {
             "tasks": [len(row) for row in rows],
-            "ece": mean(r["contestants"][name]["ece"] for r in results),
+            "ece": mean(r["methods"][name]["ece"] for r in results),
         }
         for column, key in enumerate(("accuracy", "nll", "worst_class")):
             found[key] = mean(row[:, column].mean() for row in rows)
@@ -147,16 +156,18 @@ def summarise(results):
         found["by set"] = {
             r["set"]: float(row[:, 0].mean()) for r, row in zip(results, rows, strict=True)
         }
-        contestants[name] = found
+        methods[name] = found
     for key in ("held", "width", "unfamiliar", "auroc", "auroc of doubt", "kept", "found"):
-        outlook[key] = {
-            r["set"]: mean(o[key] for o in r["outlook"]) for r in results if key in r["outlook"][0]
+        confidence[key] = {
+            r["set"]: mean(o[key] for o in r["confidence"])
+            for r in results
+            if key in r["confidence"][0]
         }
-    outlook["error"] = {
-        r["set"]: mean(abs(o["expected"] - o["accuracy"]) for o in r["outlook"]) for r in results
+    confidence["error"] = {
+        r["set"]: mean(abs(o["expected"] - o["accuracy"]) for o in r["confidence"]) for r in results
     }
     seconds = {r["set"]: r["cpu_seconds"] for r in results}
-    return {"contestants": contestants, "outlook": outlook, "cpu_seconds": seconds}
+    return {"methods": methods, "confidence": confidence, "cpu_seconds": seconds}
 
 
 def mean(values):
@@ -165,10 +176,11 @@ def mean(values):
 
 def show(summary):
     print(
-        "| | accuracy | NLL | ECE | worst class | of 1–5 | of 16–50 | mixture ahead: accuracy | worst class |"
+        "| | accuracy | NLL | ECE | worst class | of 1–5 | of 16–50 "
+        "| mixture ahead: accuracy | worst class |"
     )
     print("|---" * 9 + "|")
-    for name, c in summary["contestants"].items():
+    for name, c in summary["methods"].items():
         a, w = (c[f"{key}: ours minus this"] for key in ("accuracy", "worst_class"))
         ahead = (
             f"{100 * a[0]:+.1f} ± {100 * a[1]:.1f} | {100 * w[0]:+.1f} ± {100 * w[1]:.1f}"
@@ -177,14 +189,15 @@ def show(summary):
         )
         print(
             f"| {name} | {100 * c['accuracy']:.1f} | {c['nll']:.2f} | {100 * c['ece']:.1f} | "
-            f"{100 * c['worst_class']:.1f} | {100 * c['few']:.1f} | {100 * c['many']:.1f} | {ahead} |"
+            f"{100 * c['worst_class']:.1f} | {100 * c['few']:.1f} | {100 * c['many']:.1f} | "
+            f"{ahead} |"
         )
     for key in (OURS, BEST):
         print(
             f"accuracy of {key}:",
-            {s: round(100 * v, 1) for s, v in summary["contestants"][key]["by set"].items()},
+            {s: round(100 * v, 1) for s, v in summary["methods"][key]["by set"].items()},
         )
-    for key, values in summary["outlook"].items():
+    for key, values in summary["confidence"].items():
         print(
             f"{key}:",
             {s: round(v, 3) for s, v in values.items()},

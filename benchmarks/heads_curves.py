@@ -1,9 +1,10 @@
-"""The learner on features and habits by number of classes and by images a class, on sets left out: a figure in docs.
+"""Accuracy of the mixture and of baselines by number of classes and images: a figure in docs.
 
     python benchmarks/heads_curves.py OUT docs/figures/heads [--share 1.0]
 
-The learners are those that benchmarks/heads.py left in OUT/weights. By way: any-shot 1-50 tasks; by shots: five classes
-of as many images each. A point that stands in OUT/curves is not measured again; --share takes a part of the tasks.
+The learners are those of OUT/weights, which benchmarks/heads.py writes; the sets are left out of
+them. By way: any-shot 1-50 tasks. By shots: five classes of equally many images. Points in
+OUT/curves are not computed again; --share takes a part of the tasks.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from habits import BACKBONE, Tally, balanced, by_means, in_span
+from heads_baselines import BACKBONE, Tally, balanced, by_means, in_span
 
 from anyshot.classifier.meta_training.episodes import sample_task
 from anyshot.classifier.meta_training.feature_sets import SUBSETS, ImageSubset, subset_features
@@ -38,8 +39,8 @@ KINDS = {
 }
 
 
-def contestants(task, learner):
-    """Probabilities of the mixture and of three habits."""
+def predict_all(task, learner):
+    """Probabilities of the mixture and of three baselines."""
     S, Y, Q = task.support.numpy(), task.labels.numpy(), task.query.numpy()
     s, q = in_span(S, Q)
     return {
@@ -57,7 +58,7 @@ def point(data, learner, kind, value, tasks):
         task = sample_task(data, shots, rng)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            answers = contestants(task, learner)
+            answers = predict_all(task, learner)
         for name, p in answers.items():
             tally.add(i, name, p, task.query_labels.numpy(), np.bincount(task.labels.numpy()))
     return tally.as_dict()
@@ -82,7 +83,7 @@ def measure(out, share):
 
 
 def curves(found):
-    """kind → contestant → [(value, accuracy, NLL)], the mean over sets."""
+    """kind → method → [(value, accuracy, NLL)], the mean over sets."""
     made = {}
     for kind, (values, parts, _) in KINDS.items():
         names = list(found[kind, next(iter(values)), parts[0].name])
@@ -97,7 +98,7 @@ def curves(found):
     return made
 
 
-def drawn(made):
+def draw(made):
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -132,7 +133,7 @@ def main():
     torch.set_num_threads(1)
     made = curves(measure(arguments.out, arguments.share))
     write_json(arguments.figure.with_suffix(".json"), made)
-    save_figure(drawn(made), arguments.figure)
+    save_figure(draw(made), arguments.figure)
     for kind, of in made.items():
         for name, rows in of.items():
             print(

@@ -1,4 +1,4 @@
-"""Time to learn a task once its features are there, and features a second.
+"""Time to fit a task to its features, and features per second.
 
 python benchmarks/heads_speed.py [--threads 2]
 """
@@ -18,7 +18,7 @@ WAY, IMAGES, WIDTH, ROUNDS, BATCH = 5, 100, 1280, 30, 32
 
 
 def seconds(work):
-    """Of each round, after a first one that does not count."""
+    """Seconds of each round, after a warm-up."""
     work()
     found = []
     for _ in range(ROUNDS):
@@ -38,14 +38,16 @@ def main():
     features = (centres[labels] + 2 * torch.randn(IMAGES, WIDTH, generator=rng)).clamp_min(0)
     learner = open_weights("photos-lite0").learner
     took = 1000 * seconds(lambda: learner.adapt(features, labels))
-    print(f"learning {IMAGES} images of {WAY} classes: median {np.median(took):.0f} ms, "
-          f"slowest of {ROUNDS} {took.max():.0f} ms, {torch.get_num_threads()} threads")  # fmt: skip
+    print(
+        f"fitting {IMAGES} images of {WAY} classes: median {np.median(took):.0f} ms, slowest of "
+        f"{ROUNDS} {took.max():.0f} ms, {torch.get_num_threads()} threads"
+    )
     backbone = open_backbone("efficientnet-lite0")
     pixels = np.random.default_rng(0).integers(
         0, 256, (BATCH, backbone.side, backbone.side, 3), np.uint8
     )
-    print(f"features at {backbone.side} x {backbone.side}: {BATCH / np.median(seconds(lambda: backbone(pixels))):.0f} "
-          "images a second")  # fmt: skip
+    rate = BATCH / np.median(seconds(lambda: backbone(pixels)))
+    print(f"features at {backbone.side} x {backbone.side}: {rate:.0f} images per second")
 
 
 if __name__ == "__main__":

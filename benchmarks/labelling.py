@@ -1,16 +1,17 @@
-"""Twenty labels chosen by `label_next`, by plain uncertainty and at random: accuracy afterwards, on sets left out.
+"""Active learning: accuracy after 20 labels chosen by `label_next`, by uncertainty and at random.
 
     python benchmarks/labelling.py OUT [--tasks 60] [--side 224] [--sets A,B,C]
 
-Tasks of five classes with 1-3 labelled images each, and a pool of 40 unlabelled ones a class, from which four times
-five are labelled. The learners are those that benchmarks/heads.py left in OUT/weights. Writes OUT/labelling.json.
+Tasks of five classes with 1-3 labelled images each and 40 unlabelled ones, of which five are
+labelled in each of four rounds. The learners are those of OUT/weights, which benchmarks/heads.py
+writes; the sets are left out of them. Writes OUT/labelling.json.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import torch
-from habits import opened, options
+from heads_baselines import open_features, options
 
 from anyshot.classifier.active_learning import choose_images
 from anyshot.classifier.meta_training.episodes import QUERY
@@ -29,8 +30,11 @@ def at_random(adapted, pool, count, rng):
     return rng.permutation(len(pool))[:count].tolist()
 
 
-CHOICES = {"label_next": lambda adapted, pool, count, rng: choose_images(adapted, pool, count), "uncertainty": by_doubt,
-           "random": at_random}  # fmt: skip
+def by_label_next(adapted, pool, count, rng):
+    return choose_images(adapted, pool, count)
+
+
+CHOICES = {"label_next": by_label_next, "uncertainty": by_doubt, "random": at_random}
 
 
 def task(data, i):
@@ -47,7 +51,7 @@ def task(data, i):
 
 
 def accuracies(data, learner, i):
-    """Before, and after the labels of each choice."""
+    """Accuracy before, and after the labels of each strategy."""
     known, pool, (query, truth) = task(data, i)
     found = {}
     for name, pick in CHOICES.items():
@@ -76,7 +80,7 @@ def main():
     rows = {}
     for name in arguments.sets.split(","):
         data, learner = (
-            opened(name, arguments),
+            open_features(name, arguments),
             open_weights(arguments.out / "weights" / name).learner,
         )
         rows[name] = [accuracies(data, learner, i) for i in range(arguments.tasks)]
@@ -88,9 +92,8 @@ def main():
     for other in ("uncertainty", "random"):
         deltas = [np.array([r["label_next"] - r[other] for r in found]) for found in rows.values()]
         error = np.sqrt(sum(d.var(ddof=1) / len(d) for d in deltas)) / len(deltas)
-        print(
-            f"label_next minus {other}: {100 * np.mean([d.mean() for d in deltas]):+.1f} ± {196 * error:.1f} points"
-        )
+        difference = 100 * np.mean([d.mean() for d in deltas])
+        print(f"label_next minus {other}: {difference:+.1f} ± {196 * error:.1f} points")
     write_json(arguments.out / "labelling.json", rows)
 
 

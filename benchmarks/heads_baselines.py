@@ -1,10 +1,11 @@
-"""The habits of scikit-learn's users on the tasks on which the learner on features is judged.
+"""Baselines of scikit-learn on the tasks of benchmarks/heads.py.
 
-    python benchmarks/habits.py OUT [--tasks 600] [--slow 100] [--side 224] [--photos FOLDER] [--sets A,B]
+    python benchmarks/heads_baselines.py OUT [--tasks 600] [--slow 100] [--side 224]
+                                             [--photos FOLDER] [--sets A,B]
 
-5-way any-shot 1-50 tasks on a backbone's features (2-way where a set has two classes). Writes OUT/habits/SET.json, from
-where benchmarks/heads.py takes them; what stands there is not measured again. Discriminant analysis and the search for
-C are slow, and have the first --slow tasks only.
+5-way any-shot 1-50 tasks on a backbone's features (2-way if a set has two classes). Writes
+OUT/baselines/SET.json, which benchmarks/heads.py reads; existing files are not computed again.
+Discriminant analysis and the search for C are slow and get the first --slow tasks only.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from anyshot.evaluation.metrics import Metrics, TaskResult
 
 BACKBONE = "efficientnet-lite0"
 SETS = "vgg-flower,gtsrb,svhn,quickdraw,cifar-fs,fashion-mnist"
-STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)  # among which C is searched, by three folds
+STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)  # candidates for C, chosen by three folds
 FEW, MANY = (1, 5), (16, 50)  # images of small and of large classes
 
 
 class Tally:
-    """Answers of several contestants to the same tasks, boiled down."""
+    """Results of several methods on the same tasks."""
 
     def __init__(self):
         self.metrics, self.rows = {}, {}
@@ -52,15 +53,15 @@ class Tally:
         self.rows.setdefault(name, []).append([float(v) for v in row])
 
     def as_dict(self):
-        """Of each contestant: ECE over all images; of each task accuracy, NLL, worst class, hits and images of both."""
+        """ECE of each method over all images; accuracy, NLL, worst class, counts of each task."""
         return {
             name: {"ece": m.compute().ece, "rows": self.rows[name]}
             for name, m in self.metrics.items()
         }
 
 
-def judged(data, i):
-    """The i-th task of a set: the same for everybody."""
+def test_task(data, i):
+    """The i-th test task of a set, the same for every method."""
     rng = numpy_rng(1, data.name, i)
     return sample_task(data, any_shot(rng, min(5, len(data.classes)), 1, 50), rng)
 
@@ -75,7 +76,7 @@ def unit(a):
 
 
 def by_means(S, Y, Q):
-    """Probabilities by class means; the scales are ours, since these habits have none."""
+    """Probabilities by class means; the scales are our choice, since these methods have none."""
     origin = S.mean(0)
     means, directions = (
         np.stack([x[c == Y].mean(0) for c in range(Y.max() + 1)]) for x in (S, unit(S - origin))
@@ -87,8 +88,8 @@ def by_means(S, Y, Q):
     }
 
 
-def cheap_habits(S, Y, Q):
-    """Probabilities by habits that take a moment. Those that know inner products only get the images' span."""
+def quick_baselines(S, Y, Q):
+    """Probabilities of quick baselines; those that use inner products only get the span."""
     s, q = in_span(S, Q)
     margins = LinearSVC(class_weight="balanced", max_iter=300).fit(s, Y).decision_function(q)
     margins = np.stack([-margins, margins], 1) if margins.ndim == 1 else margins
@@ -101,10 +102,10 @@ def cheap_habits(S, Y, Q):
     }
 
 
-def slow_habits(S, Y, Q):
-    """Probabilities by habits that take a second a task."""
+def slow_baselines(S, Y, Q):
+    """Probabilities of baselines that take a second per task."""
     s, q = in_span(S, Q)
-    found = {"balanced logistic regression, C searched": searched(s, Y).predict_proba(q)}
+    found = {"balanced logistic regression, C searched": search_strength(s, Y).predict_proba(q)}
     if len(Y) > Y.max() + 1:
         lda = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(S, Y)
         found["LDA with shrinkage"] = lda.predict_proba(Q)
@@ -120,8 +121,8 @@ def balanced(s, Y):
     return LogisticRegression(class_weight="balanced", max_iter=300).fit(s, Y)
 
 
-def searched(s, Y):
-    """C by three folds where every class has three images, else 1."""
+def search_strength(s, Y):
+    """C by three folds if every class has three images, otherwise 1."""
     if np.bincount(Y).min() < 3:
         return balanced(s, Y)
     search = LogisticRegressionCV(
@@ -139,20 +140,20 @@ def searched(s, Y):
 def measure(data, tasks, slow):
     tally = Tally()
     for i in range(tasks):
-        task = judged(data, i)
+        task = test_task(data, i)
         S, Y, Q, labels = (
             t.numpy() for t in (task.support, task.labels, task.query, task.query_labels)
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            answers = cheap_habits(S, Y, Q) | (slow_habits(S, Y, Q) if i < slow else {})
+            answers = quick_baselines(S, Y, Q) | (slow_baselines(S, Y, Q) if i < slow else {})
         for name, p in answers.items():
             tally.add(i, name, p, labels, np.bincount(Y))
-    return {"set": data.name, "tasks": tasks, "contestants": tally.as_dict()}
+    return {"set": data.name, "tasks": tasks, "methods": tally.as_dict()}
 
 
 def options(description):
-    """The options that the habits and the learner share."""
+    """Options that the scripts for heads share."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("out", type=Path)
     parser.add_argument("--tasks", type=int, default=600)
@@ -162,7 +163,7 @@ def options(description):
     return parser
 
 
-def opened(name, arguments):
+def open_features(name, arguments):
     """The features of a set."""
     if name == "photos":
         return folder_features(arguments.photos, BACKBONE, arguments.side)
@@ -171,7 +172,7 @@ def opened(name, arguments):
 
 
 def folder_features(folder, backbone, side):
-    """Features of a folder of class folders, or of several such folders (train, val …), as a set."""
+    """Features of a folder of class folders, or of train, val … folders of them, as a set."""
     files = {}
     tops = [folder]
     if (folder / "train").is_dir():
@@ -183,7 +184,7 @@ def folder_features(folder, backbone, side):
     return FeatureSet(folder.name, [compute_features(paths, opened) for paths in files.values()])
 
 
-def names(arguments):
+def set_names(arguments):
     return arguments.sets.split(",") + (["photos"] if arguments.photos else [])
 
 
@@ -191,10 +192,12 @@ def main():
     parser = options(__doc__.split("\n")[0])
     parser.add_argument("--slow", type=int, default=100)
     arguments = parser.parse_args()
-    for name in names(arguments):
-        path = arguments.out / "habits" / f"{name}.json"
+    for name in set_names(arguments):
+        path = arguments.out / "baselines" / f"{name}.json"
         if not path.exists():
-            write_json(path, measure(opened(name, arguments), arguments.tasks, arguments.slow))
+            write_json(
+                path, measure(open_features(name, arguments), arguments.tasks, arguments.slow)
+            )
             print(name, "measured", flush=True)
 
 
