@@ -360,10 +360,10 @@ def _panel(setting: Setting) -> str:
 
 
 def _order_in_help(setting: Setting) -> tuple[int, int]:
-    """Common settings first; the validation of meta-training after its other settings."""
+    """Common settings first, the options of single methods last."""
     if setting.name in COMMON:
         return 0, COMMON.index(setting.name)
-    return 1, 0
+    return (2 if setting.part == "options" else 1), 0
 
 
 def _parameter(setting: Setting, panel: str, default: str | None) -> inspect.Parameter:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from support import make_imageset
 
-from anyshot.data.augment import COLOUR, CROP, augment, jitter_colours, quarter_turns
+from anyshot.data.augment import COLOUR, CROP, augment, jitter_colours
 
 
 @pytest.fixture
@@ -75,9 +75,3 @@ def test_colours_change_as_brightness_contrast_and_saturation_say():
         saturated = s * original + (1 - s) * grey[..., None]
         expected = b * (c * saturated + (1 - c) * grey.mean())
         assert np.abs(image - expected.clip(0, 255)).max() < 0.51
-
-
-def test_quarter_turns_are_those_of_each_image():
-    photo, turns = make_imageset().images[:8], np.array([0, 1, 2, 3, 3, 2, 1, 0])
-    for image, original, k in zip(quarter_turns(photo, turns), photo, turns, strict=True):
-        assert (image == np.rot90(original, k)).all()
