@@ -189,7 +189,7 @@ def settings_with(
 ) -> Settings:
     """``base`` with the options that were given; a value that is not allowed is wrong usage.
 
-    An option that has no effect on the method is wrong usage, too, or with ``skip_foreign`` ignored.
+    An option without effect on the method is wrong usage, too; with ``skip_foreign`` it is ignored.
     """
     try:
         method = chosen.get("method") or base.method.name

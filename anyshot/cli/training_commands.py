@@ -39,11 +39,11 @@ Preset = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Settings to start from. anyshot's recipe (pre-training, then 200 iterations): cifar-fs, "
-        "miniimagenet, multi. The paper's protocol: cifar-fs-paper, miniimagenet-paper, multi-paper. "
-        "The usual few-shot protocol: cifar-fs-1shot, cifar-fs-5shot, miniimagenet-1shot, "
-        "miniimagenet-5shot. Minutes: glyphs (default for the embedded glyphs), pictures (default for "
-        "other images).",
+        help="Settings to start from. anyshot's recipe (pre-training, then 200 iterations): "
+        "cifar-fs, miniimagenet, multi. The paper's protocol: cifar-fs-paper, miniimagenet-paper, "
+        "multi-paper. The usual few-shot protocol: cifar-fs-1shot, cifar-fs-5shot, "
+        "miniimagenet-1shot, miniimagenet-5shot. Minutes: glyphs (default for the embedded "
+        "glyphs), pictures (default for other images).",
         autocompletion=_preset_names,
     ),
 ]

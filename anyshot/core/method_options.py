@@ -27,7 +27,7 @@ class SamplingOptions(MethodOptions):
 
     prediction: str = option(
         "mc",
-        "Prediction: Monte Carlo average over posterior samples (mc), or the posterior mean (naive).",
+        "Prediction: average over posterior samples (mc), or at the posterior mean (naive).",
         choices=("mc", "naive"),
     )
     samples: int = option(10, "Monte Carlo samples of a prediction (S).", least=1, most=10_000)

@@ -45,7 +45,7 @@ def _refuse_unknown_arguments(cls: type[T]) -> type[T]:
                 raise SettingsError(_unknown_argument(cls, key, names))
         init(self, *args, **kwargs)
 
-    cls.__init__ = checked_init  # type: ignore[method-assign]
+    cls.__init__ = checked_init  # type: ignore[method-assign, assignment]
     return cls
 
 

@@ -68,7 +68,7 @@ class TrainingLoop(ABC):
 
     @abstractmethod
     def validate(self) -> None:
-        """Evaluate the parameters, log the result, and save the parameters if they are to be used."""
+        """Evaluate and log; save the parameters if they are the ones to use."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:

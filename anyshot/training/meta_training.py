@@ -107,7 +107,7 @@ class MetaTraining(TrainingLoop):
         streams = (self.stream, *self.validation.values(), *self.ood.values())
         return [sentence for stream in streams for sentence in stream.size_warnings()]
 
-    # --------------------------------------------------------------------------------- one iteration
+    # --------------------------------------------------------------------------- one iteration
     def step(self, advance: Advance) -> None:
         """One meta-batch; a non-finite loss or gradient changes no parameter and is counted."""
         started = time.perf_counter()
@@ -194,7 +194,7 @@ class MetaTraining(TrainingLoop):
         self.log.add(record, state.iteration)
 
     def selection_score(self, summaries: dict[str, Summary]) -> float:
-        """Mean accuracy over the training image sets, plus that over the out-of-distribution ones."""
+        """Mean accuracy over the training image sets, plus that over the OOD image sets."""
 
         def mean(names: Sequence[str]) -> float:
             return sum(summaries[name].accuracy for name in names) / len(names) if names else 0.0

@@ -1,4 +1,4 @@
-"""Settings by name: anyshot's recipe, the paper's protocol, quick ones, and the usual 1/5-shot ones."""
+"""Settings by name: anyshot's recipe, the paper's protocol, few-shot protocols, quick ones."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from anyshot.core.settings import (
 )
 from anyshot.training import recipe
 
-# He initialisation, feature centring and a large inner learning rate of the head learn from the first
-# iteration; the paper's initialisation is near chance after hundreds. Small gains keep z̃ ~ N(0, 1)
-# from destroying the body.
+# He initialisation, feature centring and a large inner learning rate of the head learn from the
+# first iteration; the paper's initialisation is near chance after hundreds. Small gains keep
+# z̃ ~ N(0, 1) from destroying the body.
 FAST = MethodSettings(
     start="he",
     centre=True,
@@ -27,7 +27,8 @@ FAST = MethodSettings(
     alpha_head=1.0,
     options={"gains": (2.0, 0.1, 0.03)},
 )
-# The recipe's head and prior for classes with few images, and test-time augmentation (docs/recipe.md).
+# The recipe's head and prior for classes with few images, and test-time augmentation: see
+# docs/recipe.md.
 GLYPHS = Settings(
     images=("glyphs",),
     method=FAST.with_values(

@@ -27,9 +27,9 @@ METHOD: dict[str, Any] = {
     "zooms": (0.75, 1.3),
 }
 #: What a method does differently. An inner learning rate of 0.03 in the body costs Proto-MAML 6
-#: points out of distribution, MAML and Meta-SGD none (benchmarks/steps_search.py). ABML's noise must
-#: not destroy a pre-trained body. A few hundred iterations do not teach MT-net's ζ that a zero head
-#: must move for every class.
+#: points out of distribution, MAML and Meta-SGD none (benchmarks/steps_search.py). ABML's noise
+#: must not destroy a pre-trained body. A few hundred iterations do not teach MT-net's ζ that a zero
+#: head must move for every class.
 EXCEPTIONS: dict[str, dict[str, Any]] = {
     "proto-maml": {"alpha": 0.003},
     "abml": {"deviation": 0.003, "deviation_head": 0.1},

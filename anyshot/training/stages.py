@@ -93,7 +93,7 @@ def train(
     """
     _check_settings(settings)
     context = TrainContext(workers, device, callback, tensorboard)
-    sources = {"imagesets": imagesets, "ood": ood, "command": command}
+    sources: dict[str, Any] = {"imagesets": imagesets, "ood": ood, "command": command}
     if settings.pretrains_only:
         return _pretrain(settings, folder, sources, context)
     with _exclusive(folder):
@@ -155,7 +155,7 @@ def pretrain(
     """
     _check_settings(settings)
     context = TrainContext(workers, device, callback, tensorboard)
-    sources = {"imagesets": imagesets, "ood": ood, "command": command}
+    sources: dict[str, Any] = {"imagesets": imagesets, "ood": ood, "command": command}
     begun = Run.find_started(folder)
     if begun is not None and not begun.settings.pretrains_only:
         raise RunError(f"'{folder}' holds a run with meta-training; anyshot train continues it.")

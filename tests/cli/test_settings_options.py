@@ -48,9 +48,9 @@ def test_every_setting_has_an_option_of_its_own():
 
 def test_options_of_every_type_arrive_as_settings():
     code, output, found = run(
-        "--images", "glyphs, my/folder", "--ood=none", "--way", "10", "--method", "taml", "--alpha", "0.5",
-        "--order", "1", "--centre", "--no-bayesian", "--balance", "omega,z", "--gains", "1,0.1,0.03",
-        "--test-steps", "3", "--rate", "2e-3",
+        "--images", "glyphs, my/folder", "--ood=none", "--way", "10", "--method", "taml",
+        "--alpha", "0.5", "--order", "1", "--centre", "--no-bayesian", "--balance", "omega,z",
+        "--gains", "1,0.1,0.03", "--test-steps", "3", "--rate", "2e-3",
     )  # fmt: skip
     assert (code, output) == (0, "")
     assert found == Settings(

@@ -8,7 +8,7 @@ from support import run_command as run
 from anyshot.runs.run import Run
 
 
-def test_training_shows_the_validations_and_writes_the_same_figures(tiny, short, tmp_path, capsys):
+def test_training_prints_the_validations_and_writes_the_same_numbers(tiny, short, tmp_path, capsys):
     assert (
         run("train", tmp_path / "run", "--images", tiny, *short, "--json", tmp_path / "out.json")
         == 0
@@ -26,7 +26,7 @@ def test_training_shows_the_validations_and_writes_the_same_figures(tiny, short,
     assert found["origin"]["seeds"] == [0]
 
 
-def test_a_run_that_exists_goes_on_with_its_own_settings(trained, capsys):
+def test_a_run_that_exists_continues_with_its_own_settings(trained, capsys):
     before = list(Run(trained["maml"]).records())
     assert run("train", trained["maml"]) == 0
     assert "maml: validation accuracy" in capsys.readouterr().out
@@ -44,7 +44,7 @@ def test_an_unknown_preset_is_wrong_usage_with_a_suggestion(tmp_path, monkeypatc
     assert "did you mean 'glyphs'?" in capsys.readouterr().err
 
 
-def test_unknown_images_are_a_failure_in_one_sentence(tmp_path, short, capsys):
+def test_unknown_images_are_an_error(tmp_path, short, capsys):
     assert run("train", tmp_path / "run", "--images", "no-such-images", *short) == 1
     *settings, sentence = capsys.readouterr().err.splitlines()
     assert sentence.startswith("anyshot: There is no image set or folder 'no-such-images'")
@@ -52,9 +52,7 @@ def test_unknown_images_are_a_failure_in_one_sentence(tmp_path, short, capsys):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_settings_in_force_are_printed_with_those_that_were_changed_marked(
-    tiny, short, tmp_path, capsys
-):
+def test_the_settings_are_printed_and_changed_ones_are_marked(tiny, short, tmp_path, capsys):
     assert run("train", tmp_path / "run", "--images", tiny, *short) == 0
     words = " ".join(capsys.readouterr().err.split())
     assert (
@@ -97,7 +95,7 @@ def test_show_prints_every_setting_and_does_nothing(tmp_path, capsys, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_settings_of_a_run_that_never_began_do_not_stick(tiny, short, tmp_path, capsys):
+def test_settings_of_a_run_that_never_started_are_not_kept(tiny, short, tmp_path, capsys):
     assert run("train", tmp_path / "run", "--images", tiny, *short, "--way", "5") == 1
     assert "a task needs 5" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
@@ -105,7 +103,7 @@ def test_settings_of_a_run_that_never_began_do_not_stick(tiny, short, tmp_path, 
     assert Run(tmp_path / "run").settings.task.way == 2
 
 
-def test_a_finished_run_is_made_longer_by_more_iterations(tiny, short, tmp_path, capsys):
+def test_more_iterations_extend_a_finished_run(tiny, short, tmp_path, capsys):
     assert (
         run(
             "train",
@@ -125,7 +123,7 @@ def test_a_finished_run_is_made_longer_by_more_iterations(tiny, short, tmp_path,
     assert "*iterations 4" in capsys.readouterr().err
 
 
-def test_results_that_could_not_be_written_are_refused_before_the_work(
+def test_an_output_file_that_cannot_be_written_is_refused_before_training(
     tiny, short, tmp_path, capsys
 ):
     (tmp_path / "file").touch()
@@ -150,9 +148,7 @@ def test_tensorboard_can_be_switched_off(tiny, short, tmp_path):
     assert not (tmp_path / "run" / "tensorboard").exists()
 
 
-def test_several_seeds_are_runs_that_can_be_pooled_and_the_same_command_leaves_them_alone(
-    tiny, short, tmp_path, capsys
-):
+def test_several_seeds_are_runs_that_can_be_pooled(tiny, short, tmp_path, capsys):
     arguments = (
         "train",
         tmp_path / "sweep",
@@ -180,7 +176,7 @@ def test_several_seeds_are_runs_that_can_be_pooled_and_the_same_command_leaves_t
     assert run("test", *folders, "--pool-seeds", "--tasks", "2") == 0
 
 
-def test_an_interrupted_run_says_how_to_go_on_and_paths_are_quoted(
+def test_an_interrupted_run_prints_the_command_that_continues_it(
     tiny, short, tmp_path, capsys, monkeypatch
 ):
     from anyshot.training.meta_training import MetaTraining

@@ -47,7 +47,7 @@ def test_training_lowers_the_loss(tmp_path):
     assert sum(losses[-8:]) < 0.8 * sum(losses[:8])
 
 
-def test_a_run_in_two_parts_equals_one_in_one_whatever_the_workers(tmp_path):
+def test_an_interrupted_run_equals_a_whole_one_for_any_number_of_workers(tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     run(tiny(iterations=5), whole)
     settings = tiny(iterations=5)
@@ -80,7 +80,7 @@ def test_a_meta_batch_of_one_task_does_not_depend_on_torchs_threads(tmp_path):
     assert_equal(*found)
 
 
-def test_a_killed_run_goes_on_to_the_same_bits(tmp_path):
+def test_a_killed_run_continues_to_the_same_bits(tmp_path):
     options = {
         "decay": "cosine",
         "augment": ("auto",),
@@ -107,7 +107,7 @@ def test_a_finished_run_is_left_alone(tmp_path):
     assert {p: p.stat().st_mtime_ns for p in made.folder.rglob("*.safetensors")} == before
 
 
-def test_a_loss_that_is_not_finite_is_skipped_and_counted(tmp_path, monkeypatch):
+def test_a_non_finite_gradient_is_skipped_and_counted(tmp_path, monkeypatch):
     honest, calls = meta_training.task_gradients, []
 
     def sometimes_nan(method, task):
@@ -123,7 +123,7 @@ def test_a_loss_that_is_not_finite_is_skipped_and_counted(tmp_path, monkeypatch)
     assert all(t.isfinite().all() for t in parameters(tmp_path).values())
 
 
-def test_a_hundred_in_a_row_end_the_run(tmp_path, monkeypatch):
+def test_a_hundred_skipped_steps_in_a_row_end_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(meta_training, "task_gradients", lambda m, t: (
         [torch.zeros_like(p) for p in m.parameters()],
         {"loss": float("inf"), "penalty": 0.0, "kl": 0.0, "accuracy": 0.0},
@@ -134,7 +134,7 @@ def test_a_hundred_in_a_row_end_the_run(tmp_path, monkeypatch):
         run(tiny("maml", iterations=200, validate_every=0), tmp_path)
 
 
-def test_the_best_parameters_are_kept_and_patience_ends_the_run(tmp_path, monkeypatch):
+def test_the_best_parameters_are_saved_and_patience_ends_the_run(tmp_path, monkeypatch):
     accuracies = iter([0.5, 0.9, 0.7, 0.6, 0.95])
 
     def fake(method, stream, tasks, **_):
@@ -148,7 +148,7 @@ def test_the_best_parameters_are_kept_and_patience_ends_the_run(tmp_path, monkey
     assert made.latest_checkpoint().state["iteration"] == 4
 
 
-def test_selection_adds_out_of_distribution_accuracy_unless_told_not_to(tmp_path):
+def test_the_selection_score_includes_ood_accuracy_by_default(tmp_path):
     other = make_imageset(name="other")
     for select in ("id+ood", "id"):
         settings = tiny("maml", iterations=2, select=select)
@@ -167,7 +167,7 @@ def test_training_tasks_are_augmented_and_validation_tasks_are_not(tmp_path):
     assert not any(stream.augment for stream in made.validation.values())
 
 
-def test_validation_predicts_as_it_is_told(tmp_path, monkeypatch):
+def test_validation_uses_the_chosen_prediction(tmp_path, monkeypatch):
     honest, predictions = meta_training.evaluate, []
 
     def told(*arguments, prediction, **options):
@@ -180,7 +180,7 @@ def test_validation_predicts_as_it_is_told(tmp_path, monkeypatch):
     assert predictions == ["mc", "naive"]
 
 
-def test_what_the_classes_do_not_allow_is_said_before_training(tmp_path, caplog):
+def test_small_classes_are_reported_before_training(tmp_path, caplog):
     settings = tiny("maml", iterations=1, validate_every=0, validation_tasks=1)
     run(settings, tmp_path / "fits")
     assert "too small" not in caplog.text
@@ -205,7 +205,7 @@ def test_a_folder_with_another_run_is_refused(tmp_path):
         run(tiny("maml", iterations=1, meta_batch=3), tmp_path)
 
 
-def test_a_finished_run_that_is_made_longer_equals_one_that_was_long_from_the_first(tmp_path):
+def test_an_extended_run_equals_a_run_of_that_length(tmp_path):
     run(tiny("maml", iterations=2), tmp_path / "longer")
     made = run(tiny("maml", iterations=4), tmp_path / "longer")
     run(tiny("maml", iterations=4), tmp_path / "long")
@@ -214,7 +214,7 @@ def test_a_finished_run_that_is_made_longer_equals_one_that_was_long_from_the_fi
     assert list(made.records()) == list(Run(tmp_path / "long").records())
 
 
-def test_a_run_that_fails_before_it_begins_leaves_nothing_behind_and_its_settings_do_not_stick(
+def test_a_run_that_fails_before_its_first_step_leaves_nothing_behind(
     tmp_path,
 ):
     far = replace(tiny("maml"), task=TaskSettings(way=9))
@@ -224,9 +224,7 @@ def test_a_run_that_fails_before_it_begins_leaves_nothing_behind_and_its_setting
     assert run(tiny("maml"), tmp_path / "run").settings.task.way == 2
 
 
-def test_a_run_killed_before_its_first_iteration_goes_on_with_its_own_settings(
-    tmp_path, monkeypatch
-):
+def test_a_run_killed_before_its_first_iteration_continues(tmp_path, monkeypatch):
     class Killed(BaseException): ...
 
     def kill(*_):
@@ -241,20 +239,20 @@ def test_a_run_killed_before_its_first_iteration_goes_on_with_its_own_settings(
     assert_equal(parameters(tmp_path / "run"), parameters(tmp_path / "whole"))
 
 
-def test_a_callback_hears_what_the_log_holds(tmp_path):
+def test_the_callback_gets_every_record_of_the_log(tmp_path):
     heard = []
     made = run(tiny("maml"), tmp_path, callback=heard.append)
     assert heard == list(made.records())
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_tensorboard_is_written_or_not_as_asked(tmp_path, wanted):
+def test_tensorboard_files_can_be_switched_on_and_off(tmp_path, wanted):
     pytest.importorskip("tensorboard")
     run(tiny("maml", iterations=1), tmp_path, tensorboard=wanted)
     assert (tmp_path / "tensorboard").exists() == wanted
 
 
-def test_tensorboard_that_is_missing_is_only_missed_when_asked_for(tmp_path, monkeypatch):
+def test_a_missing_tensorboard_is_an_error_only_if_requested(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(AnyshotError, match="TensorBoard is not installed"):
         run(tiny("maml", iterations=1), tmp_path / "run", tensorboard=True)
@@ -263,14 +261,14 @@ def test_tensorboard_that_is_missing_is_only_missed_when_asked_for(tmp_path, mon
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_the_callers_gradient_mode_changes_nothing(tmp_path, mode):
+def test_the_gradient_mode_of_the_caller_changes_nothing(tmp_path, mode):
     run(tiny(iterations=2), tmp_path / "plain")
     with mode():
         run(tiny(iterations=2), tmp_path / "within")
     assert_equal(parameters(tmp_path / "within"), parameters(tmp_path / "plain"))
 
 
-def test_the_programs_default_type_changes_no_number(tmp_path, restore_default_type):
+def test_the_default_dtype_changes_no_number(tmp_path, restore_default_type):
     found = {}
     for name in ("maml", "mt-net", "abml", "taml"):
         for dtype in (torch.float32, torch.float64):
@@ -301,7 +299,7 @@ def test_checkpoint_of_another_run_is_refused(tmp_path):
         run(tiny("protonet", iterations=1), made.folder)
 
 
-def test_several_image_sets_are_validated_each(tmp_path):
+def test_each_of_several_image_sets_is_validated(tmp_path):
     settings = replace(tiny("maml", iterations=2), images=("a", "b"), mixing="turn")
     made = train(
         settings, tmp_path, imagesets=[make_imageset(name="a"), make_imageset(name="b")], ood=[]
@@ -310,7 +308,7 @@ def test_several_image_sets_are_validated_each(tmp_path):
     assert record["selection"] == pytest.approx((record["a"] + record["b"]) / 2)
 
 
-def test_files_are_safetensors_and_json(tmp_path):
+def test_a_run_consists_of_safetensors_and_json_files(tmp_path):
     run(tiny("maml", iterations=1), tmp_path)
     files = [p for p in tmp_path.rglob("*") if p.is_file() and "tensorboard" not in p.parts]
     assert {p.suffix for p in files} == {".json", ".jsonl", ".safetensors"}

@@ -30,7 +30,7 @@ def test_the_learning_rate_falls_by_half_a_cosine_with_a_factor_for_each_paramet
         assert [r[name] for r in rates] == pytest.approx([0.1 * factor * share for share in shape])
 
 
-def test_without_a_decay_the_rate_stays():
+def test_without_decay_the_learning_rate_is_constant():
     assert [learning_rate_factor(TrainSettings(iterations=3), i) for i in range(3)] == [1, 1, 1]
 
 
@@ -40,7 +40,7 @@ def test_gradients_are_clipped_element_by_element():
     assert all((p.grad == 0.001).all() for p in method.parameters())
 
 
-def test_what_is_saved_is_all_that_the_next_step_depends_on():
+def test_the_saved_state_determines_the_next_step():
     settings, start = TrainSettings(rate=0.1), make_method("meta-sgd")
     whole = Optimizer(start, settings)
     whole.step(ones(start), 0)

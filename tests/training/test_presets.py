@@ -1,4 +1,4 @@
-"""The presets beside the paper's table, value by value; where the paper is silent, its authors' experiment is meant."""
+"""The presets against the paper's table; where the paper is silent, the authors' code counts."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ METHOD = {
 TRAIN = {
     "decay": "none", "body_rate": 1.0, "clip": 3.0, "body_from": None, "augment": (),
     "calibrate": False, "validate_by": "naive", "validate_every": 10_000,
-    "validation_tasks": 3_000, "patience": 0, "select": "id+ood", "checkpoint_every": 100, "seed": 0,
+    "validation_tasks": 3_000, "patience": 0, "select": "id+ood", "checkpoint_every": 100,
+    "seed": 0,
 }  # fmt: skip
-# learn from, out-of-distribution validation, pixels, way, iterations, meta-batch, Adam's rate, hidden units before ω
+# training sets, OOD validation, pixels, way, iterations, meta-batch, learning rate, hidden units
 PAPER = {
     "cifar-fs": (("cifar-fs",), ("svhn",), 32, 5, 50_000, 4, 1e-3, 64),
     "miniimagenet": (("miniimagenet",), ("cub",), 84, 5, 80_000, 1, 1e-4, 64),
@@ -70,12 +71,12 @@ def test_a_preset_of_the_paper_has_its_values(name):
     assert {CATALOGUE[one].side for one in (*images, *ood)} == {side}
 
 
-def test_several_image_sets_of_the_paper_come_in_turn():
+def test_the_papers_multi_setting_takes_its_image_sets_in_turn():
     assert preset("multi-paper").mixing == "turn"
 
 
 @pytest.mark.parametrize("name", PAPER)
-def test_every_methods_step_sizes_are_those_of_the_paper_everywhere(name):
+def test_the_inner_learning_rates_are_the_papers(name):
     for method, alpha in ALPHA[name].items():
         rates = create_method(preset(f"{name}-paper", method).method, (16, 16)).rates()
         for parameter, rate in rates.items():
@@ -111,7 +112,7 @@ def test_the_glyphs_preset_has_the_recipes_head_and_trains_in_minutes():
 
 @pytest.mark.parametrize("images", ["cifar-fs", "miniimagenet"])
 @pytest.mark.parametrize(("shots", "meta_batch"), [(1, 4), (5, 2)])
-def test_the_protocol_of_published_tables_has_presets(images, shots, meta_batch):
+def test_the_few_shot_protocol_has_presets(images, shots, meta_batch):
     found = preset(f"{images}-{shots}shot", "maml")
     assert (found.images, found.ood) == ((images,), ())
     assert (found.task.way, found.task.shots, found.task.query) == (5, f"fixed:{shots}", 15)

@@ -33,7 +33,7 @@ def tensors(folder) -> dict[str, torch.Tensor]:
     return Run(folder).latest_checkpoint().tensors
 
 
-def test_the_body_learns_to_tell_the_training_classes_apart(tmp_path):
+def test_the_backbone_learns_to_classify_the_training_classes(tmp_path):
     made = run(tiny(epochs=8), tmp_path, [make_imageset(classes=24)])
     epochs, checks = list(made.records("epoch")), list(made.records("check"))
     assert [record["epoch"] for record in epochs] == list(range(1, 9))
@@ -55,7 +55,7 @@ def test_the_result_does_not_depend_on_the_number_of_workers(tmp_path):
     assert list(Run(tmp_path / "1").records()) == list(Run(tmp_path / "3").records())
 
 
-def test_a_killed_warm_start_goes_on_to_the_same_bits(tmp_path):
+def test_a_killed_pretraining_continues_to_the_same_bits(tmp_path):
     call = "training(tiny(epochs=30), run)"
     assert_kills_change_nothing(
         tmp_path,
@@ -66,7 +66,7 @@ def test_a_killed_warm_start_goes_on_to_the_same_bits(tmp_path):
     )
 
 
-def test_a_step_is_nesterovs_on_the_mean_loss_of_two_halves_with_their_own_statistics(tmp_path):
+def test_a_step_is_nesterov_sgd_on_two_halves_with_their_own_statistics(tmp_path):
     """Against torch's own module, normalisation and automatic gradients."""
     settings = tiny(
         augment=(),
@@ -86,8 +86,9 @@ def test_a_step_is_nesterovs_on_the_mean_loss_of_two_halves_with_their_own_stati
         for half in (rows[:10], rows[10:]):
             x = torch.from_numpy(make_imageset().images[half]).permute(0, 3, 1, 2) / 255.0
             for layer in range(4):
-                y = F.batch_norm(F.conv2d(x, values[f"theta.conv{layer + 1}_weight"], padding=1), None, None,
-                                 None, values[f"shift.{layer}"], True, eps=1e-3)  # fmt: skip
+                y = F.conv2d(x, values[f"theta.conv{layer + 1}_weight"], padding=1)
+                shift = values[f"shift.{layer}"]
+                y = F.batch_norm(y, None, None, None, shift, True, eps=1e-3)
                 x = F.max_pool2d(y.relu(), 2)
             scores = F.linear(x.flatten(1), *start[-2:])
             total = total + F.cross_entropy(scores, torch.from_numpy(half // 30)) / 2
@@ -111,7 +112,7 @@ def test_the_learning_rate_rises_for_three_tenths_and_falls_to_zero():
 
 
 # ------------------------------------------------------------------------------- images
-def test_images_of_several_sets_have_labels_of_their_own():
+def test_the_classes_of_several_image_sets_have_different_labels():
     sets = [make_imageset(), make_imageset(classes=24, name="other")]
     pool = PretrainingImages(sets, PretrainSettings(augment=()))
     assert len(pool) == 4 * 30 + 8 * 30
@@ -122,7 +123,7 @@ def test_images_of_several_sets_have_labels_of_their_own():
     assert (images[2] == sets[1].images_of("class 0")[0]).all()
 
 
-def test_what_a_set_allows_is_done_to_its_images_alone():
+def test_images_are_flipped_only_where_their_set_allows_it():
     letters = replace(make_imageset(), kind="characters")
     pixels = np.tile(
         np.arange(16, dtype=np.uint8)[:, None], (30, 16, 1, 3)
@@ -137,14 +138,14 @@ def test_what_a_set_allows_is_done_to_its_images_alone():
         assert falling.any() == mirrored
 
 
-def test_fewer_images_than_a_batch_are_one_batch(tmp_path):
+def test_fewer_images_than_a_batch_make_one_batch(tmp_path):
     made = run(tiny(batch=1000, epochs=4), tmp_path)
     losses = [record["loss"] for record in made.records("epoch")]
     assert losses[-1] < losses[0]
 
 
-# ---------------------------------------------------------------------------------------------------- checks
-def test_a_check_counts_the_nearest_class_means():
+# ------------------------------------------------------------------------------- validation
+def test_validation_counts_the_nearest_prototypes():
     method, task = create_method(MethodSettings(name="protonet"), (16, 16)), make_task()
     support, labels, query, query_labels = method.task_tensors(task)
     with torch.no_grad():
@@ -163,21 +164,21 @@ def test_a_check_counts_the_nearest_class_means():
         assert found == pytest.approx((scores.argmax(1) == query_labels).float().mean().item())
 
 
-# ---------------------------------------------------------------------------------------------------- kinds of runs
+# ------------------------------------------------------------------------------- failures
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # NumPy, of infinite weights
-def test_a_loss_that_is_not_finite_ends_the_warm_start_with_a_sentence(tmp_path):
+def test_a_non_finite_loss_ends_pretraining_with_an_error(tmp_path):
     with pytest.raises(SettingsError, match=r"finite in epoch \d; .*100000000\.0"):
         run(tiny(rate=1e8), tmp_path)
 
 
-def test_a_callback_is_told_every_line_of_the_log(tmp_path):
+def test_the_callback_gets_every_record_of_the_log(tmp_path):
     told = []
     made = run(tiny(epochs=2, check_every=1), tmp_path, callback=told.append)
     assert told == list(made.records())
     assert [record["kind"] for record in told] == ["epoch", "check", "epoch", "check"]
 
 
-def test_the_programs_default_type_changes_no_number(tmp_path):
+def test_the_default_dtype_changes_no_number(tmp_path):
     try:
         for dtype in (torch.float32, torch.float64):
             torch.set_default_dtype(dtype)
