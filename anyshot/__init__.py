@@ -35,6 +35,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "SettingsError",
         ],
         "core.options": ["option"],
+        "core.parallel.device": ["choose_device"],
+        "core.parallel.ranks": ["process_group"],
         "core.registry": [
             "BODIES",
             "EXPERIMENTS",
@@ -59,6 +61,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "inner_loop.update_rule": ["update"],
         "methods": [
             "ABML",
+            "ANIL",
+            "EmbeddingMethod",
             "GradientMethod",
             "MAML",
             "MTNet",
@@ -67,6 +71,9 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "Objective",
             "ProtoMAML",
             "ProtoNet",
+            "R2D2",
+            "RFS",
+            "SimpleShot",
             "TAML",
             "create_method",
         ],
@@ -101,6 +108,8 @@ if TYPE_CHECKING:
     from anyshot.core.errors import RunError as RunError
     from anyshot.core.errors import SettingsError as SettingsError
     from anyshot.core.options import option as option
+    from anyshot.core.parallel.device import choose_device as choose_device
+    from anyshot.core.parallel.ranks import process_group as process_group
     from anyshot.core.registry import BODIES as BODIES
     from anyshot.core.registry import EXPERIMENTS as EXPERIMENTS
     from anyshot.core.registry import METHODS as METHODS
@@ -136,8 +145,12 @@ if TYPE_CHECKING:
     from anyshot.inner_loop import query_loss as query_loss
     from anyshot.inner_loop.update_rule import update as update
     from anyshot.methods import ABML as ABML
+    from anyshot.methods import ANIL as ANIL
     from anyshot.methods import MAML as MAML
+    from anyshot.methods import R2D2 as R2D2
+    from anyshot.methods import RFS as RFS
     from anyshot.methods import TAML as TAML
+    from anyshot.methods import EmbeddingMethod as EmbeddingMethod
     from anyshot.methods import GradientMethod as GradientMethod
     from anyshot.methods import MetaSGD as MetaSGD
     from anyshot.methods import Method as Method
@@ -145,6 +158,7 @@ if TYPE_CHECKING:
     from anyshot.methods import Objective as Objective
     from anyshot.methods import ProtoMAML as ProtoMAML
     from anyshot.methods import ProtoNet as ProtoNet
+    from anyshot.methods import SimpleShot as SimpleShot
     from anyshot.methods import create_method as create_method
     from anyshot.methods.balancing import Posterior as Posterior
     from anyshot.models.bodies import create_body as create_body

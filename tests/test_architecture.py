@@ -69,6 +69,17 @@ def test_every_package_is_in_the_order():
     assert {path.parent.name for path in ROOT.glob("*/__init__.py")} == set(ORDER)
 
 
+def test_init_files_define_no_functions_or_classes():
+    definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    wrong = [
+        str(path.relative_to(ROOT))
+        for path in ROOT.rglob("__init__.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, definitions)
+    ]
+    assert wrong == []
+
+
 def test_packages_import_only_those_before_them():
     position = {name: number for number, name in enumerate(ORDER)}
     wrong = [

@@ -161,8 +161,21 @@ def only_rank_zero_prints() -> Iterator[None]:
 def process_group(device: torch.device) -> Iterator[None]:
     """Join the ranks that torchrun started during the block; without torchrun do nothing.
 
-    Ranks that compute with CUDA communicate by NCCL, others by gloo. The ranks of a machine share
-    its cores.
+    Inside the block, training, pre-training and evaluation are distributed over the ranks. The
+    ranks of a machine share its cores.
+
+    Parameters
+    ----------
+    device : torch.device
+        Device of this rank (:func:`anyshot.choose_device`). Ranks on CUDA communicate by NCCL,
+        others by gloo.
+
+    Examples
+    --------
+    >>> import torch
+    >>> with process_group(torch.device("cpu")):  # started without torchrun: one rank
+    ...     world_size()
+    1
     """
     global _group, _store
     if not launched_by_torchrun() or _group is not None:
