@@ -1,0 +1,245 @@
+"""Accuracy against iterations of the paper's protocol: Meta-SGD and Bayesian TAML.
+
+    python benchmarks/paper_protocol.py measure OUT NAME RUN CHECKPOINT [CHECKPOINT ...]
+    python benchmarks/paper_protocol.py draw OUT
+
+RUN is a run folder of `anyshot train RUN --preset cifar-fs-paper`, NAME its method in the figure.
+Each CHECKPOINT (RUN/checkpoints/meta-0005000.safetensors, or a copy of it) is tested on the same
+tasks of the test classes. `measure` writes one JSON file per checkpoint, set and prediction into
+OUT, and skips those that are there. `draw` writes OUT/results.json, OUT/table.md and the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import anyshot
+from anyshot.runs.checkpoint import read_checkpoint
+
+SETS = ("cifar-fs", "svhn")
+TITLES = {"cifar-fs": "CIFAR-FS", "svhn": "SVHN (out of distribution)"}
+#: published accuracies after 50,000 iterations, CIFAR-FS and SVHN
+PAPER = {
+    "Meta-SGD": (72.71, 46.45),
+    "TAML, naive": (73.52, 47.15),
+    "TAML, S = 10": (75.15, 51.87),
+}
+COLOURS = {"Meta-SGD": "tab:blue", "TAML, naive": "tab:orange", "TAML, S = 10": "tab:red"}
+
+
+def load_checkpoint(run: anyshot.Run, path: Path) -> anyshot.Method:
+    """The run's method with the parameters of a checkpoint."""
+    tensors = read_checkpoint(path).tensors
+    prefix = "method."
+    parameters = {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+    method = run.new_method()
+    method.load_state_dict(parameters)
+    return method.requires_grad_(False)
+
+
+def iteration_of(path: Path) -> int:
+    """5000 for meta-0005000.safetensors."""
+    return int(re.search(r"(\d+)", path.stem)[1])
+
+
+def measure(out: Path, name: str, folder: Path, checkpoints: list[Path], tasks: int) -> None:
+    """Test each checkpoint on each set, and keep accuracy and NLL of every task."""
+    run = anyshot.Run(folder)
+    streams = {
+        images: anyshot.TaskStream(run.imageset(images), "test", run.settings.task)
+        for images in SETS
+    }
+    predictions = {"": None}
+    if run.settings.method.name == "taml":
+        predictions = {", naive": "naive", ", S = 10": "mc"}
+    for path in checkpoints:
+        method = load_checkpoint(run, path)
+        for suffix, prediction in predictions.items():
+            for images, stream in streams.items():
+                title = f"{name}{suffix}"
+                target = out / "measured" / f"{title} {iteration_of(path)} {images}.json"
+                if target.exists():
+                    continue
+                summary = anyshot.evaluate(method, stream, tasks, prediction=prediction)
+                record = {
+                    "model": title,
+                    "iteration": iteration_of(path),
+                    "images": images,
+                    "tasks": tasks,
+                    "accuracy": [score.accuracy for score in summary.scores],
+                    "nll": [score.nll for score in summary.scores],
+                    "ece": summary.ece,
+                }
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(json.dumps(record))
+                print(title, iteration_of(path), images, f"{100 * summary.accuracy:.2f}")
+        if run.settings.method.name == "taml":
+            inspect(out, method, streams, iteration_of(path), tasks=100)
+
+
+def inspect(out: Path, method: anyshot.Method, streams: dict, iteration: int, tasks: int) -> None:
+    """Keep the posterior means of ω̃ by class size, and of γ̃ by task size."""
+    target = out / "measured" / f"posterior {iteration}.json"
+    if target.exists():
+        return
+    record: dict = {"iteration": iteration}
+    for images, stream in streams.items():
+        omega, gamma = [], []
+        for index in range(tasks):
+            task = stream.task(index)
+            support, labels, _, _ = method.task_tensors(task)
+            mean = method.posterior(support, labels, task.way).mean
+            omega += list(zip(map(int, task.shots), mean["omega"].flatten().tolist(), strict=True))
+            gamma.append((int(sum(task.shots)), mean["gamma"].flatten().tolist()))
+        record[images] = {"omega": omega, "gamma": gamma}
+    target.write_text(json.dumps(record))
+
+
+def half_width(values: np.ndarray) -> float:
+    """1.96 standard errors of a mean."""
+    return float(1.96 * values.std(ddof=1) / len(values) ** 0.5)
+
+
+def draw(out: Path) -> None:
+    """Collect what was measured into one results file, a table and the figures."""
+    records = [json.loads(path.read_text()) for path in sorted((out / "measured").glob("*.json"))]
+    tests = [record for record in records if "model" in record]
+    found = {(r["model"], r["iteration"], r["images"]): r for r in tests}
+    rows = []
+    for (model, iteration, images), record in sorted(found.items(), key=lambda item: item[0]):
+        row = {"model": model, "iteration": iteration, "images": images, "tasks": record["tasks"]}
+        for key, scale in (("accuracy", 100), ("nll", 1)):
+            values = scale * np.array(record[key])
+            row[key] = float(values.mean())
+            row[f"{key}_interval"] = half_width(values)
+            reference = found.get(("Meta-SGD", iteration, images))
+            if reference and model != "Meta-SGD":
+                difference = values - scale * np.array(reference[key])
+                row[f"{key}_difference"] = float(difference.mean())
+                row[f"{key}_difference_interval"] = half_width(difference)
+        row["ece"] = 100 * record["ece"]
+        rows.append(row)
+    (out / "results.json").write_text(json.dumps(rows, indent=1))
+    (out / "table.md").write_text(table(rows))
+    curves(rows, out / "curves.png")
+    posteriors([r for r in records if "model" not in r], out / "posteriors.png")
+
+
+def table(rows: list[dict]) -> str:
+    """Markdown: one row per model and iteration, both sets."""
+    lines = [
+        "| iterations | model | CIFAR-FS | − Meta-SGD | NLL | SVHN | − Meta-SGD | NLL |",
+        "|--:|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for iteration in sorted({row["iteration"] for row in rows}):
+        for model in PAPER:
+            cells = []
+            for images in SETS:
+                key = (model, iteration, images)
+                row = next(
+                    (r for r in rows if (r["model"], r["iteration"], r["images"]) == key), None
+                )
+                if row is None:
+                    cells += ["–", "–", "–"]
+                    continue
+                gain = "–"
+                if "accuracy_difference" in row:
+                    gain = (
+                        f"{row['accuracy_difference']:+.1f} "
+                        f"± {row['accuracy_difference_interval']:.1f}"
+                    )
+                accuracy = f"{row['accuracy']:.1f} ± {row['accuracy_interval']:.1f}"
+                cells += [accuracy, gain, f"{row['nll']:.3f}"]
+            if any(cell != "–" for cell in cells):
+                lines.append(f"| {iteration:,} | {model} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def curves(rows: list[dict], path: Path) -> None:
+    """Accuracy and NLL against iterations; dotted lines are the paper's accuracies."""
+    figure, axes = plt.subplots(2, 2, figsize=(9, 6.5), sharex=True)
+    for column, images in enumerate(SETS):
+        for model, colour in COLOURS.items():
+            some = [r for r in rows if r["model"] == model and r["images"] == images]
+            some.sort(key=lambda r: r["iteration"])
+            for line, key in enumerate(("accuracy", "nll")):
+                axes[line, column].errorbar(
+                    [r["iteration"] for r in some],
+                    [r[key] for r in some],
+                    [r[f"{key}_interval"] for r in some],
+                    label=model,
+                    color=colour,
+                    marker="o",
+                    markersize=4,
+                    capsize=2,
+                )
+            axes[0, column].axhline(PAPER[model][column], color=colour, linestyle=":", linewidth=1)
+        axes[0, column].set_title(TITLES[images])
+        axes[1, column].set_xlabel("meta-iterations (log scale)")
+        axes[1, column].set_xscale("log")
+    axes[0, 0].set_ylabel("accuracy, %")
+    axes[1, 0].set_ylabel("NLL")
+    axes[0, 0].legend(fontsize=8)
+    figure.suptitle("Paper's protocol; dotted: published after 50,000 iterations", fontsize=10)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def posteriors(records: list[dict], path: Path) -> None:
+    """Posterior means of the newest checkpoint: exp(ω̃) by class size, exp(γ̃) by task size."""
+    if not records:
+        return
+    newest = max(records, key=lambda record: record["iteration"])
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6))
+    for images, colour in zip(SETS, ("tab:blue", "tab:orange"), strict=True):
+        sizes, omega = np.array(newest[images]["omega"]).T
+        axes[0].scatter(sizes, np.exp(omega), s=6, color=colour, alpha=0.4, label=TITLES[images])
+        total = np.array([size for size, _ in newest[images]["gamma"]])
+        head = np.exp([values[-1] for _, values in newest[images]["gamma"]])
+        axes[1].scatter(total, head, s=6, color=colour, alpha=0.6, label=TITLES[images])
+    for axis, label, name in (
+        (axes[0], "images of the class", "exp(E ω̃)"),
+        (axes[1], "images of the task", "exp(E γ̃) of the head"),
+    ):
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        axis.set_xlabel(label)
+        axis.set_ylabel(name)
+    axes[0].legend(fontsize=8)
+    figure.suptitle(f"Bayesian TAML after {newest['iteration']:,} iterations", fontsize=10)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    measuring = commands.add_parser("measure")
+    measuring.add_argument("out", type=Path)
+    measuring.add_argument("name", choices=("Meta-SGD", "TAML"))
+    measuring.add_argument("run", type=Path)
+    measuring.add_argument("checkpoints", type=Path, nargs="+")
+    measuring.add_argument("--tasks", type=int, default=300)
+    drawing = commands.add_parser("draw")
+    drawing.add_argument("out", type=Path)
+    chosen = parser.parse_args()
+    if chosen.command == "measure":
+        measure(chosen.out, chosen.name, chosen.run, chosen.checkpoints, chosen.tasks)
+    else:
+        draw(chosen.out)
+
+
+if __name__ == "__main__":
+    main()
