@@ -1,0 +1,76 @@
+"""Makes the notebooks of examples/ from docs/tutorial.md and docs/photos.md: python docs/notebooks.py
+
+Text becomes Markdown cells, Python blocks become code cells. The code runs, and its printed output is
+stored with it; `--without-output` only converts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PAGES = {"tutorial": "docs/tutorial.md", "photos": "docs/photos.md"}
+
+
+def cells_of(page: str) -> list[dict[str, Any]]:
+    """The cells of a notebook, without output, from the text of a Markdown page."""
+    cells = []
+    for number, part in enumerate(re.split(r"```python\n(.*?)```\n", page, flags=re.S)):
+        text = part.strip("\n")
+        if not text:
+            continue
+        cell: dict[str, Any] = {"metadata": {}, "source": text.splitlines(keepends=True)}
+        if number % 2:
+            cells.append({"cell_type": "code", "execution_count": None, "outputs": [], **cell})
+        else:
+            cells.append({"cell_type": "markdown", **cell})
+    return cells
+
+
+def run(cells: list[dict[str, Any]]) -> None:
+    """Run the code cells in one namespace and an empty folder; store what they print."""
+    namespace: dict[str, Any] = {"__name__": "notebook"}
+    home = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            for count, cell in enumerate((c for c in cells if c["cell_type"] == "code"), start=1):
+                printed = io.StringIO()
+                with contextlib.redirect_stdout(printed):
+                    exec("".join(cell["source"]), namespace)
+                cell["execution_count"] = count
+                lines = printed.getvalue().splitlines(keepends=True)
+                cell["outputs"] = [{"output_type": "stream", "name": "stdout", "text": lines}]
+        finally:
+            os.chdir(home)
+
+
+def main() -> None:
+    """Write both notebooks."""
+    for name, page in PAGES.items():
+        cells = cells_of((ROOT / page).read_text(encoding="utf-8"))
+        if "--without-output" not in sys.argv:
+            run(cells)
+        for number, cell in enumerate(cells):
+            cell["id"] = f"{name}-{number}"
+        kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+        notebook = {
+            "cells": cells,
+            "metadata": {"kernelspec": kernel, "language_info": {"name": "python"}},
+            "nbformat": 4,
+            "nbformat_minor": 5,
+        }
+        target = ROOT / "examples" / f"{name}.ipynb"
+        target.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
