@@ -2,12 +2,12 @@
 
     python benchmarks/depth_headroom.py docs/results/variables/depth.json [--tasks 60]
 
-Validation tasks of CIFAR-FS and SVHN. A balanced logistic regression is fitted to features of layers
-3 and 4 together, for several shares of layer 3 and several strengths C of the regularisation (small C:
-stay close to the prior, large C: follow the task's images). Support and query images are seen in the
-views that the weights were tested with. Two ways to choose are compared: one constant for all tasks,
-and the choice by the task's own support images (five-fold cross-validation, log loss, classes count
-alike).
+Validation tasks of CIFAR-FS and SVHN. A balanced logistic regression is fitted to features of
+layers 3 and 4 together, for several shares of layer 3 and several strengths C of the
+regularisation (small C: stay close to the prior, large C: follow the task's images). Support and
+query images are seen in the views that the weights were tested with. Two ways to choose are
+compared: one constant for all tasks, and the choice by the task's own support images (five-fold
+cross-validation, log loss, classes count alike).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def layer_features(method: anyshot.Method, images: Tensor) -> list[Tensor]:
 
 
 def kernels(method: anyshot.Method, task: anyshot.Task) -> tuple[list[Tensor], list[list[Tensor]]]:
-    """Inner products of centred features per layer: support × support, and query × support per view."""
+    """Inner products of centred features: support × support, and query × support per view."""
     support, _, query, _ = method.task_tensors(task)
     views = list(zip(method.views(support), method.views(query), strict=True))
     if not task.flip_invariant:
