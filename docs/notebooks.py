@@ -1,7 +1,9 @@
-"""Makes the notebooks of examples/ from docs/tutorial.md and docs/photos.md: python docs/notebooks.py
+"""Makes the notebooks of examples/ from docs/tutorial.md and docs/photos.md.
 
-Text becomes Markdown cells, Python blocks become code cells. The code runs, and its printed output is
-stored with it; `--without-output` only converts.
+    python docs/notebooks.py
+
+Text becomes Markdown cells, Python blocks become code cells. The code runs; what it prints is
+stored in the notebook, and in the page as a text block after the code.
 """
 
 from __future__ import annotations
@@ -11,19 +13,19 @@ import io
 import json
 import os
 import re
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PAGES = {"tutorial": "docs/tutorial.md", "photos": "docs/photos.md"}
+CODE = re.compile(r"```python\n(.*?)```\n(?:\n```text\n.*?```\n)?", re.S)  # and its output
 
 
 def cells_of(page: str) -> list[dict[str, Any]]:
     """The cells of a notebook, without output, from the text of a Markdown page."""
     cells = []
-    for number, part in enumerate(re.split(r"```python\n(.*?)```\n", page, flags=re.S)):
+    for number, part in enumerate(CODE.split(page)):
         text = part.strip("\n")
         if not text:
             continue
@@ -53,12 +55,25 @@ def run(cells: list[dict[str, Any]]) -> None:
             os.chdir(home)
 
 
+def with_outputs(page: str, cells: list[dict[str, Any]]) -> str:
+    """The page with the cells' printed output after each code block."""
+    outputs = iter([cell["outputs"][0]["text"] for cell in cells if cell["cell_type"] == "code"])
+
+    def block(match: re.Match[str]) -> str:
+        printed = "".join(next(outputs))
+        shown = f"\n```text\n{printed}```\n" if printed else ""
+        return f"```python\n{match[1]}```\n{shown}"
+
+    return CODE.sub(block, page)
+
+
 def main() -> None:
-    """Write both notebooks."""
-    for name, page in PAGES.items():
-        cells = cells_of((ROOT / page).read_text(encoding="utf-8"))
-        if "--without-output" not in sys.argv:
-            run(cells)
+    """Write both notebooks and the output blocks of both pages."""
+    for name, path in PAGES.items():
+        page = (ROOT / path).read_text(encoding="utf-8")
+        cells = cells_of(page)
+        run(cells)
+        (ROOT / path).write_text(with_outputs(page, cells), encoding="utf-8")
         for number, cell in enumerate(cells):
             cell["id"] = f"{name}-{number}"
         kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
