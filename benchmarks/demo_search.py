@@ -1,8 +1,9 @@
-"""Step sizes for the demo's two methods, searched alike and judged by validation classes of the glyphs alone.
+"""Search inner learning rates for the demo's two methods on validation classes of the glyphs.
 
     python benchmarks/demo_search.py OUT [--iterations 60] [--tasks 100]
 
-Each run is kept in OUT and goes on where it was. Prints a Markdown table; `anyshot/training/presets.py` has what was chosen.
+Runs are kept in OUT and resume there. Prints a Markdown table; the chosen values are in
+`anyshot/training/presets.py`.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ STEPS = (
     (0.01, 1.0),
     (0.1, 1.0),
     (0.5, 0.5),
-)  # of the body and of the head; the last are the paper's
+)  # of the body and of the head; the last pair is the paper's
 
 
-def trained(name, alpha, alpha_head, arguments):
+def train_run(name, alpha, alpha_head, arguments):
     settings = preset("glyphs", name)
     method = settings.method.with_values(
         {"alpha": alpha, "alpha_head": alpha_head, "prediction": "naive"}, skip_foreign=True
@@ -42,20 +43,21 @@ def main():
     parser.add_argument("--workers", type=int)
     arguments = parser.parse_args()
     print(
-        "| method | step of the body | of the head | accuracy | NLL | worst class | 1 shot |\n"
+        "| method | rate of the body | of the head | accuracy | NLL | worst class | 1 shot |\n"
         + "|---" * 7
         + "|"
     )
     for name in ("maml", "taml"):
         for alpha, alpha_head in STEPS:
-            run = trained(name, alpha, alpha_head, arguments)
-            # other tasks than the run has validated itself on
+            run = train_run(name, alpha, alpha_head, arguments)
+            # other tasks than those of the run's own validation
             stream = TaskStream(run.imageset("glyphs"), "validation", run.settings.task, seed=1)
             s = evaluate(run.load_method(), stream, arguments.tasks, workers=arguments.workers)
             one = s.by_shots["1"]
             print(
-                f"| {name} | {alpha} | {alpha_head} | {100 * s.accuracy:.1f} ± {100 * s.interval:.1f} | {s.nll:.3f} | "
-                f"{100 * s.worst_class:.1f} | {100 * one:.0f} |",
+                f"| {name} | {alpha} | {alpha_head} "
+                f"| {100 * s.accuracy:.1f} ± {100 * s.interval:.1f} | {s.nll:.3f} "
+                f"| {100 * s.worst_class:.1f} | {100 * one:.0f} |",
                 flush=True,
             )
 

@@ -1,4 +1,4 @@
-"""What the two ranks of ``scaling`` do: the same iterations by one process and by both, in turn."""
+"""The two ranks of ``scaling``: the same iterations by one process and by both, in turn."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ REPEATS = 30
 
 
 def measure(size: int, shots: str, rounds: int, folder: Path) -> dict[str, Any]:
-    """Seconds of an iteration in each mode, round by round; what tasks cost; how long the ranks waited."""
+    """Seconds of an iteration in each mode and round, costs of tasks, and idle time of the ranks."""
     train = TrainSettings(iterations=rounds + 1, meta_batch=META_BATCH)
     settings = Settings(task=TaskSettings(shots=shots), method=MethodSettings(steps=5), train=train)
     images = [noise(size, classes=10, images=80)]
 
-    def training(name: str, workers: int) -> MetaTraining:
+    def make_training(name: str, workers: int) -> MetaTraining:
         return MetaTraining(
             Run.open_or_create(folder / f"{size}-{name}-{ranks.rank()}", settings, (size, size)),
             images,
@@ -46,36 +46,38 @@ def measure(size: int, shots: str, rounds: int, folder: Path) -> dict[str, Any]:
         )
 
     modes = {
-        "1 × 1": training("one", 1),
-        "2 × 1": training("two", 1),
-        "1 × 2": training("threads", 2),
+        "1 × 1": make_training("one", 1),
+        "2 × 1": make_training("two", 1),
+        "1 × 2": make_training("threads", 2),
     }
     seconds: dict[str, list[float]] = {name: [] for name in modes}
     cpu: dict[str, list[float]] = {name: [] for name in modes}
     group = ranks.current_group()
     assert group is not None
     group.cost.measurements.clear()
-    waited: dict[str, list[float]] = {"by cost": [], "in turn": []}
-    for done in range(rounds + 1):  # the first compiles
-        for name, one in modes.items():
+    idle: dict[str, list[float]] = {"by cost": [], "in turn": []}
+    for round_number in range(rounds + 1):  # the first one compiles
+        for name, training in modes.items():
             dist.barrier()
-            wall, used = time.perf_counter(), time.process_time()
+            wall_start = time.perf_counter()
+            cpu_start = time.process_time()
             if name == "2 × 1":
-                one.step()
+                training.step()
             elif ranks.is_rank_zero():
                 with ranks.local_only():
-                    one.step()
-            if done:
-                seconds[name].append(time.perf_counter() - wall)
-                cpu[name].append(_all(time.process_time() - used))
-        share, last = ranks.utilisation()["idle"], list(group.cost.measurements)[-META_BATCH:]
-        if done:
-            waited["by cost"].append(share)
+                    training.step()
+            if round_number:
+                seconds[name].append(time.perf_counter() - wall_start)
+                cpu[name].append(_sum_over_ranks(time.process_time() - cpu_start))
+        share = ranks.utilisation()["idle"]
+        last = list(group.cost.measurements)[-META_BATCH:]
+        if round_number:
+            idle["by cost"].append(share)
             loads = [
                 sum(last[i][1] for i in tasks)
                 for tasks in assign_round_robin(META_BATCH, group.size)
             ]
-            waited["in turn"].append(idle_share(loads))
+            idle["in turn"].append(idle_share(loads))
         else:
             group.cost.measurements.clear()
     return {
@@ -85,28 +87,28 @@ def measure(size: int, shots: str, rounds: int, folder: Path) -> dict[str, Any]:
         "speedup": median(seconds["1 × 1"]) / median(seconds["2 × 1"]),
         "speedup_of_minima": min(seconds["1 × 1"]) / min(seconds["2 × 1"]),
         "speedup_of_threads": median(seconds["1 × 1"]) / median(seconds["1 × 2"]),
-        "idle": {name: sum(found) / len(found) for name, found in waited.items()},
+        "idle": {name: sum(shares) / len(shares) for name, shares in idle.items()},
         "tasks": list(group.cost.measurements),
-        **_parts(modes["2 × 1"], group),
+        **_measure_parts(modes["2 × 1"], group),
     }
 
 
-def _parts(training: MetaTraining, group: ranks.ProcessGroup) -> dict[str, Any]:
-    """What :class:`scaling_model.Measured` needs."""
+def _measure_parts(training: MetaTraining, group: ranks.ProcessGroup) -> dict[str, Any]:
+    """The measurements of :class:`scaling_model.Measured`."""
     start, slope = group.cost.coefficients()
-    began = time.perf_counter()
+    started = time.perf_counter()
     for i in range(DRAWS):
         training.stream.sample_indices(i)
-    draw = (time.perf_counter() - began) / DRAWS
+    draw = (time.perf_counter() - started) / DRAWS
     like = list(training.method.parameters())
     numbers = sum(p.numel() for p in like)
     own = META_BATCH // group.size
     gradients = [[torch.ones_like(p) for p in like] for _ in range(own)]
     flat = torch.ones(numbers)
-    dealt = assign_round_robin(META_BATCH, group.size)
-    ordered = _timed(lambda: ordered_all_reduce(group, gradients, dealt, like))
-    plain = _timed(lambda: dist.all_reduce(flat))
-    apply = _timed(lambda: training.optimiser.step([torch.zeros_like(p) for p in like], 0))
+    assigned = assign_round_robin(META_BATCH, group.size)
+    ordered = _median_seconds(lambda: ordered_all_reduce(group, gradients, assigned, like))
+    plain = _median_seconds(lambda: dist.all_reduce(flat))
+    apply = _median_seconds(lambda: training.optimiser.step([torch.zeros_like(p) for p in like], 0))
     sent = group.sent // REPEATS
     group.sent = 0
     return {
@@ -121,18 +123,17 @@ def _parts(training: MetaTraining, group: ranks.ProcessGroup) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _timed(function: Callable[[], Any]) -> float:
-    found = []
+def _median_seconds(function: Callable[[], Any]) -> float:
+    seconds = []
     for _ in range(REPEATS):
         dist.barrier()
-        began = time.perf_counter()
+        started = time.perf_counter()
         function()
-        found.append(time.perf_counter() - began)
-    return median(found)
+        seconds.append(time.perf_counter() - started)
+    return median(seconds)
 
 
-def _all(value: float) -> float:
-    """Summed over the ranks."""
+def _sum_over_ranks(value: float) -> float:
     total = torch.tensor(value, dtype=torch.float64)
     dist.all_reduce(total)
     return float(total)

@@ -1,12 +1,12 @@
-"""Inner step sizes from one warm body, searched for each method and judged by validation images alone.
+"""Search inner learning rates from one pre-trained body, for each method, on validation images.
 
-    python benchmarks/steps_search.py OUT [--from cifar-fs] [--tasks 40]                       # fixed steps
+    python benchmarks/steps_search.py OUT [--from cifar-fs] [--tasks 40]
     python benchmarks/steps_search.py OUT --iterations 200 --methods maml,meta-sgd --tasks 100
 
-With no iterations nothing is meta-learned: 10 fixed steps from the body, for MAML's head at zero (which Meta-SGD,
-MT-net and TAML start from as well) and for Proto-MAML's at the class means. With some, each of fewer candidates is
-trained as the scale ``short`` of `anyshot reproduce` does, and kept in OUT. Prints a Markdown table. CIFAR-FS and SVHN
-must be prepared.
+Without iterations nothing is meta-learned: 10 fixed steps from the body, with a head that starts at
+zero (MAML, Meta-SGD, MT-net, TAML) or at the prototypes (Proto-MAML). With iterations, fewer
+candidates are trained like the scale ``short`` of `anyshot reproduce`, and kept in OUT. Prints a
+Markdown table. CIFAR-FS and SVHN must be prepared.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LEARNED = {
 }
 
 
-def settings_of(
+def make_settings(
     name: str, alpha: float, alpha_head: float, arguments: argparse.Namespace
 ) -> Settings:
     base = preset("cifar-fs-paper", name)
@@ -54,8 +54,10 @@ def settings_of(
     )
 
 
-def made(name: str, alpha: float, alpha_head: float, arguments: argparse.Namespace) -> Method:
-    settings = settings_of(name, alpha, alpha_head, arguments)
+def make_method(
+    name: str, alpha: float, alpha_head: float, arguments: argparse.Namespace
+) -> Method:
+    settings = make_settings(name, alpha, alpha_head, arguments)
     if arguments.iterations:
         folder = arguments.out / f"{name}-{alpha}-{alpha_head}"
         return train(settings, folder, workers=arguments.workers, tensorboard=False).load_method()
@@ -79,20 +81,20 @@ def main() -> None:
         else {n: tuple(itertools.product(BODY, heads)) for n, heads in HEAD.items()}
     )
     sets = [open_images(name) for name in ("cifar-fs", "svhn")]
-    seed = 1 if arguments.iterations else 0  # other tasks than a run has validated itself on
+    seed = 1 if arguments.iterations else 0  # other tasks than those of a run's own validation
     streams = [TaskStream(images, "validation", TaskSettings(), seed) for images in sets]
-    print("| method | step of the body | of the head | accuracy | NLL |\n" + "|---" * 5 + "|")
+    print("| method | rate of the body | of the head | accuracy | NLL |\n" + "|---" * 5 + "|")
     for name in arguments.methods.split(",") if arguments.methods else grid:
         for alpha, alpha_head in grid[name]:
-            method = made(name, alpha, alpha_head, arguments)
-            found = [
+            method = make_method(name, alpha, alpha_head, arguments)
+            summaries = [
                 evaluate(
                     method, stream, arguments.tasks, prediction="naive", workers=arguments.workers
                 )
                 for stream in streams
             ]
-            accuracy = " / ".join(f"{100 * s.accuracy:.1f}" for s in found)
-            nll = " / ".join(f"{s.nll:.3f}" for s in found)
+            accuracy = " / ".join(f"{100 * s.accuracy:.1f}" for s in summaries)
+            nll = " / ".join(f"{s.nll:.3f}" for s in summaries)
             print(f"| {name} | {alpha} | {alpha_head} | {accuracy} | {nll} |", flush=True)
 
 

@@ -1,10 +1,11 @@
-"""Validation accuracy against computing time, from nothing: anyshot's recipe and three other ways. A figure in docs.
+"""Validation accuracy against training time: anyshot's recipe and three other ways to train.
 
-    OMP_NUM_THREADS=1 python benchmarks/time_to_accuracy.py OUT docs/figures/time_to_accuracy [--minutes 12]
+    OMP_NUM_THREADS=1 python benchmarks/time_to_accuracy.py OUT \
+        docs/figures/time_to_accuracy [--minutes 12]
 
-Time is that of one core (two cores take half of it), as the processor counts it, so that other work on the machine
-shifts it little; validation is left out. What is finished stays in OUT and is not done again. CIFAR-FS and SVHN must be
-prepared. `--only NAME` does a single one of them, so that two cores can do two at once.
+Time is processor time of one core, without validation; two cores take half of it. Finished curves
+stay in OUT and are not measured again. CIFAR-FS and SVHN must be prepared. `--only NAME` measures
+one curve, so that two cores can measure two at once.
 """
 
 from __future__ import annotations
@@ -29,15 +30,17 @@ SETS = {"cifar-fs": "CIFAR-FS, validation classes", "svhn": "SVHN, validation im
 TASKS = 50
 
 
-class Enough(Exception):
-    """The minutes are over."""
+class TimeOver(Exception):
+    """The time limit is reached."""
 
 
 class Clock:
-    """Points of a curve: the time of training so far, by each validation."""
+    """Records the training time and the accuracy at each validation."""
 
     def __init__(self, minutes: float) -> None:
-        self.minutes, self.seconds, self.before = minutes, 0.0, time.process_time()
+        self.minutes = minutes
+        self.seconds = 0.0
+        self.before = time.process_time()
         self.points: list[dict[str, Any]] = []
 
     def __call__(self, record: dict[str, Any]) -> None:
@@ -50,12 +53,12 @@ class Clock:
             self.points.append({"kind": record["kind"], "minutes": self.seconds / 60, **accuracies})
             print(json.dumps(self.points[-1]), flush=True)
             if self.seconds > 60 * self.minutes:
-                raise Enough
+                raise TimeOver
         self.before = now
 
 
 def by_recipe(epochs: int) -> Callable[[Path, Clock], None]:
-    """The recipe with a warm start of so many epochs (200 are its own), to its end."""
+    """The recipe with this many epochs of pre-training (its own number is 200), to its end."""
 
     def run(folder: Path, clock: Clock) -> None:
         clock.minutes = float("inf")
@@ -77,8 +80,8 @@ def by_recipe(epochs: int) -> Callable[[Path, Clock], None]:
     return run
 
 
-def from_nothing(settings: Settings, every: int) -> Callable[[Path, Clock], None]:
-    """Meta-training alone, until the minutes are over."""
+def from_scratch(settings: Settings, every: int) -> Callable[[Path, Clock], None]:
+    """Only meta-training, until the time limit."""
 
     def run(folder: Path, clock: Clock) -> None:
         schedule = replace(
@@ -89,31 +92,30 @@ def from_nothing(settings: Settings, every: int) -> Callable[[Path, Clock], None
     return run
 
 
-def quick(method: str) -> Settings:
-    """A baseline at its best: a body of He's scale, centred features, a large step of the head."""
+def fast_settings(method: str) -> Settings:
+    """A strong baseline: He initialisation, centred features, a large learning rate of the head."""
     return replace(preset("cifar-fs-paper"), method=FAST.with_values({"name": method}))
 
 
 WAYS: dict[str, tuple[str, Callable[[Path, Clock], None]]] = {
     "recipe": ("anyshot's recipe", by_recipe(200)),
-    "recipe-20": ("… warm start of 20 epochs", by_recipe(20)),
-    "meta-sgd": ("Meta-SGD, He's start", from_nothing(quick("meta-sgd"), 100)),
-    "protonet": ("Prototypical Networks, He's start", from_nothing(quick("protonet"), 250)),
-    "paper": ("Bayesian TAML, paper's recipe", from_nothing(preset("cifar-fs-paper"), 100)),
+    "recipe-20": ("… 20 epochs of pre-training", by_recipe(20)),
+    "meta-sgd": ("Meta-SGD, He's start", from_scratch(fast_settings("meta-sgd"), 100)),
+    "protonet": ("Prototypical Networks, He's start", from_scratch(fast_settings("protonet"), 250)),
+    "paper": ("Bayesian TAML, paper's recipe", from_scratch(preset("cifar-fs-paper"), 100)),
 }
 
 
-def measured(name: str, out: Path, minutes: float) -> list[dict[str, Any]]:
-    kept = out / f"{name}.json"
-    if not kept.is_file():
-        shutil.rmtree(
-            out / name, ignore_errors=True
-        )  # the time of what was interrupted is not known
+def measure(name: str, out: Path, minutes: float) -> list[dict[str, Any]]:
+    file = out / f"{name}.json"
+    if not file.is_file():
+        # The time of an interrupted run is not known.
+        shutil.rmtree(out / name, ignore_errors=True)
         clock = Clock(minutes)
-        with contextlib.suppress(Enough):
+        with contextlib.suppress(TimeOver):
             WAYS[name][1](out / name, clock)
-        write_json(kept, {"points": clock.points})
-    return json.loads(kept.read_text())["points"]
+        write_json(file, {"points": clock.points})
+    return json.loads(file.read_text())["points"]
 
 
 def draw(curves: dict[str, list[dict[str, Any]]], target: Path) -> None:
@@ -124,20 +126,29 @@ def draw(curves: dict[str, list[dict[str, Any]]], target: Path) -> None:
 
     figure, axes = plt.subplots(1, 2, figsize=(9, 4.5), layout="constrained")
     for axis, (images, title) in zip(axes, SETS.items(), strict=True):
-        for place, (name, points) in enumerate(curves.items()):
-            x, y = [p["minutes"] for p in points], [100 * p[images] for p in points]
+        for index, (name, points) in enumerate(curves.items()):
+            x = [p["minutes"] for p in points]
+            y = [100 * p[images] for p in points]
             style = {
-                "color": COLOURS[place],
-                "marker": MARKERS[place],
+                "color": COLOURS[index],
+                "marker": MARKERS[index],
                 "ms": 4,
                 "label": WAYS[name][0],
             }
-            warm = [i for i, p in enumerate(points) if p["kind"] == "check"]
+            pretraining = [i for i, p in enumerate(points) if p["kind"] == "check"]
             axis.plot(
-                x, y, lw=1.6, markevery=[i for i in range(len(x)) if i not in warm] or None, **style
+                x,
+                y,
+                lw=1.6,
+                markevery=[i for i in range(len(x)) if i not in pretraining] or None,
+                **style,
             )
             axis.plot(
-                [x[i] for i in warm], [y[i] for i in warm], ls="", marker="|", color=COLOURS[place]
+                [x[i] for i in pretraining],
+                [y[i] for i in pretraining],
+                ls="",
+                marker="|",
+                color=COLOURS[index],
             )
         axis.set(title=title, xscale="log", xlabel="minutes of one core")
         axis.set_xticks([0.5, 1, 2, 5, 10, 20, 40], ["0.5", "1", "2", "5", "10", "20", "40"])
@@ -166,9 +177,9 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     if arguments.only:
-        measured(arguments.only, arguments.out, arguments.minutes)
+        measure(arguments.only, arguments.out, arguments.minutes)
         return
-    curves = {name: measured(name, arguments.out, arguments.minutes) for name in WAYS}
+    curves = {name: measure(name, arguments.out, arguments.minutes) for name in WAYS}
     labelled = {name: {"label": WAYS[name][0], "points": points} for name, points in curves.items()}
     write_json(
         arguments.target.with_suffix(".json"), {"minutes": arguments.minutes, "ways": labelled}

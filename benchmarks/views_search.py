@@ -1,9 +1,9 @@
-"""Views of images at test time, searched for trained parameters and judged by validation images alone.
+"""Search test-time augmentation for trained parameters on validation images.
 
     python benchmarks/views_search.py [--weights cifar-fs] [--tasks 60]
 
-Each row is the same parameters, asked in another way: how many steps, whether they see mirror images, at which other
-zooms; all at the temperature that is kept with them. Differences are to the first row, over the same tasks, with 95 %
+All rows have the same parameters and their stored temperature. They differ in the number of inner
+steps, in mirror images and in zooms. Differences are to the first row on the same tasks, with 95 %
 intervals. Prints a Markdown table. CIFAR-FS and SVHN must be prepared.
 """
 
@@ -16,7 +16,7 @@ from anyshot import TaskSettings, TaskStream, evaluate, load, open_images
 from anyshot.evaluation.metrics import Summary, paired_difference
 
 # steps, mirror images, other zooms
-WAYS: tuple[tuple[int, bool, tuple[float, ...]], ...] = (
+CANDIDATES: tuple[tuple[int, bool, tuple[float, ...]], ...] = (
     (10, False, ()),
     (20, False, ()),
     (10, True, ()),
@@ -43,21 +43,23 @@ def main() -> None:
     print(
         "| steps | mirror images | other zooms | accuracy | difference | NLL |\n" + "|---" * 6 + "|"
     )
-    for steps, flips, zooms in WAYS:
+    for steps, flips, zooms in CANDIDATES:
         method.settings = replace(method.settings, test_steps=steps, flips=flips, zooms=zooms)
-        found = [
+        summaries = [
             evaluate(method, stream, arguments.tasks, prediction="naive", workers=arguments.workers)
             for stream in streams
         ]
-        first = first or found
-        pairs = [paired_difference(before, now) for before, now in zip(first, found, strict=True)]
+        first = first or summaries
+        pairs = [
+            paired_difference(before, now) for before, now in zip(first, summaries, strict=True)
+        ]
         cells = (
-            (f"{100 * s.accuracy:.1f}" for s in found),
+            (f"{100 * s.accuracy:.1f}" for s in summaries),
             (f"{100 * p.accuracy:+.1f} ± {100 * (p.accuracy_interval or 0):.1f}" for p in pairs),
-            (f"{s.nll:.3f}" for s in found),
+            (f"{s.nll:.3f}" for s in summaries),
         )
-        asked = (str(steps), "yes" if flips else "no", ", ".join(map(str, zooms)) or "none")
-        print(f"| {' | '.join((*asked, *map(' / '.join, cells)))} |", flush=True)
+        options = (str(steps), "yes" if flips else "no", ", ".join(map(str, zooms)) or "none")
+        print(f"| {' | '.join((*options, *map(' / '.join, cells)))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -177,7 +177,7 @@ class PlanBuilder:
         pretraining = pretraining_settings(shared)
         key = digest(pretraining)
         images = "-".join(Path(name).name for name in settings.images)
-        folder = str(self.out / "runs" / f"{images}-warm-{key}")
+        folder = str(self.out / "runs" / f"{images}-pretrained-{key}")
         self.jobs.append(Job(folder, pretraining))
         return folder, key
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from anyshot.core.settings import Settings
+from anyshot.core.settings_diff import differences
 
 #: Settings that are no part of the protocol, or that the caption explains in words.
 IGNORED = {"seed", "body_from", "checkpoint_every"}
@@ -19,15 +20,12 @@ def protocol_differences(settings: Iterable[tuple[str, Settings, Settings]]) -> 
     everyone = set()
     for model, used, paper in settings:
         everyone.add(model)
-        here = _flatten(used)
-        there = _flatten(paper)
-        for key in there:
-            if key in IGNORED or here[key] == there[key]:
-                continue
-            values = (_describe(here[key]), _describe(there[key]))
-            models = models_of.setdefault(key, {}).setdefault(values, [])
-            if model not in models:
-                models.append(model)
+        for key, (there, here) in differences(paper.as_dict(), used.as_dict()).items():
+            if key not in IGNORED:
+                values = (_describe(here), _describe(there))
+                models = models_of.setdefault(key, {}).setdefault(values, [])
+                if model not in models:
+                    models.append(model)
     sentences = []
     for key, values_of in models_of.items():
         parts = []
@@ -36,13 +34,6 @@ def protocol_differences(settings: Iterable[tuple[str, Settings, Settings]]) -> 
             parts.append(f"{key} {here}, not {there}{who}")
         sentences.append("; ".join(parts))
     return sentences
-
-
-def _flatten(settings: Settings) -> dict[str, object]:
-    values = settings.as_dict()
-    images = {key: values[key] for key in ("images", "ood")}
-    options = values["method"].pop("options")
-    return {**images, **values["task"], **values["method"], **options, **values["train"]}
 
 
 def _describe(value: object) -> str:
