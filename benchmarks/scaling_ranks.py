@@ -20,6 +20,7 @@ from anyshot.core.parallel.collectives import ordered_all_reduce
 from anyshot.core.parallel.scheduling import assign_round_robin, idle_share
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
 from anyshot.runs.run import Run
+from anyshot.training.loop import TrainContext
 from anyshot.training.meta_training import MetaTraining
 
 CASES = {
@@ -32,7 +33,7 @@ REPEATS = 30
 
 
 def measure(size: int, shots: str, rounds: int, folder: Path) -> dict[str, Any]:
-    """Seconds of an iteration in each mode and round, costs of tasks, and idle time of the ranks."""
+    """Seconds of an iteration in each mode and round, costs of tasks, and idle time of ranks."""
     train = TrainSettings(iterations=rounds + 1, meta_batch=META_BATCH)
     settings = Settings(task=TaskSettings(shots=shots), method=MethodSettings(steps=5), train=train)
     images = [noise(size, classes=10, images=80)]
@@ -42,7 +43,7 @@ def measure(size: int, shots: str, rounds: int, folder: Path) -> dict[str, Any]:
             Run.open_or_create(folder / f"{size}-{name}-{ranks.rank()}", settings, (size, size)),
             images,
             (),
-            workers,
+            TrainContext(workers=workers),
         )
 
     modes = {
@@ -62,10 +63,10 @@ def measure(size: int, shots: str, rounds: int, folder: Path) -> dict[str, Any]:
             wall_start = time.perf_counter()
             cpu_start = time.process_time()
             if name == "2 × 1":
-                training.step()
+                training.step(ignore_progress)
             elif ranks.is_rank_zero():
                 with ranks.local_only():
-                    training.step()
+                    training.step(ignore_progress)
             if round_number:
                 seconds[name].append(time.perf_counter() - wall_start)
                 cpu[name].append(_sum_over_ranks(time.process_time() - cpu_start))
@@ -93,6 +94,10 @@ def measure(size: int, shots: str, rounds: int, folder: Path) -> dict[str, Any]:
     }
 
 
+def ignore_progress(n: int = 1, note: str = "") -> None:
+    """The progress bar that a step advances; there is none here."""
+
+
 def _measure_parts(training: MetaTraining, group: ranks.ProcessGroup) -> dict[str, Any]:
     """The measurements of :class:`scaling_model.Measured`."""
     start, slope = group.cost.coefficients()
@@ -108,7 +113,7 @@ def _measure_parts(training: MetaTraining, group: ranks.ProcessGroup) -> dict[st
     assigned = assign_round_robin(META_BATCH, group.size)
     ordered = _median_seconds(lambda: ordered_all_reduce(group, gradients, assigned, like))
     plain = _median_seconds(lambda: dist.all_reduce(flat))
-    apply = _median_seconds(lambda: training.optimiser.step([torch.zeros_like(p) for p in like], 0))
+    apply = _median_seconds(lambda: training.optimizer.step([torch.zeros_like(p) for p in like], 0))
     sent = group.sent // REPEATS
     group.sent = 0
     return {

@@ -25,7 +25,7 @@ from anyshot.experiments.reproduce import (
 )
 from anyshot.experiments.scale import PAPER, SHORT, DataChoice
 from anyshot.training.presets import preset, pretraining_settings
-from anyshot.training.pretraining import pretrain
+from anyshot.training.stages import pretrain
 
 FIGURES = {
     "ood": ["starts"],
