@@ -82,12 +82,12 @@ def cifar_fs(folder: Path) -> Path:
         f"cifar-100-python/{part}": pickle.dumps(content, protocol=2)
         for part, content in parts.items()
     }
-    return tar(folder / "a name of one's own.tgz", members)
+    return tar(folder / "my download.tgz", members)
 
 
 def svhn(folder: Path) -> Path:
     for part, count in (("test", EACH), ("train", 605)):
-        labels = np.tile(np.arange(1, 11), count)  # 10 stands for zero
+        labels = np.tile(np.arange(1, 11), count)  # 10 means zero
         images = np.broadcast_to(
             np.array([colour(label % 10) for label in labels], np.uint8).T, (32, 32, 3, len(labels))
         )
@@ -153,9 +153,9 @@ def quickdraw(folder: Path) -> Path:
 def vgg_flower(folder: Path) -> Path:
     labels = np.tile(np.arange(1, 103), EACH)
     names = names_of("vgg-flower")
-    place = {int(name[:3]): c for c, name in enumerate(names)}
+    index = {int(name[:3]): c for c, name in enumerate(names)}
     pictures = {
-        f"jpg/image_{n:05}.jpg": picture(place[label]) for n, label in enumerate(labels, start=1)
+        f"jpg/image_{n:05}.jpg": picture(index[label]) for n, label in enumerate(labels, start=1)
     }
     savemat(folder / "imagelabels.mat", {"labels": labels[None]})
     return tar(folder / "102flowers.tgz", pictures)

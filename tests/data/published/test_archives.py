@@ -172,8 +172,8 @@ def test_hidden_and_missing_files_are_ignored(tmp_path):
     assert archive_kind(tmp_path / "gone") == ""
 
 
-def flipped(data: bytes, place: int, bit: int = 0) -> bytes:
-    return data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
+def flipped(data: bytes, position: int, bit: int = 0) -> bytes:
+    return data[:position] + bytes([data[position] ^ 1 << bit]) + data[position + 1 :]
 
 
 @pytest.mark.parametrize(
@@ -184,16 +184,16 @@ def test_a_compressed_archive_is_read_to_its_checksum(pack, tmp_path):
     data = pack(tar_bytes(("a.jpg", noise), ("b.txt", noise)))
     (tmp_path / "good").write_bytes(data)
     assert unpack(tmp_path / "good", WANTED, tmp_path / "out").files[0].read_bytes() == noise
-    for place in range(20, len(data), 301):
-        (tmp_path / "bad").write_bytes(flipped(data, place, place % 8))
+    for position in range(20, len(data), 301):
+        (tmp_path / "bad").write_bytes(flipped(data, position, position % 8))
         with pytest.raises(DataError, match=r"bad is (damaged|refused)"):
             unpack(tmp_path / "bad", WANTED, tmp_path / "out")
 
 
 def test_a_damaged_header_is_not_taken_for_the_end_of_the_archive(tmp_path):
     data = tar_bytes(("a.jpg", b"one"), ("b.jpg", b"two"))
-    for place in (1024 + 3, 1024 + 130, 1024 + 150):  # name, size and sum of the second member
-        (tmp_path / "bad").write_bytes(flipped(data, place))
+    for position in (1024 + 3, 1024 + 130, 1024 + 150):  # name, size and sum of the second member
+        (tmp_path / "bad").write_bytes(flipped(data, position))
         with pytest.raises(DataError, match="block of zeros"):
             unpack(tmp_path / "bad", WANTED, tmp_path / "out")
     (tmp_path / "cut").write_bytes(data[:2048])  # right behind the second member

@@ -18,17 +18,17 @@ class Handler(BaseHTTPRequestHandler):
 
     files: dict[str, bytes]
     ranges, breaks_after = True, None
-    asked: list[str | None]
+    requests: list[str | None]
 
     def do_GET(self):
         server = self.server
         data = server.files.get(self.path)
-        server.asked.append(self.headers.get("Range"))
+        server.requests.append(self.headers.get("Range"))
         if data is None:
             return self.send_error(404)
         start, stop = 0, len(data)
-        if server.ranges and (wanted := self.headers.get("Range")):
-            first, _, last = wanted.removeprefix("bytes=").partition("-")
+        if server.ranges and (requested := self.headers.get("Range")):
+            first, _, last = requested.removeprefix("bytes=").partition("-")
             start, stop = int(first), min(int(last) + 1 if last else stop, stop)
             if start >= len(data):
                 return self.send_error(416)
@@ -50,7 +50,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server():
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.files, server.asked, server.ranges, server.breaks_after = (
+        server.files, server.requests, server.ranges, server.breaks_after = (
             {"/set.bin": DATA},
             [],
             True,
@@ -69,11 +69,11 @@ def remote(server, **facts) -> RemoteFile:
 
 
 def test_a_file_is_fetched_verified_and_not_fetched_again(server, tmp_path):
-    wanted = remote(server, md5=hashlib.md5(DATA).hexdigest())
-    path = fetch(wanted, tmp_path / "deep" / "down")
+    official = remote(server, md5=hashlib.md5(DATA).hexdigest())
+    path = fetch(official, tmp_path / "deep" / "down")
     assert path.read_bytes() == DATA
-    assert fetch(wanted, tmp_path / "deep" / "down") == path
-    assert server.asked == [None]
+    assert fetch(official, tmp_path / "deep" / "down") == path
+    assert server.requests == [None]
 
 
 def test_a_broken_download_resumes_where_it_broke(server, tmp_path):
@@ -85,7 +85,7 @@ def test_a_broken_download_resumes_where_it_broke(server, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["set.bin.part"]
     server.breaks_after = None
     assert fetch(remote(server), tmp_path).read_bytes() == DATA
-    assert server.asked == [None, "bytes=300000-"]
+    assert server.requests == [None, "bytes=300000-"]
 
 
 def test_server_without_ranges_sends_the_whole_file(server, tmp_path):
@@ -101,7 +101,7 @@ def test_complete_partial_download_is_used(server, tmp_path):
 
 def test_only_the_first_bytes_are_fetched_where_they_suffice(server, tmp_path):
     assert fetch(remote(server, first_bytes=1000), tmp_path).read_bytes() == DATA[:1000]
-    assert server.asked == ["bytes=0-999"]
+    assert server.requests == ["bytes=0-999"]
     server.ranges = False
     assert fetch(remote(server, first_bytes=1000), tmp_path / "other").read_bytes() == DATA[:1000]
     (tmp_path / "third").mkdir()

@@ -208,7 +208,7 @@ def test_svhn_prefers_the_validation_file_and_accepts_one_split(official, tmp_pa
     (tmp_path / "val_32x32.mat").write_bytes((tmp_path / "test_32x32.mat").read_bytes())
     assert prepare(CATALOGUE["svhn"], source).counts.tolist() == [3] * 20
     one = prepare(CATALOGUE["svhn"], tmp_path / "val_32x32.mat", again=True)
-    assert set(one.splits) == {"validation", "test"}, "files beside a given file are found"
+    assert set(one.splits) == {"validation", "test"}, "files next to a given file are found"
     (tmp_path / "alone").mkdir()
     (tmp_path / "test_32x32.mat").rename(tmp_path / "alone" / "test_32x32.mat")
     assert set(prepare(CATALOGUE["svhn"], tmp_path / "alone", again=True).splits) == {"test"}
@@ -259,9 +259,7 @@ def test_class_folders_of_reduced_pictures_are_read_too(name, tmp_path):
         folder.mkdir(parents=True)
         for n in range(2):
             Image.new("RGB", (32, 32), (n * 100, 5, 5)).save(folder / f"{n}.png")
-    (
-        tmp_path / "set" / "001.Black_footed_Albatross"
-    ).mkdir()  # a class of another set beside them is no trouble
+    (tmp_path / "set" / "001.Black_footed_Albatross").mkdir()  # a class of another set does no harm
     Image.new("RGB", (32, 32)).save(tmp_path / "set" / "001.Black_footed_Albatross" / "1.png")
     images = prepare(CATALOGUE[name], tmp_path)
     assert set(images.counts) == {2}
@@ -269,57 +267,57 @@ def test_class_folders_of_reduced_pictures_are_read_too(name, tmp_path):
 
 
 def test_prepared_set_is_kept_unless_again_is_given(official, tmp_path):
-    entry = CATALOGUE["fashion-mnist"]
+    dataset = CATALOGUE["fashion-mnist"]
     source = official["fashion-mnist"](tmp_path)
-    prepare(entry, source)
-    before = (prepared_folder(entry) / "set.json").stat().st_ino
-    prepare(entry, tmp_path / "nothing here")
-    assert (prepared_folder(entry) / "set.json").stat().st_ino == before
-    prepare(entry, source, again=True)
-    assert (prepared_folder(entry) / "set.json").stat().st_ino != before
+    prepare(dataset, source)
+    before = (prepared_folder(dataset) / "set.json").stat().st_ino
+    prepare(dataset, tmp_path / "nothing here")
+    assert (prepared_folder(dataset) / "set.json").stat().st_ino == before
+    prepare(dataset, source, again=True)
+    assert (prepared_folder(dataset) / "set.json").stat().st_ino != before
 
 
 def test_an_interrupted_preparation_leaves_nothing(official, tmp_path, cache):
-    entry = CATALOGUE["fashion-mnist"]
+    dataset = CATALOGUE["fashion-mnist"]
 
     def interrupted(tree, splits):
-        yield next(entry.read(tree, splits))
+        yield next(dataset.read(tree, splits))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prepare(dataclasses.replace(entry, read=interrupted), official["fashion-mnist"](tmp_path))
-    assert not is_prepared(entry)
+        prepare(dataclasses.replace(dataset, read=interrupted), official["fashion-mnist"](tmp_path))
+    assert not is_prepared(dataset)
     assert nothing_left(cache)
 
 
 KILLED = """
 import dataclasses, sys, time
 from anyshot.data.published import CATALOGUE, prepare
-entry = CATALOGUE["fashion-mnist"]
+dataset = CATALOGUE["fashion-mnist"]
 def slow(tree, splits):
-    classes = entry.read(tree, splits)
+    classes = dataset.read(tree, splits)
     yield next(classes)
     yield next(classes)
     print("half", flush=True)
     time.sleep(60)
-prepare(dataclasses.replace(entry, read=slow), sys.argv[1])
+prepare(dataclasses.replace(dataset, read=slow), sys.argv[1])
 """
 
 
 def test_killed_preparation_leaves_nothing_that_looks_complete(official, tmp_path, cache):
-    entry = CATALOGUE["fashion-mnist"]
+    dataset = CATALOGUE["fashion-mnist"]
     source = official["fashion-mnist"](tmp_path)
     command = [sys.executable, "-c", KILLED, str(source)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout.readline() == b"half\n"
         process.kill()
-    assert not is_prepared(entry)
+    assert not is_prepared(dataset)
     assert not nothing_left(cache)
     with pytest.raises(DataError, match="fashion-mnist"):
         open_images("fashion-mnist")
     assert nothing_left(cache), "the next start clears what the killed one left"
-    prepare(entry, source)
-    assert verify_prepared(entry).counts.tolist() == [3] * 10
+    prepare(dataset, source)
+    assert verify_prepared(dataset).counts.tolist() == [3] * 10
 
 
 def test_unprepared_set_gets_the_command_to_prepare_it(cache):
@@ -335,13 +333,13 @@ def test_unknown_name_gets_a_suggestion():
 
 
 def test_set_without_download_gets_the_files_and_their_folder(official, cache):
-    entry = CATALOGUE["miniimagenet"]
+    dataset = CATALOGUE["miniimagenet"]
     with pytest.raises(DataError, match=r"mini-imagenet-cache-train.pkl.*downloads.miniimagenet"):
-        prepare(entry)
+        prepare(dataset)
     folder = cache / "downloads" / "miniimagenet"
     folder.mkdir(parents=True)
     official["miniimagenet"](folder)
-    assert len(prepare(entry).classes) == 100
+    assert len(prepare(dataset).classes) == 100
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -359,19 +357,19 @@ def test_a_source_that_does_not_exist_is_named(tmp_path):
 
 
 def test_damage_to_the_prepared_pixels_or_splits_is_found(official, tmp_path):
-    entry = CATALOGUE["fashion-mnist"]
-    prepare(entry, official["fashion-mnist"](tmp_path))
-    about = prepared_folder(entry) / "set.json"
+    dataset = CATALOGUE["fashion-mnist"]
+    prepare(dataset, official["fashion-mnist"](tmp_path))
+    about = prepared_folder(dataset) / "set.json"
     good = about.read_text()
     about.write_text(good.replace("Trouser", "Toaster"))
     with pytest.raises(DataError, match="test classes"):
-        verify_prepared(entry)
+        verify_prepared(dataset)
     about.write_text(good)
-    data = bytearray((prepared_folder(entry) / "images.npy").read_bytes())
+    data = bytearray((prepared_folder(dataset) / "images.npy").read_bytes())
     data[5000] ^= 255
-    (prepared_folder(entry) / "images.npy").write_bytes(data)
+    (prepared_folder(dataset) / "images.npy").write_bytes(data)
     with pytest.raises(DataError, match="checksum"):
-        verify_prepared(entry)
+        verify_prepared(dataset)
 
 
 # ---------------------------------------------------------------------- wrong content
@@ -567,14 +565,14 @@ def test_archive_with_wrong_content_is_refused(name, change, words, official, tm
 
 
 def test_a_reader_that_gives_too_few_classes_is_noticed(official, tmp_path, cache):
-    entry = CATALOGUE["fashion-mnist"]
+    dataset = CATALOGUE["fashion-mnist"]
 
     def lazy(tree, splits):
-        classes = entry.read(tree, splits)
+        classes = dataset.read(tree, splits)
         yield from (next(classes) for _ in range(4))
 
     with pytest.raises(DataError, match="only 4 of the 10 classes"):
-        prepare(dataclasses.replace(entry, read=lazy), official["fashion-mnist"](tmp_path))
+        prepare(dataclasses.replace(dataset, read=lazy), official["fashion-mnist"](tmp_path))
     assert nothing_left(cache)
 
 
@@ -585,10 +583,10 @@ def test_other_archives_next_to_the_right_one_do_no_harm(official, tmp_path):
 
 
 def test_split_files_name_their_source():
-    for entry in CATALOGUE.values():
-        labels = [label for members in entry.splits().values() for label in members]
+    for dataset in CATALOGUE.values():
+        labels = [label for members in dataset.splits().values() for label in members]
         assert len(set(labels)) == len(labels)
-        assert len(entry.split_source()) > 20
+        assert len(dataset.split_source()) > 20
 
 
 # ---------------------------------------------------------------------- checksums
@@ -610,40 +608,44 @@ def noisy_cifar(path, classes=100):
 
 
 def test_no_flipped_bit_of_an_archive_gives_other_pixels(tmp_path, cache):
-    entry = CATALOGUE["cifar-fs"]
+    dataset = CATALOGUE["cifar-fs"]
     path = noisy_cifar(tmp_path / "cifar-100-python.tar.gz")
-    good, data = prepare(entry, path).checksum, path.read_bytes()
+    good, data = prepare(dataset, path).checksum, path.read_bytes()
     refused = 0
-    for n, place in enumerate(np.linspace(0, len(data) - 1, 12).astype(int)):
-        path.write_bytes(data[:place] + bytes([data[place] ^ 1 << n % 8]) + data[place + 1 :])
+    for n, position in enumerate(np.linspace(0, len(data) - 1, 12).astype(int)):
+        path.write_bytes(
+            data[:position] + bytes([data[position] ^ 1 << n % 8]) + data[position + 1 :]
+        )
         try:
-            assert prepare(entry, path, again=True).checksum == good, f"bit {n % 8} of byte {place}"
+            assert prepare(dataset, path, again=True).checksum == good, (
+                f"bit {n % 8} of byte {position}"
+            )
         except DataError:
             refused += 1
     assert refused >= 10, "only bits of the header, such as the time, may change without harm"
 
 
 def test_warning_names_a_file_that_is_not_the_official_one(tmp_path, caplog):
-    entry = CATALOGUE["cifar-fs"]
+    dataset = CATALOGUE["cifar-fs"]
     path = noisy_cifar(tmp_path / "mine.tgz")
     found = hashlib.md5(path.read_bytes()).hexdigest()
-    images = prepare(entry, path)
+    images = prepare(dataset, path)
     assert re.search(
         rf"mine.tgz is readable, but not the official file.* {found}, not the published eb90",
         caplog.text,
     )
     assert images.notes["files"] == {
-        "mine.tgz": f"MD5 {found}, not the published {entry.remotes[0].md5}"
+        "mine.tgz": f"MD5 {found}, not the published {dataset.remotes[0].md5}"
     }
 
 
 def test_official_file_is_recognised_by_its_checksum(tmp_path, caplog):
     path = noisy_cifar(tmp_path / "mine.tgz")
     found = hashlib.md5(path.read_bytes()).hexdigest()
-    entry = dataclasses.replace(
+    dataset = dataclasses.replace(
         CATALOGUE["cifar-fs"], remotes=(RemoteFile("https://x/cifar.tgz", found),)
     )
-    assert prepare(entry, path).notes["files"] == {"mine.tgz": f"MD5 {found}, as published"}
+    assert prepare(dataset, path).notes["files"] == {"mine.tgz": f"MD5 {found}, as published"}
     assert caplog.text == ""
 
 

@@ -72,7 +72,7 @@ def test_cifar_is_prepared_in_less_than_a_gibibyte_and_has_its_known_mean_colour
         "-c",
         PREPARE,
         str(unpacked("cifar-100")),
-    ]  # a process of its own, to weigh it
+    ]  # a separate process, to measure its memory
     assert float(subprocess.run(command, check=True, capture_output=True, text=True).stdout) < 1
     mean = open_images("cifar-fs").images.mean(axis=(0, 1, 2)) / 255
     assert mean == pytest.approx([0.507, 0.487, 0.441], abs=0.001)
