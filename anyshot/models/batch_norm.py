@@ -88,7 +88,8 @@ class _Backward(torch.autograd.Function):
                 outputs = _differentiable_backward(dz, y, scale, ctx.eps)
             else:
                 outputs = _torch_backward(dz, y, scale, mean, deviation, ctx.eps, ctx.needed)
-            pairs = [(o, d) for o, d in zip(outputs, v, strict=True) if d is not None]
+            both = zip(outputs, v, strict=True)
+            pairs = [(o, d) for o, d in both if o is not None and d is not None]
             found = torch.autograd.grad(
                 [output for output, _ in pairs],
                 inputs,

@@ -249,8 +249,8 @@ def test_links_and_pipes_are_written_through(tmp_path):
 
 
 def test_cache_in_the_home_of_an_unknown_user_is_refused(monkeypatch):
-    monkeypatch.setenv("ANYSHOT_CACHE", "~nobody-of-that-name")
-    with pytest.raises(FileError, match="~nobody-of-that-name"):
+    monkeypatch.setenv("ANYSHOT_CACHE", "~no-such-user")
+    with pytest.raises(FileError, match="~no-such-user"):
         files.cache_folder()
     monkeypatch.setenv("ANYSHOT_CACHE", "~/x")
     assert files.cache_folder() == Path.home() / "x"

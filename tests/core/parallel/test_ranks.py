@@ -53,8 +53,8 @@ def same(a: Run, b: Run) -> None:
     for x, y in ((a.best(), b.best()), (a.latest_checkpoint(), b.latest_checkpoint())):
         assert x.tensors.keys() == y.tensors.keys()
         assert all(torch.equal(x.tensors[key], y.tensors[key]) for key in x.tensors)
-    kept = [[record for record in run.records() if record["kind"] in KINDS] for run in (a, b)]
-    assert kept[0] == kept[1]
+    records = [[record for record in run.records() if record["kind"] in KINDS] for run in (a, b)]
+    assert records[0] == records[1]
 
 
 @pytest.mark.parametrize(
@@ -187,14 +187,14 @@ def test_restarted_ranks_agree_on_a_new_session():
 
 
 def test_each_rank_has_its_own_gpu_or_an_error(monkeypatch):
-    asked = []
+    devices = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(device, "local_rank", lambda: (1, 2))
-    monkeypatch.setattr(torch, "empty", lambda _, device: asked.append(device) or torch.zeros(0))
+    monkeypatch.setattr(torch, "empty", lambda _, device: devices.append(device) or torch.zeros(0))
     for name in ("auto", "cuda"):
         device.choose_device(name)
-    assert asked == ["cuda:1"] * 2
+    assert devices == ["cuda:1"] * 2
     monkeypatch.setattr(device, "local_rank", lambda: (2, 3))
     with pytest.raises(AnyshotError, match=r"2 GPUs for 3 ranks.*--nproc-per-node 2"):
         device.choose_device("cuda")

@@ -215,14 +215,14 @@ assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert "sleep at barriers" in done.stdout
-    kept = environment | {"OMP_WAIT_POLICY": "ACTIVE"}
+    active = environment | {"OMP_WAIT_POLICY": "ACTIVE"}
     code = """
 import os
 from anyshot.core.parallel.threads import tune_process
 print(tune_process(), os.environ["OMP_WAIT_POLICY"])
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], env=kept, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], env=active, capture_output=True, text=True, check=True
     )
     assert "sleep" not in done.stdout
     assert "ACTIVE" in done.stdout
