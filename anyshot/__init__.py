@@ -57,8 +57,16 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "data.tasks": ["Task", "TaskStream"],
         "models.bodies": ["create_body"],
         "models.network": ["Body", "HEAD_PARAMETERS", "Layer", "Norm", "zero_head"],
-        "inner_loop": ["InnerProblem", "adapt", "cross_entropy", "gradient", "query_loss"],
-        "inner_loop.update_rule": ["update"],
+        "inner_loop": [
+            "InnerProblem",
+            "adapt",
+            "call_module",
+            "cross_entropy",
+            "gradient",
+            "loss_gradient",
+            "query_loss",
+            "update",
+        ],
         "methods": [
             "ABML",
             "ANIL",
@@ -140,10 +148,12 @@ if TYPE_CHECKING:
     from anyshot.experiments import Experiment as Experiment
     from anyshot.inner_loop import InnerProblem as InnerProblem
     from anyshot.inner_loop import adapt as adapt
+    from anyshot.inner_loop import call_module as call_module
     from anyshot.inner_loop import cross_entropy as cross_entropy
     from anyshot.inner_loop import gradient as gradient
+    from anyshot.inner_loop import loss_gradient as loss_gradient
     from anyshot.inner_loop import query_loss as query_loss
-    from anyshot.inner_loop.update_rule import update as update
+    from anyshot.inner_loop import update as update
     from anyshot.methods import ABML as ABML
     from anyshot.methods import ANIL as ANIL
     from anyshot.methods import MAML as MAML

@@ -13,10 +13,12 @@ from anyshot.inner_loop.adaptation import (
     support_gradient,
 )
 from anyshot.inner_loop.dispatch import cross_entropy, features, gradient
+from anyshot.inner_loop.functional import call_module, loss_gradient
 from anyshot.inner_loop.problem import InnerProblem
 from anyshot.inner_loop.update_rule import update
 
 __all__ = [
-    "InnerProblem", "adapt", "adapt_many", "cross_entropy", "features", "gradient", "logits_many",
-    "query_cross_entropy", "query_loss", "support_gradient", "update",
+    "InnerProblem", "adapt", "adapt_many", "call_module", "cross_entropy", "features", "gradient",
+    "logits_many", "loss_gradient", "query_cross_entropy", "query_loss", "support_gradient",
+    "update",
 ]  # fmt: skip

@@ -49,6 +49,13 @@ def call_module(module: nn.Module, theta: Parameters, *inputs: Any, **options: A
     -------
     Any
         What the module returns.
+
+    Examples
+    --------
+    >>> layer = nn.Linear(2, 1)
+    >>> theta = {"weight": torch.tensor([[1.0, 2.0]]), "bias": torch.tensor([3.0])}
+    >>> call_module(layer, theta, torch.tensor([[1.0, 1.0]]))
+    tensor([[6.]])
     """
     buffers = {name: value.clone() for name, value in module.named_buffers()}
     return functional_call(module, {**buffers, **theta}, inputs, options)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import re
 import weakref
+from pathlib import Path
 
 import pytest
 import torch
@@ -274,3 +276,12 @@ def test_the_activations_of_only_one_step_are_alive_at_a_time(function, flat):
     assert (kept == 0) if flat else (kept >= 6)
     sum(t.square().sum() for t in theta.values()).backward()
     assert (spy.most <= 1) == flat
+
+
+def test_the_example_of_the_docs_runs():
+    page = Path(__file__).parents[2] / "docs" / "any_module.md"
+    [example] = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    scope = {"__name__": "docs"}
+    with torch.random.fork_rng(devices=[]):
+        exec(example, scope)
+    assert scope["rate"].item() != pytest.approx(0.01, rel=1e-6)
