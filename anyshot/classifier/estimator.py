@@ -125,7 +125,8 @@ class AnyShotClassifier(FittedState):
         """Learn from features that the backbone computed before, for example by `transform`.
 
         Images can be classified afterwards as usual, unless the backbone's features depend on the
-        images that are learned from (``conv4:RUN``).
+        images that are learned from (``conv4:RUN``). `conflicts_` lists equal images with
+        different labels; there is no warning.
 
         Parameters
         ----------
@@ -143,7 +144,6 @@ class AnyShotClassifier(FittedState):
             self._start_fit()
             checked = check_features(features)
             self._adapt(checked, check_labels(y, len(checked)))
-            self._warn_about_conflicts()
             return self
 
     def partial_fit(

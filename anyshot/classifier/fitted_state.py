@@ -94,6 +94,9 @@ class FittedState(Estimator):
         self.features_ = features
         self.labels_: NDArray[np.int64] = np.searchsorted(self.classes_, labels).astype(np.int64)
         self.seen_: NDArray[np.int64] = np.unique(self.labels_)  # classes with images
+        self.conflicts_: list[tuple[int, int]] = []  # own vectors may well be equal
+        if self.fit_params_["backbone"] is not None:
+            self.conflicts_ = find_conflicts(features, self.labels_)
         native = self.fit_params_["backbone"] == self.weights_.config["backbone"]
         expected = len(self.weights_.learner.directions)
         if native and expected and features.shape[1] != expected:
@@ -109,11 +112,7 @@ class FittedState(Estimator):
             )
 
     def _warn_about_conflicts(self, X: Images | None = None) -> None:
-        """Warn if the same image has two labels; vectors of one's own may well be equal."""
-        self.conflicts_: list[tuple[int, int]] = []
-        if self.fit_params_["backbone"] is None:
-            return
-        self.conflicts_ = find_conflicts(self.features_, self.labels_)
+        """Warn if the same image has two labels; X are the images, if all are known."""
         if self.conflicts_:
             names = [f"image {i}" for i in range(len(self.labels_))]
             for i, image in enumerate([] if X is None else X):

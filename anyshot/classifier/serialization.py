@@ -89,7 +89,6 @@ def load_classifier(
     else:
         classifier._open_backbone()
     classifier._adapt(saved.features, saved.classes[saved.labels], saved.classes)
-    classifier.conflicts_ = []
     return classifier
 
 

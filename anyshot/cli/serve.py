@@ -14,6 +14,7 @@ from anyshot.cli.classifier_options import (
     Weights,
     resolve_backbone,
 )
+from anyshot.cli.common import TrustCode
 from anyshot.cli.settings_options import Device
 from anyshot.core.errors import AnyshotError
 
@@ -36,6 +37,7 @@ def serve(
     weights: Weights = LEARNER,
     side: Side = None,
     device: Device = "auto",
+    trust_code: TrustCode = False,
 ) -> None:
     """Open a local page: add classes, drop photos on them, and classify new photos.
 
@@ -63,7 +65,9 @@ def serve(
 
     backbone, weights = resolve_backbone(backbone, weights)
     with open_socket(host, port) as listening:
-        reader = UploadReader(backbone, weights=weights, side=side, device=device)
+        reader = UploadReader(
+            backbone, weights=weights, side=side, device=device, trust_code=trust_code
+        )
         app = make_app(reader, names=host_names(host))
         url = url_of(listening)
 

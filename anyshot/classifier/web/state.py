@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from anyshot.classifier import AnyShotClassifier
+from anyshot.classifier.repeated_images import describe_conflicts
 from anyshot.classifier.web.uploads import Photo, UploadReader
 
 SUGGESTIONS = 6  # photos to label next
@@ -52,7 +53,9 @@ def workspace_state(
     if len(keys) < 2:
         return state
     labels = np.repeat(np.arange(len(keys)), [len(groups[key].support) for key in keys])
-    classifier = reader.fit([photo for key in keys for photo in groups[key].support], labels)
+    support = [photo for key in keys for photo in groups[key].support]
+    classifier = reader.fit(support, labels)
+    names = [groups[keys[label]].name for label in labels]
     explanation = classifier.explain()
     for key, evidence in zip(keys, explanation.classes, strict=True):
         classes[key] |= {
@@ -66,6 +69,7 @@ def workspace_state(
         "high": explanation.high,
         "next": keys[int(explanation.next)],
         "caution": explanation.caution,
+        "repeated": _describe_conflicts(classifier, support, names),
     }
     if pool:
         state["suggested"] = _classify(keys, pool, pictures, classifier, reader)
@@ -82,11 +86,22 @@ def _classify(
     """Add the answers to the pictures of the pool; return the ids of those to label next."""
     features = reader.features(classifier, pool)
     predictions = classifier.classify_features(features)
-    rows = zip(pictures, predictions.probabilities, predictions.unknown, strict=True)
-    for picture, probabilities, unknown in rows:
-        picture["probabilities"] = dict(zip(keys, probabilities.tolist(), strict=True))
-        picture["unknown"] = bool(unknown)
+    for i, picture in enumerate(pictures):
+        probabilities = predictions.probabilities[i].tolist()
+        picture["probabilities"] = dict(zip(keys, probabilities, strict=True))
+        picture["unknown"] = bool(predictions.unknown[i])
+        picture["repeated"] = bool(predictions.support_matches[i] >= 0)
     return [pictures[i]["id"] for i in classifier.label_next_features(features, SUGGESTIONS)]
+
+
+def _describe_conflicts(
+    classifier: AnyShotClassifier, support: Sequence[Photo], names: Sequence[str]
+) -> str:
+    """A sentence if the same photo is in two classes, otherwise an empty string."""
+    if not classifier.conflicts_:
+        return ""
+    files = [photo.name for photo in support]
+    return describe_conflicts(classifier.conflicts_, files, names)
 
 
 def _names(photos: Iterable[Photo]) -> list[dict[str, Any]]:

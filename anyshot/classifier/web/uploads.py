@@ -51,13 +51,15 @@ class UploadReader:
         weights: str | Path = "photos-lite0",
         side: int | None = None,
         device: str = "cpu",
+        trust_code: bool = False,
     ) -> None:
-        self.backbone = open_backbone(backbone, side=side, device=device)
+        self.backbone = open_backbone(backbone, side=side, device=device, trust_code=trust_code)
         self.options: dict[str, Any] = {
             "backbone": backbone,
             "weights": weights,
             "side": side,
             "device": device,
+            "trust_code": trust_code,
         }
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="uploads")
         open_weights(weights)  # an unknown name is an error now, not at the first upload

@@ -59,6 +59,18 @@ def test_the_page_answers_as_the_classifier_does(visit, teach, backbone, monkeyp
     assert state["suggested"] == [state["pool"][i]["id"] for i in classifier.label_next(asked)]
 
 
+def test_repeated_photos_are_named(busy):
+    state = busy.state()
+    assert state["expected"]["repeated"] == ""
+    assert [row["repeated"] for row in state["pool"]] == [False, False]
+    green = state["classes"][1]["id"]
+    busy.upload(green, noise_png(0, 1), "copy.png").raise_for_status()
+    busy.upload("pool", noise_png(0, 2)).raise_for_status()
+    state = busy.state()
+    assert "a.png (red) and copy.png (green)" in state["expected"]["repeated"]
+    assert [row["repeated"] for row in state["pool"]] == [False, False, True]
+
+
 def test_unused_photos_do_not_count(busy):
     red, asked = busy.state()["classes"][0]["id"], opened(noise_png(0, 50), noise_png(1, 50))
     fewer = busy.patch(f"/api/classes/{red}/used", json={"used": 1}).json()

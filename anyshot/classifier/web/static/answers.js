@@ -55,6 +55,7 @@ function fill(element, picture) {
   element.querySelector(".verdict").hidden = !known;
   if (known) showVerdict(element.querySelector(".verdict"), picture);
   bars(element.querySelector(".bars"), picture.probabilities ?? {}, SHOWN);
+  element.querySelector("small").textContent = picture.name + (picture.repeated ? " (also learned from)" : "");
 }
 
 function showVerdict(line, picture) {
