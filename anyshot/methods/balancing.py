@@ -1,6 +1,8 @@
-"""φ = (ω̃, γ̃, z̃): its posterior, sampling and KL, and what ω, γ and z do to losses, steps and start.
+"""The balancing variables φ = (ω̃, γ̃, z̃) of TAML, their posterior, and what they do.
 
-ω = softmax(ω̃) over classes        γ_l = exp(γ̃_l), each layer and the head        z̃ [each unit, weight/bias, channels]
+ω = softmax(ω̃) over the classes              weights of the class losses
+γ_l = exp(γ̃_l) for each layer and the head   multipliers of the learning rates
+z̃ for each layer, weight or bias, channel    change of the initial parameters
 """
 
 from __future__ import annotations
@@ -13,25 +15,40 @@ from torch import Tensor
 
 from anyshot.models.network import Body, Norm, Parameters
 
-Phi = Mapping[
-    str, Tensor
-]  #: values of the variables that are switched on; with Conv4-32 omega [C], gamma [5], z [256]
+#: values of the variables in use; with Conv4-32 "omega" [C], "gamma" [5], "z" [256]
+Phi = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """q(φ | D): a Gaussian N(μ, σ²) for each element of each variable that is switched on."""
+    """Posterior q(φ | D) of a task: an independent Gaussian N(μ, σ²) for each element of φ.
+
+    Parameters
+    ----------
+    mean : mapping of str to Tensor
+        μ of each variable in use: "omega" [C], "gamma" [layers], "z" [2 · channels of all layers].
+    deviation : mapping of str to Tensor
+        σ, with the same shapes.
+
+    Examples
+    --------
+    >>> q = Posterior({"gamma": torch.zeros(5)}, {"gamma": torch.ones(5)})
+    >>> q.kl().item()
+    0.0
+    >>> q.sample(torch.Generator().manual_seed(0))["gamma"].shape
+    torch.Size([5])
+    """
 
     mean: Phi
     deviation: Phi
 
     def sample(self, noise: torch.Generator) -> dict[str, Tensor]:
-        """φ̂ = μ + σ ∘ ε, reparametrised; the variables draw from ``noise`` in a fixed order."""
-        draw = {
+        """Draw φ̂ = μ + σ ∘ ε, differentiable in μ and σ."""
+        epsilon = {
             k: torch.randn(m.shape, generator=noise, dtype=torch.float32).to(m)
             for k, m in self.mean.items()
         }
-        return {k: m + self.deviation[k] * draw[k] for k, m in self.mean.items()}
+        return {k: m + self.deviation[k] * epsilon[k] for k, m in self.mean.items()}
 
     def kl(self) -> Tensor:
         """KL[q ‖ N(0, 1)] = ½ Σ (μ² + σ² − 1 − log σ²)."""
@@ -42,17 +59,17 @@ class Posterior:
         return 0.5 * torch.cat(terms).sum()
 
     def mean_penalty(self) -> Tensor:
-        """½ Σ μ²: what is left of the KL when the variables are only their means (deterministic TAML)."""
+        """½ Σ μ²: the part of the KL that depends on the mean (deterministic TAML)."""
         return 0.5 * torch.cat([m**2 for m in self.mean.values()]).sum()
 
 
 def image_weights(
     labels: Tensor, way: int, phi: Phi, like: Tensor, class_mean: bool = False
 ) -> Tensor:
-    """w_n, [N], so that the inner loss is Σ_n w_n CE_n.
+    """Weights w_n [N] of the support images in the inner loss Σ_n w_n CE_n.
 
-    w_n = ω_c · C / N for an image of class c, with ω_c = 1/C when ω is off, which is the mean cross-entropy.
-    ``class_mean`` ("1/N") averages within each class first: C / N becomes 1 / N_c.
+    w_n = ω_c · C / N for an image of class c. Without ω, ω_c = 1/C: the mean cross-entropy. With
+    ``class_mean`` ("1/N") the loss is averaged within each class first: C / N becomes 1 / N_c.
     """
     omega = phi["omega"].softmax(0) if "omega" in phi else like.new_full((way,), 1 / way)
     if class_mean:
@@ -61,16 +78,16 @@ def image_weights(
 
 
 def variable_sizes(body: Body) -> dict[str, int]:
-    """How many numbers each variable has; of ω̃, one a class."""
+    """Number of elements of each variable; of ω̃, per class."""
     return {
         "omega": 1,
         "gamma": len(body.layer_parameters),
-        "z": 2 * sum(unit.channels for unit in body.layers),
+        "z": 2 * sum(layer.channels for layer in body.layers),
     }
 
 
 def apply_gamma(rates: Parameters, phi: Phi, body: Body) -> Parameters:
-    """A = γ ∘ α: the parameters of layer l share γ_l = exp(γ̃_l)."""
+    """Multiply the learning rates α by γ: all parameters of layer l share γ_l = exp(γ̃_l)."""
     if "gamma" not in phi:
         return rates
     gamma = phi["gamma"].exp()
@@ -83,27 +100,30 @@ def apply_gamma(rates: Parameters, phi: Phi, body: Body) -> Parameters:
 
 def apply_z(
     theta: Parameters, norm: Norm, phi: Phi, body: Body, site: str = "weight"
-) -> tuple[Parameters, Norm]:  # fmt: skip
-    """θ_0 = θ ∗ z. At the weights: θ ∘ (1 + z̃) per output channel, biases θ + z̃. At the activations: the
-    normalised values x̂ become (1 + z̃) ∘ x̂ + β + z̃, through all steps."""
+) -> tuple[Parameters, Norm]:
+    """Initial parameters θ_0 = θ ∗ z of the body, and its normalisations.
+
+    At the weights: θ ∘ (1 + z̃) per output channel, and θ + z̃ for biases. At the activations: the
+    normalised values x̂ become (1 + z̃) ∘ x̂ + β + z̃ in all steps.
+    """
     if "z" not in phi:
         return theta, norm
-    z = phi["z"].split(
-        [unit.channels for unit in body.layers for _ in range(2)]
-    )  # unit by unit: weight's, bias's
-    scales, shifts = [1 + part for part in z[::2]], z[1::2]
+    # z̃ holds for each layer in turn the part of its weight and the part of its bias
+    z = phi["z"].split([layer.channels for layer in body.layers for _ in range(2)])
+    scales = [1 + part for part in z[::2]]
+    shifts = z[1::2]
     if site == "activation":
-        return theta, Norm(
-            [beta + shift for beta, shift in zip(norm.shift, shifts, strict=True)], scales
-        )
+        betas = [beta + shift for beta, shift in zip(norm.shift, shifts, strict=True)]
+        return theta, Norm(betas, scales)
     theta = dict(theta)
-    for unit, scale, shift in zip(body.layers, scales, shifts, strict=True):
-        theta[unit.weight] = theta[unit.weight] * broadcast_over_outputs(scale, theta[unit.weight])
-        if unit.bias:
-            theta[unit.bias] = theta[unit.bias] + shift
+    for layer, scale, shift in zip(body.layers, scales, shifts, strict=True):
+        weight = theta[layer.weight]
+        theta[layer.weight] = weight * broadcast_over_outputs(scale, weight)
+        if layer.bias:
+            theta[layer.bias] = theta[layer.bias] + shift
     return theta, norm
 
 
 def broadcast_over_outputs(values: Tensor, weight: Tensor) -> Tensor:
-    """Values [outputs], shaped to be multiplied with a weight [outputs, …]."""
+    """Reshape values [outputs] so that they multiply a weight [outputs, …]."""
     return values.view(-1, *[1] * (weight.dim() - 1))

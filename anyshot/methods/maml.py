@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anyshot.methods.base import GradientMethod, constant_rates
+from anyshot.methods.gradient_method import GradientMethod, constant_rates
 from anyshot.models.network import Parameters
 
 

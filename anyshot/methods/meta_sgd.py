@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from anyshot.core.method_options import MetaSGDOptions
 from anyshot.core.settings import MethodSettings
 from anyshot.methods.balancing import Phi, image_weights
-from anyshot.methods.base import GradientMethod, constant_rates
+from anyshot.methods.gradient_method import GradientMethod, constant_rates
 from anyshot.methods.prototype_head import PrototypeHead
 from anyshot.models.network import Body, Norm, Parameters
 

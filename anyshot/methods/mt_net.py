@@ -67,7 +67,7 @@ class MTNet(MAML):
     def mix_channels(self, theta: Parameters, transpose: bool = False) -> Parameters:
         """Parameters T W: convolving with W and then mixing by T is convolving with T W.
 
-        With ``transpose`` the result is Tᵀ times the argument, which turns the gradient for T W into
+        With ``transpose`` the result is Tᵀ times the argument. It turns the gradient for T W into
         the gradient for W.
         """
         mixed = dict(theta)

@@ -1,4 +1,4 @@
-"""Other views of images at test time: the inner steps see them in turn, and answers are averaged over them."""
+"""Views of images for test-time augmentation."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from torch import Tensor
 Views = tuple[Tensor, ...]  #: the same images in the same order, each seen another way
 
 
-def zoomed(images: Tensor, scale: float) -> Tensor:
-    """Images [n, channels, height, width] of which the middle fills the frame, ``scale`` of each side of it.
+def zoom(images: Tensor, scale: float) -> Tensor:
+    """Crop the middle ``scale`` of each side of images [n, channels, height, width] and resize it.
 
-    Bilinear; above 1 the frame is wider than the image, whose edge is repeated.
+    The interpolation is bilinear. A scale above 1 repeats the edge of the image around it.
 
-    >>> zoomed(torch.arange(4.0).view(1, 1, 1, 4), 0.5)
+    >>> zoom(torch.arange(4.0).view(1, 1, 1, 4), 0.5)
     tensor([[[[0.7500, 1.2500, 1.7500, 2.2500]]]])
     """
-    rows, columns = (_weights(side, scale, images) for side in images.shape[2:])
+    rows, columns = (_interpolation_weights(side, scale, images) for side in images.shape[2:])
     return rows @ images @ columns.t()
 
 
-def _weights(side: int, scale: float, like: Tensor) -> Tensor:
-    """How much of pixel j is in pixel i of the view, [side, side]: each lies between two, or beyond the edge."""
-    centre, places = (side - 1) / 2, torch.arange(side, dtype=torch.float64)
-    places = (centre + scale * (places - centre)).clamp(0, side - 1)
-    return (1 - (places[:, None] - torch.arange(side)).abs()).clamp(min=0).to(like)
+def _interpolation_weights(side: int, scale: float, like: Tensor) -> Tensor:
+    """Weight of pixel j in pixel i of the view, [side, side]."""
+    centre = (side - 1) / 2
+    positions = torch.arange(side, dtype=torch.float64)
+    positions = (centre + scale * (positions - centre)).clamp(0, side - 1)
+    return (1 - (positions[:, None] - torch.arange(side)).abs()).clamp(min=0).to(like)

@@ -1,4 +1,4 @@
-"""Statistics of a set of feature vectors, which the encoder pools: each a function of :class:`Sets`."""
+"""Statistics of sets of feature vectors: functions of :class:`FeatureSets` for the encoder."""
 
 from __future__ import annotations
 
@@ -9,46 +9,54 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import CodeError
 
 
 @dataclass(frozen=True)
 class FeatureSets:
-    """Several sets of feature vectors, a vector in one set each, and what their statistics share.
+    """Feature vectors, each in one of several sets.
 
-    Moments are biased. Those of a one-image or constant feature are 0 from the second on, with gradient 0.
+    Moments are biased. For a set of one image, or a constant feature, the second moment and those
+    above are 0, with gradient 0.
+
+    Parameters
+    ----------
+    features : Tensor [n, width]
+    members : Tensor [sets, n]
+        1 if a vector belongs to a set, otherwise 0.
+    cardinality : Tensor [sets]
+        The encoded sizes of the sets.
     """
 
-    features: Tensor  #: [n, width]
-    members: Tensor  #: 0/1 [sets, n]
-    cardinality: Tensor  #: the number that tells a set's size, [sets]
+    features: Tensor
+    members: Tensor
+    cardinality: Tensor
 
     @cached_property
     def share(self) -> Tensor:
-        """``share @ x`` is the mean of x [n, …] over each set."""
+        """Matrix [sets, n]: ``share @ x`` is the mean of x [n, …] over each set."""
         return self.members / self.members.sum(1, keepdim=True)
 
     @cached_property
     def mean(self) -> Tensor:
-        """[sets, width]"""
+        """Mean of each set, [sets, width]."""
         return self.share @ self.features
 
     @cached_property
     def centred(self) -> Tensor:
-        """Each vector minus its own set's mean, [n, width]."""
+        """Each vector minus the mean of its set, [n, width]."""
         return self.features - self.members.t() @ self.mean
 
     def moment(self, order: int) -> Tensor:
         """Mean of the centred features to a power, [sets, width]."""
         return self.share @ self.centred**order
 
-    def standardised(self, order: int) -> Tensor:
-        """The moment in units of the deviation."""
+    def standardised_moment(self, order: int) -> Tensor:
+        """The moment divided by a power of the standard deviation, [sets, width]."""
         var = self.moment(2)
-        some = var > 1e-12
-        return torch.where(
-            some, self.moment(order) / torch.where(some, var, 1.0) ** (order / 2), 0.0
-        )
+        varies = var > 1e-12
+        deviation_power = torch.where(varies, var, 1.0) ** (order / 2)
+        return torch.where(varies, self.moment(order) / deviation_power, 0.0)
 
 
 Statistic = Callable[[FeatureSets], Tensor]  #: [sets, width]
@@ -71,21 +79,21 @@ def var(sets: FeatureSets) -> Tensor:
 
 def skewness(sets: FeatureSets) -> Tensor:
     """The third standardised moment."""
-    return sets.standardised(3)
+    return sets.standardised_moment(3)
 
 
 def kurtosis(sets: FeatureSets) -> Tensor:
     """The fourth standardised moment."""
-    return sets.standardised(4)
+    return sets.standardised_moment(4)
 
 
 def set_statistics(sets: FeatureSets, statistics: Sequence[Statistic]) -> Tensor:
-    """Several statistics, [sets, width, len(statistics)]."""
-    found = [statistic(sets) for statistic in statistics]
-    for statistic, values in zip(statistics, found, strict=True):
+    """Compute several statistics, [sets, width, len(statistics)]."""
+    results = [statistic(sets) for statistic in statistics]
+    for statistic, values in zip(statistics, results, strict=True):
         if values.shape != sets.mean.shape:
-            raise AnyshotError(
-                f"The statistic {statistic.__name__!r} is {list(values.shape)}, but should be "
-                f"{list(sets.mean.shape)}: a number for each set and feature."
+            raise CodeError(
+                f"The statistic {statistic.__name__!r} has shape {list(values.shape)}; expected "
+                f"{list(sets.mean.shape)}, one number for each set and feature."
             )
-    return torch.stack(found, -1)
+    return torch.stack(results, -1)

@@ -1,8 +1,9 @@
-"""q(φ | D; ψ): from a task's own support images to a Gaussian for each balancing variable.
+"""The encoder q(φ | D; ψ): from a support set to a Gaussian for each balancing variable.
 
-    image ─NN1─► features ─pool over a class─► s_c ─► ω̃_c          s_c ─NN2─► ─pool over the classes─► v ─► γ̃, z̃
+    image ─NN1─► features ─pool over a class─► s_c ─► ω̃_c
+                           s_c ─NN2─► ─pool over the classes─► v ─► γ̃, z̃
 
-Pooling keeps several statistics of the set, so that the encoder sees how much and how varied the evidence is.
+Pooling keeps several statistics of a set, so that the encoder sees its size and its diversity.
 """
 
 from __future__ import annotations
@@ -21,40 +22,38 @@ from anyshot.methods.balancing import Posterior, variable_sizes
 from anyshot.methods.set_statistics import FeatureSets, set_statistics
 from anyshot.models.network import Body, truncated_normal
 
-MOST_SHOTS = 50  #: what the encoder is told as 1
+MOST_SHOTS = 50  #: class size that is encoded as 1
 
 
 class StatisticsPooling(nn.Module):
-    """[n, width] → [sets, width · 4]: a linear layer from the statistics to 4 numbers for each feature, then ReLU."""
+    """Pool features [n, width] of several sets to [sets, 4 · width].
+
+    A linear layer maps the statistics of each feature to 4 numbers, followed by ReLU.
+    """
 
     def __init__(self, statistics: Sequence[str]) -> None:
         super().__init__()
-        self.statistics, self.mix = (
-            [STATISTICS[name] for name in statistics],
-            nn.Linear(len(statistics), 4),
-        )
+        self.statistics = [STATISTICS[name] for name in statistics]
+        self.mix = nn.Linear(len(statistics), 4)
 
     def forward(self, features: Tensor, members: Tensor, cardinality: Tensor) -> Tensor:
         """Features [n, width], 0/1 members [sets, n], cardinality [sets]."""
-        return F.relu(
-            self.mix(set_statistics(FeatureSets(features, members, cardinality), self.statistics))
-        ).flatten(1)
+        sets = FeatureSets(features, members, cardinality)
+        return F.relu(self.mix(set_statistics(sets, self.statistics))).flatten(1)
 
 
 class TaskEncoder(nn.Module):
-    """Amortised inference network; see the top of this file. The number of classes is free."""
+    """The network that infers the posterior of φ from a support set of any number of classes."""
 
     def __init__(
         self, options: TAMLOptions, body: Body, generator: torch.Generator, start: str = "paper"
     ) -> None:
         super().__init__()
         self.options = options
-        with torch.device(
-            "meta"
-        ):  # shapes alone: torch's own start would draw from its global generator
+        with torch.device("meta"):  # torch's own initialisation would use the global generator
             self._build(options, body)
         self.to_empty(device="cpu")
-        self._start(generator, start)
+        self._initialise(generator, start)
 
     def _build(self, options: TAMLOptions, body: Body) -> None:
         height, width = (side // 4 for side in body.image_size)
@@ -80,9 +79,12 @@ class TaskEncoder(nn.Module):
             )
 
     @torch.no_grad()
-    def _start(self, generator: torch.Generator, start: str) -> None:
-        """All weights N(0, σ), those of convolutions cut at ±2σ; biases 0. σ = 0.02 (``paper``) or √(2 / fan-in)
-        (``he``), with which a task's statistics reach φ from the first iteration instead of after thousands."""
+    def _initialise(self, generator: torch.Generator, start: str) -> None:
+        """Draw weights from N(0, σ²), those of convolutions truncated at ±2σ; biases are 0.
+
+        σ is 0.02 (``paper``) or √(2 / fan-in) (``he``). With the latter the statistics of a task
+        influence φ from the first iteration, with the former only after thousands.
+        """
         for name, parameter in self.named_parameters():
             sigma = 0.02 if start == "paper" else (2 / parameter[0].numel()) ** 0.5
             if name.endswith("bias"):
@@ -93,27 +95,28 @@ class TaskEncoder(nn.Module):
                 parameter.copy_(sigma * torch.randn(parameter.shape, generator=generator))
 
     def encode_size(self, sizes: Tensor) -> Tensor:
-        """Sizes as the encoder is told them: 0 for one image, 1 for fifty. On the scale of logarithms, tasks larger
-        than any before are not far away."""
+        """Map set sizes to 0 for one image and 1 for fifty, linearly or by their logarithms.
+
+        With logarithms, tasks that are larger than those of training are not far outside.
+        """
         if self.options.cardinality == "log":
             return sizes.log() / math.log(MOST_SHOTS)
         return (sizes - 1) / (MOST_SHOTS - 1)
 
     @single_task_threads()
     def forward(self, images: Tensor, labels: Tensor, way: int) -> Posterior:
-        """Posterior of the task's φ from images [N, 3, height, width] and labels [N]."""
+        """Infer the posterior of φ from images [N, 3, height, width] and labels [N]."""
         h = F.max_pool2d(F.relu(self.conv1(images)), 2)  # NN1
         h = F.max_pool2d(F.relu(self.conv2(h)), 2)
         h = self.image_features(h.flatten(1))  # [N, 64]
         members = F.one_hot(labels, way).t().to(h)  # [C, N]
         shots = self.encode_size(members.sum(1))  # [C]
         s = self.class_pooling(h, members, shots)  # s_c, [C, 256]
-        of_task = (
-            self.class_features(s) if self.options.hierarchical else h
-        )  # NN2, or all images at once
-        v = self.task_pooling(of_task, of_task.new_ones(1, len(of_task)), shots.mean()[None])[0]
+        h = self.class_features(s) if self.options.hierarchical else h  # NN2, or all images
+        v = self.task_pooling(h, h.new_ones(1, len(h)), shots.mean()[None])[0]  # [128] or [256]
         mean, deviation = {}, {}
         for name, head in self.heads.items():
             mu, sigma = head(s if name == "omega" else v).unflatten(-1, (2, -1)).unbind(-2)
-            mean[name], deviation[name] = mu.flatten(), F.softplus(sigma).flatten()
+            mean[name] = mu.flatten()
+            deviation[name] = F.softplus(sigma).flatten()
         return Posterior(mean, deviation)

@@ -1,4 +1,4 @@
-"""What people hand to ``adapt`` and to the classifier they get back."""
+"""Inputs of ``adapt`` and of the predictor that it returns."""
 
 import logging
 
@@ -7,14 +7,14 @@ import pytest
 import torch
 from support import make_method, make_task
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import DataError
 from anyshot.methods import METHODS
 
 
-# ---------------------------------------------------------------------------------------------------- one by one
+# ---------------------------------------------------------------- transductive or not
 @pytest.mark.parametrize("centre", [False, True])
 @pytest.mark.parametrize("name", METHODS)
-def test_without_transduction_an_image_is_classified_as_it_is_among_others(name, centre):
+def test_non_transductive_result_does_not_depend_on_the_other_images(name, centre):
     method, task = make_method(name, alpha=0.1, transductive=False, centre=centre), make_task()
     classify = method.adapt(task.support, task.support_labels)
     together = classify(task.query)
@@ -24,7 +24,7 @@ def test_without_transduction_an_image_is_classified_as_it_is_among_others(name,
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_with_transduction_an_image_depends_on_the_others_and_so_does_training(name):
+def test_transductive_result_and_loss_depend_on_the_other_images(name):
     task, losses = make_task(), []
     for transductive in (True, False):
         method = make_method(name, alpha=0.1, transductive=transductive)
@@ -37,7 +37,7 @@ def test_with_transduction_an_image_depends_on_the_others_and_so_does_training(n
 
 
 @pytest.mark.parametrize("name", ["taml", "protonet"])
-def test_a_transductive_classifier_says_once_that_it_needs_more_images(name, caplog):
+def test_transductive_predictor_warns_once_about_small_batches(name, caplog):
     task = make_task(way=3)
     with caplog.at_level(logging.WARNING):
         for transductive in (True, False):
@@ -48,12 +48,12 @@ def test_a_transductive_classifier_says_once_that_it_needs_more_images(name, cap
             classify(task.query[:2])
             classify(task.query[:1])
     assert len(caplog.records) == 1
-    assert "about 2 images of 3 classes" in caplog.text
+    assert "2 images for 3 classes" in caplog.text
     assert "--no-transductive" in caplog.text
 
 
-# ---------------------------------------------------------------------------------------------------- images
-def test_arrays_bytes_and_floats_give_the_same_answer():
+# ---------------------------------------------------------------- images
+def test_arrays_bytes_and_floats_give_the_same_result():
     method, task = make_method("maml", torch.float32, alpha=0.1), make_task()
     expected = method.predict(task)
     images, queries = task.support.numpy(), task.query.numpy()
@@ -65,50 +65,50 @@ def test_arrays_bytes_and_floats_give_the_same_answer():
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "message"),
     [
         (
             lambda x: x[..., :2],
-            r"uint8 \[\d+, 16, 16, 2\], but should be uint8 \[n, 16, 16, 3\] or float \[n, 3, 16, 16\]",
+            r"uint8 \[\d+, 16, 16, 2\].*uint8 \[n, 16, 16, 3\] or float \[n, 3, 16, 16\]",
         ),
         (lambda x: x.permute(0, 3, 1, 2), r"uint8 \[\d+, 3, 16, 16\]"),
         (lambda x: x.float() / 255, r"float32 \[\d+, 16, 16, 3\]"),
         (lambda x: x.int().permute(0, 3, 1, 2), "int32"),
         (lambda x: x[:0], r"uint8 \[0, 16, 16, 3\].* n at least 1"),
-        (lambda x: x.float().permute(0, 3, 1, 2), "divide by 255"),
+        (lambda x: x.float().permute(0, 3, 1, 2), "from 0 to 255"),
         (lambda x: x.float().permute(0, 3, 1, 2) * torch.nan, "from nan to nan"),
         (lambda x: x.float().permute(0, 3, 1, 2) / 255 - 0.5, "values from -0.[45]"),
     ],
 )
-def test_images_of_other_kinds_are_refused_with_a_sentence(change, sentence):
+def test_unsuitable_images_are_refused(change, message):
     method, task = make_method("maml"), make_task()
     for ask in (
         lambda: method.adapt(change(task.support), task.support_labels),
         lambda: method.adapt(task.support, task.support_labels)(change(task.query)),
     ):
-        with pytest.raises(AnyshotError, match=sentence):
+        with pytest.raises(DataError, match=message):
             ask()
 
 
-# ---------------------------------------------------------------------------------------------------- labels
+# ---------------------------------------------------------------- labels
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "message"),
     [
-        (lambda y: 2 * y, "Labels are 0, 2, 4, but should be 0 to 2, each at least once"),
-        (lambda y: y + 1, "Labels are 1, 2, 3, but should be 0 to 2"),
+        (lambda y: 2 * y, "0, 2, 4.*0 to 2"),
+        (lambda y: y + 1, "1, 2, 3.*0 to 2"),
         (lambda y: y - 1, "Labels are -1, 0, 1"),
         (lambda y: y.float(), "Labels are float32"),
         (lambda y: y > 0, "Labels are bool"),
         (lambda y: y[:-1], "one for each image"),
         (lambda y: torch.eye(3)[y].long(), r"\[\d+, 3\]"),
-        (lambda y: [str(c) for c in y.tolist()], "should be integers"),
+        (lambda y: [str(c) for c in y.tolist()], "expected integers"),
         (
             lambda y: 2 * torch.arange(len(y)),
-            r"Labels are 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, …, but should be 0 to 11",
+            r"0, 2, 4, 6, 8, 10, 12, 14, 16, 18, ….*0 to 11",
         ),
     ],
 )
-def test_labels_that_are_not_the_classes_numbers_are_refused_with_a_sentence(change, sentence):
+def test_unsuitable_labels_are_refused(change, message):
     task = make_task(way=3, shots="fixed:4")
-    with pytest.raises(AnyshotError, match=sentence):
+    with pytest.raises(DataError, match=message):
         make_method("taml").adapt(task.support, change(task.support_labels))

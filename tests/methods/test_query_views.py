@@ -12,7 +12,7 @@ from anyshot.core.registry import METHODS
 from anyshot.core.settings import TaskSettings
 from anyshot.data.tasks import TaskStream
 from anyshot.inner_loop import gradient
-from anyshot.methods.query_views import zoomed
+from anyshot.methods.query_views import zoom
 
 
 def both(name, **options):
@@ -40,7 +40,7 @@ WAYS = {
 
 
 def views(images, scales, flips):
-    seen = [images if scale == 1 else zoomed(images, scale) for scale in scales]
+    seen = [images if scale == 1 else zoom(images, scale) for scale in scales]
     return [view for one in seen for view in ((one, one.flip(3)) if flips else (one,))]
 
 
@@ -75,7 +75,7 @@ def test_steps_see_the_views_in_turn_and_answers_are_averaged_over_them(
 def test_prototypes_are_means_over_all_views(transductive):
     method, task = make_method("protonet", zooms=(0.75,), transductive=transductive), make_task()
     support, labels, query, _ = method.task_tensors(task)
-    pairs = [(support, query), (zoomed(support, 0.75), zoomed(query, 0.75))]
+    pairs = [(support, query), (zoom(support, 0.75), zoom(query, 0.75))]
     h = torch.stack([method.embed(seen) for seen, _ in pairs]).mean(0)
     p = torch.stack([h[labels == c].mean(0) for c in range(task.way)])
     answers = []
@@ -133,7 +133,7 @@ def test_a_zoom_is_what_torch_samples_from_a_grid(size, scale):
         align_corners=False,
     )
     expected = F.grid_sample(images, grid, padding_mode="border", align_corners=False)
-    torch.testing.assert_close(zoomed(images, scale), expected)
+    torch.testing.assert_close(zoom(images, scale), expected)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -146,5 +146,5 @@ def test_every_method_learns_from_other_zooms(name):
     )
     query = plain.task_tensors(task)[2]
     learned = plain.adapt(task.support, task.support_labels, torch_rng(0), "naive")
-    asked_twice = (learned(query) + learned(zoomed(query, 0.75))) / 2
+    asked_twice = (learned(query) + learned(zoom(query, 0.75))) / 2
     assert not torch.allclose(zooming.predict(task, torch_rng(0), prediction="naive"), asked_twice)
