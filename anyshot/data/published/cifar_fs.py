@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 from anyshot.data.published.archives import SourceFiles
 from anyshot.data.published.dataset import ClassImages, PublishedDataset, RemoteFile, Splits
 from anyshot.data.published.image_files import class_names
-from anyshot.data.published.readers import check_integers, damaged_file, read_pickle, to_strings
+from anyshot.data.published.readers import (
+    check_integers,
+    check_pixels,
+    damaged_file,
+    read_pickle,
+    to_strings,
+)
 
 
 def read(source: SourceFiles, splits: Splits) -> ClassImages | None:
@@ -38,11 +44,10 @@ def _read_classes(meta: Path, parts: list[Path], splits: Splits) -> ClassImages:
 def _read_part(part: Path, classes: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Return images uint8 [n, 3072] and labels int64 [n]."""
     content = read_pickle(part)
-    data = content.get("data")
+    data = check_pixels(part, "its 'data'", content.get("data"), (3072,))
     labels = check_integers(part, "its 'fine_labels'", content.get("fine_labels"), 0, classes - 1)
-    is_pixels = isinstance(data, np.ndarray) and data.dtype == np.uint8
-    if not is_pixels or data.shape != (len(labels), 3072):
-        raise damaged_file(part, "its 'data' is not uint8 [n, 3072] with n 'fine_labels'")
+    if len(data) != len(labels):
+        raise damaged_file(part, f"it has {len(data)} images and {len(labels)} 'fine_labels'")
     return data, labels
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-import numpy as np
-
 from anyshot.data.published.archives import SourceFiles
 from anyshot.data.published.dataset import ClassImages, PublishedDataset, Splits
 from anyshot.data.published.image_files import (
@@ -15,7 +13,13 @@ from anyshot.data.published.image_files import (
     decode_groups,
     group_by_folder,
 )
-from anyshot.data.published.readers import check_integers, damaged_file, read_pickle, to_strings
+from anyshot.data.published.readers import (
+    check_integers,
+    check_pixels,
+    damaged_file,
+    read_pickle,
+    to_strings,
+)
 
 SIDE = 84
 PARTS = {"train": ("train",), "validation": ("val", "validation"), "test": ("test",)}
@@ -44,13 +48,11 @@ def _files_by_split(source: SourceFiles, splits: Splits, pattern: str) -> list[P
 def _read_caches(caches: list[Path], splits: Splits) -> ClassImages:
     for path, names in zip(caches, splits.values(), strict=True):
         content = read_pickle(path)
-        images = content.get("image_data")
+        shape = (SIDE, SIDE, 3)
+        images = check_pixels(path, "its 'image_data'", content.get("image_data"), shape)
         classes = content.get("class_dict")
-        is_pixels = isinstance(images, np.ndarray) and images.dtype == np.uint8
-        if not is_pixels or images.shape[1:] != (SIDE, SIDE, 3) or not isinstance(classes, dict):
-            raise damaged_file(
-                path, "it has no 'image_data' uint8 [n, 84, 84, 3] with a 'class_dict'"
-            )
+        if not isinstance(classes, dict):
+            raise damaged_file(path, "it has no dictionary 'class_dict'")
         rows = {label: classes[key] for key in classes for label in to_strings([key])}
         for name in names:
             if name not in rows:

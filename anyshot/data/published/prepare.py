@@ -121,8 +121,8 @@ def _read_source(
         if files:
             used = [*used, archive]
         if (classes := dataset.read(source, dataset.splits())) is not None:
-            for error in errors:
-                log.warning("%s The archive is ignored.", error)
+            for ignored in errors:
+                log.warning("%s The archive is ignored.", ignored)
             return classes, used
     if errors:
         raise errors[0]

@@ -45,6 +45,15 @@ def check_integers(path: Path, what: str, values: Any, least: int, most: int) ->
     raise damaged_file(path, f"{what} are not all integers from {least} to {most}")
 
 
+def check_pixels(path: Path, what: str, values: Any, shape: tuple[int, ...]) -> Pixels:
+    """Return uint8 images [n, *shape]; refuse anything else."""
+    is_pixels = isinstance(values, np.ndarray) and values.dtype == np.uint8
+    if not is_pixels or values.shape[1:] != shape:
+        expected = ", ".join(map(str, ("n", *shape)))
+        raise damaged_file(path, f"{what} is not uint8 [{expected}]")
+    return values
+
+
 # -------------------------------------------------------------------------------- pickle
 def read_pickle(path: Path) -> dict[str, Any]:
     """Read a pickled dictionary of lists, strings, numbers and integer arrays; refuse all else."""
