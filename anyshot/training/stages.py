@@ -145,11 +145,13 @@ def pretrain(
 
     Examples
     --------
-    >>> import anyshot, dataclasses, tempfile
-    >>> stage = anyshot.PretrainSettings(epochs=1, check_tasks=1)
-    >>> settings = dataclasses.replace(anyshot.preset("glyphs"), pretrain=stage)
+    >>> import anyshot, numpy, tempfile
+    >>> pixels = numpy.random.default_rng(0).integers(0, 256, (8, 32, 32, 3), dtype="uint8")
+    >>> classes = {"a": pixels, "b": 255 - pixels}
+    >>> images = anyshot.ImageSet.from_arrays("noise", classes, {"train": ["a", "b"]})
+    >>> settings = anyshot.Settings(pretrain=anyshot.PretrainSettings(epochs=1))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     run = anyshot.pretrain(settings, folder, tensorboard=False)
+    ...     run = anyshot.pretrain(settings, folder, imagesets=[images], tensorboard=False)
     ...     run.settings.method.name
     'protonet'
     """
