@@ -29,7 +29,7 @@ from anyshot.experiments.engine_benchmark import describe_machine
 from anyshot.experiments.engine_benchmark.measure import FORMATS
 from anyshot.models.network import EPS
 from anyshot.runs.run import Run
-from anyshot.training.pretraining import Pretraining
+from anyshot.training.pretraining import Pretraining, one_cycle
 
 CLASSES, IMAGES = 64, 20
 
@@ -108,13 +108,12 @@ class TorchLoop:
     """The PyTorch loop, with the same initial parameters and images."""
 
     def __init__(self, ours: Pretraining, layout: str, parts: int) -> None:
-        self.images, self.layout, self.parts, self.rate = (
-            ours.images,
-            FORMATS[layout],
-            parts,
-            ours.rate,
-        )
+        self.images = ours.images
+        self.layout = FORMATS[layout]
+        self.parts = parts
+        self.steps = ours.total * ours.batches
         state, s = ours.method.state_dict(), ours.settings
+        self.rate = s.rate
         self.weights = [
             self._leaf(state[f"theta.{unit.weight}"]) for unit in ours.method.body.layers
         ]
@@ -145,7 +144,7 @@ class TorchLoop:
             torch.set_num_threads(1)
         for parameter, *gradients in zip(self.parameters, *(g for g, _ in results), strict=True):
             parameter.grad = sum(gradients[1:], gradients[0])
-        self.optimiser.param_groups[0]["lr"] = self.rate(number)
+        self.optimiser.param_groups[0]["lr"] = self.rate * one_cycle(number / self.steps)
         self.optimiser.step()
         return sum(loss for _, loss in results)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from pretraining_speed import noise
+from pretraining_speed import noise_images
 
 from anyshot.core.files import write_json
 from anyshot.core.parallel import ranks
@@ -36,7 +36,7 @@ def measure(size: int, shots: str, rounds: int, folder: Path) -> dict[str, Any]:
     """Seconds of an iteration in each mode and round, costs of tasks, and idle time of ranks."""
     train = TrainSettings(iterations=rounds + 1, meta_batch=META_BATCH)
     settings = Settings(task=TaskSettings(shots=shots), method=MethodSettings(steps=5), train=train)
-    images = [noise(size, classes=10, images=80)]
+    images = [noise_images(size, classes=10, images=80)]
 
     def make_training(name: str, workers: int) -> MetaTraining:
         return MetaTraining(

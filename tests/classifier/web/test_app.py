@@ -22,14 +22,14 @@ from anyshot.classifier.web.app import STATIC, make_app
 from anyshot.classifier.web.uploads import UploadReader
 
 
-def opened(*files):
+def open_images(*files):
     return [Image.open(io.BytesIO(file)) for file in files]
 
 
 def by_hand(reds, backbone=colours):
     """The classifier that the page should have, fitted to the files themselves."""
     files = [*(noise_png(0, i) for i in range(reds)), noise_png(1, 0)]
-    return AnyShotClassifier(backbone, side=8).fit(opened(*files), ["red"] * reds + ["green"])
+    return AnyShotClassifier(backbone, side=8).fit(open_images(*files), ["red"] * reds + ["green"])
 
 
 def answers(state):
@@ -45,9 +45,9 @@ def test_the_page_answers_as_the_classifier_does(visit, teach, backbone, monkeyp
     monkeypatch.setattr(backbones, "_open_lite", lambda size, side, device: quick)
     visitor = teach(visit(make_app(UploadReader(backbone, side=8))))
     state, classifier = visitor.state(), by_hand(3, backbone)
-    asked = opened(noise_png(0, 50), noise_png(1, 50))
-    np.testing.assert_allclose(answers(state), classifier.predict_proba(asked), atol=1e-6)
-    assert [row["unknown"] for row in state["pool"]] == classifier.is_unknown(asked).tolist()
+    images = open_images(noise_png(0, 50), noise_png(1, 50))
+    np.testing.assert_allclose(answers(state), classifier.predict_proba(images), atol=1e-6)
+    assert [row["unknown"] for row in state["pool"]] == classifier.is_unknown(images).tolist()
     explanation = classifier.explain()
     assert state["expected"]["overall"] == pytest.approx(explanation.expected)
     assert state["expected"]["low"] == pytest.approx(explanation.low)
@@ -56,7 +56,7 @@ def test_the_page_answers_as_the_classifier_does(visit, teach, backbone, monkeyp
     assert weights == pytest.approx({c.name: c.weight for c in explanation.classes})
     following = {c["id"]: c["name"] for c in state["classes"]}[state["expected"]["next"]]
     assert following == explanation.next
-    assert state["suggested"] == [state["pool"][i]["id"] for i in classifier.label_next(asked)]
+    assert state["suggested"] == [state["pool"][i]["id"] for i in classifier.label_next(images)]
 
 
 def test_repeated_photos_are_named(busy):
@@ -72,13 +72,14 @@ def test_repeated_photos_are_named(busy):
 
 
 def test_unused_photos_do_not_count(busy):
-    red, asked = busy.state()["classes"][0]["id"], opened(noise_png(0, 50), noise_png(1, 50))
+    red = busy.state()["classes"][0]["id"]
+    images = open_images(noise_png(0, 50), noise_png(1, 50))
     fewer = busy.patch(f"/api/classes/{red}/used", json={"used": 1}).json()
     assert (fewer["classes"][0]["used"], len(fewer["classes"][0]["pictures"])) == (1, 3)
     assert fewer["classes"][0]["weight"] == pytest.approx(by_hand(1).explain().classes[1].weight)
-    np.testing.assert_allclose(answers(fewer), by_hand(1).predict_proba(asked), atol=1e-6)
+    np.testing.assert_allclose(answers(fewer), by_hand(1).predict_proba(images), atol=1e-6)
     back = busy.patch(f"/api/classes/{red}/used", json={"used": 3}).json()
-    np.testing.assert_allclose(answers(back), by_hand(3).predict_proba(asked), atol=1e-6)
+    np.testing.assert_allclose(answers(back), by_hand(3).predict_proba(images), atol=1e-6)
 
 
 def test_a_photo_that_is_added_to_a_class_counts(busy):

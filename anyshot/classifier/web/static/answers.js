@@ -13,7 +13,7 @@ let order = []; // of the photos on the screen: unknown ones first, then the lea
 watch((state) => {
   const pool = sorted(state.pool);
   $("pool-drop").classList.toggle("alone", !pool.length);
-  $("asked").textContent = pool.length || "";
+  $("pool-count").textContent = pool.length || "";
   $("waiting").textContent = waiting(state);
   follow($("answer-list"), pool, answer, fill);
   const suggested = state.suggested.map((id) => state.pool.find((picture) => picture.id === id));

@@ -59,6 +59,6 @@ $("over").addEventListener("click", async () => {
   }
 });
 
-onDrop(document.body, () => {}); // a photo dropped beside its target must not replace the page
+onDrop(document.body, () => {}); // a photo dropped next to its target must not replace the page
 
 refresh();
