@@ -25,6 +25,7 @@ from anyshot.classifier.repeated_images import describe_conflicts, find_conflict
 from anyshot.classifier.sklearn_compat import (
     Estimator,
     InvalidInput,
+    check_images,
     check_labels,
     check_vectors,
     is_fitted,
@@ -76,9 +77,11 @@ class FittedState(Estimator):
         if self.fit_params_["backbone"] is None:
             features = check_vectors(self, X, first)
             return features, check_labels(y, len(features))
+        X = check_images(X)
         labels = check_labels(y, len(X))
         if first and self._open_backbone().bind:
-            X = self.reference_ = np.stack([to_pixels(x, self._open_backbone().side) for x in X])
+            self.reference_ = np.stack([to_pixels(x, self._open_backbone().side) for x in X])
+            X = list(self.reference_)
         return self._features(X), labels
 
     def _adapt(
@@ -147,15 +150,14 @@ class FittedState(Estimator):
     def _features(self, X: Images) -> NDArray[np.float32]:
         if self.fit_params_["backbone"] is None:
             return check_vectors(self, X, first=False)
-        if isinstance(X, str | Path):
-            raise InvalidInput(f"Images were given as one path, {str(X)!r}; give a list of paths.")
+        X = check_images(X)
         backbone = self._open_backbone()
         if backbone.bind:
             raise ClassifierError(
                 f"The features of {backbone.name!r} depend on the images that are learned from, "
                 "but this classifier was fitted to features; call fit with images."
             )
-        features = compute_features(list(X), backbone)
+        features = compute_features(X, backbone)
         if not np.isfinite(features).all():
             raise InvalidInput(
                 f"The backbone {backbone.name!r} computed features that are not finite numbers."

@@ -19,7 +19,7 @@ def find_matches(features: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int6
     compared.
     """
     rows, others = _unit_rows(features), _unit_rows(known)
-    direction = np.random.default_rng(0).standard_normal(rows.shape[1])
+    direction: NDArray[np.float64] = np.random.default_rng(0).standard_normal((rows.shape[1],))
     direction = direction / np.linalg.norm(direction)
     order = (others @ direction).argsort(kind="stable")
     sorted_positions = (others @ direction)[order]

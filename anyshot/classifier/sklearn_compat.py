@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,9 +123,26 @@ def check_vectors(estimator: Any, X: Any, first: bool) -> NDArray[np.float32]:
     return x
 
 
+def check_images(X: Any) -> list[Any]:
+    """A list of images; one image, or something that is no sequence, is refused."""
+    if isinstance(X, str | Path):
+        raise InvalidInput(f"Images were given as one path, {str(X)!r}; give a list of paths.")
+    if isinstance(X, np.ndarray) and (X.ndim < 3 or (X.ndim == 3 and X.shape[2] == 3)):
+        raise InvalidInput(f"X is an array of shape {X.shape}; give a list of images.")
+    try:
+        return list(X)
+    except TypeError as error:
+        raise InvalidInput(
+            f"X is of type {type(X).__name__}; give a list of arrays, PIL images or paths."
+        ) from error
+
+
 def check_features(features: ArrayLike, width: int | None = None) -> NDArray[np.float32]:
     """Features as a float32 array [n, d] of finite numbers, with d = width if it is given."""
-    x = np.asarray(features, np.float32)
+    try:
+        x = np.asarray(features, np.float32)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"The features are not an array of numbers ({error}).") from error
     if x.ndim != 2 or not x.size or not np.isfinite(x).all():
         raise InvalidInput(
             f"The features have the shape {x.shape}; expected (n, d) with n, d > 0 and finite "

@@ -58,6 +58,8 @@ def open_weights(name: str | Path) -> ClassifierWeights:
     >>> open_weights("photos-lite0").config["backbone"]
     'efficientnet-lite0'
     """
+    if not isinstance(name, str | Path):
+        raise ClassifierError(f"The weights are {name!r}; expected a name or a folder.")
     models = pretrained.pretrained_models()
     if str(name) in models:
         raise ClassifierError(

@@ -323,3 +323,32 @@ def test_is_unknown_uses_the_calibrated_threshold(fitted):
     assert between.any()  # otherwise 0.5 could not be told from the threshold
     np.testing.assert_array_equal(fitted.is_unknown([*x, *noise]), scores > threshold)
     np.testing.assert_array_equal(fitted.classify([*x, *noise]).unknown, scores > threshold)
+
+
+@pytest.mark.parametrize(
+    ("params", "value"),
+    [
+        ({"side": 0}, "0"),
+        ({"side": -5}, "-5"),
+        ({"side": "8"}, "'8'"),
+        ({"side": 2.5}, "2.5"),
+        ({"backbone": 3}, "3"),
+        ({"backbone": nn.Flatten}, "Flatten"),
+        ({"weights": None}, "None"),
+    ],
+)
+def test_wrong_parameters_are_refused(params, value):
+    with pytest.raises(ClassifierError, match=value):
+        AnyShotClassifier(**{"backbone": colours, "side": 8, **params}).fit(*three())
+
+
+@pytest.mark.parametrize("wrong", [5, None, "a.png", np.zeros((8, 8, 3), np.uint8), []])
+def test_images_that_are_no_list_are_refused(fitted, wrong):
+    with pytest.raises(ClassifierError):
+        fitted.predict(wrong)
+
+
+@pytest.mark.parametrize("wrong", ["abc", [[1], [1, 2]], None, [["a"]]])
+def test_features_that_are_no_numbers_are_refused(fitted, wrong):
+    with pytest.raises(ClassifierError):
+        fitted.classify_features(wrong)

@@ -32,6 +32,7 @@ Features = NDArray[np.float32]
 Function = Callable[[Pixels], Features]
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and standard deviation
 SIDE = 224
+MAX_SIDE = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +136,13 @@ def open_backbone(
     """
     if isinstance(source, Backbone):
         return source
+    if side is not None and (not isinstance(side, int) or not 1 <= side <= MAX_SIDE):
+        raise ClassifierError(f"The side is {side!r}; expected an integer from 1 to {MAX_SIDE}.")
     device = str(choose_device(device))
+    if isinstance(source, type) or not (callable(source) or isinstance(source, str | Path)):
+        raise ClassifierError(
+            f"The backbone is {source!r}; expected a name, a module, a function or a Backbone."
+        )
     if isinstance(source, nn.Module):
         return _open_module(source, side or SIDE, device)
     if callable(source):
