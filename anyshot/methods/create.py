@@ -10,9 +10,10 @@ import torch
 from anyshot.core.errors import CodeError, SettingsError
 from anyshot.core.options import method_options
 from anyshot.core.random import torch_rng
-from anyshot.core.registry import METHODS
+from anyshot.core.registry import BODIES, METHODS
 from anyshot.core.settings import MethodSettings
 from anyshot.methods.base import Method
+from anyshot.methods.check_body import check_body
 from anyshot.models.bodies import create_body
 
 
@@ -41,7 +42,8 @@ def create_method(
     SettingsError
         If ``settings`` is not a ``MethodSettings``, or the method does not exist.
     CodeError
-        If the name leads to an object that is not a subclass of ``Method``.
+        If the name leads to an object that is not a subclass of ``Method``, or the body has
+        dropout or normalises query images that must not influence each other.
 
     Examples
     --------
@@ -56,6 +58,8 @@ def create_method(
         )
     with _float32_by_default():
         body = create_body(settings.body, image_size, settings.channels)
+        if not BODIES.is_builtin(settings.body):
+            check_body(body, settings.body, settings.transductive)
         return method_class(settings)(settings, body, torch_rng(seed, "start"))
 
 
