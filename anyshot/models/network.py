@@ -7,7 +7,7 @@ changes are a dict of tensors, ``theta``; what it does not change is in :class:`
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -291,7 +291,8 @@ def embed(
     """
     count = 0 if reference is None else len(reference)
     if reference is not None:
-        norm = dataclasses.replace(norm, reference_size=count)
+        norm = copy.copy(norm)  # keeps the class and attributes of a subclass
+        object.__setattr__(norm, "reference_size", count)
         images = torch.cat([reference, images])
     h = features(theta, norm, images)
     return h[count:] - h[: count or None].mean(0) if centre else h[count:]

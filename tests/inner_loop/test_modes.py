@@ -99,6 +99,15 @@ def test_query_loss_and_features_use_a_subclass_of_norm(make_case, differences):
         torch.testing.assert_close(f, conv4.features(case.inner.theta, norm, case.images))
 
 
+def test_a_subclass_keeps_its_attributes_with_a_reference_set(make_case):
+    inner = make_case([2, 3], (20, 20), head=True).inner
+    norm = scaled_norm(inner.norm)
+    arguments = (inner.theta, inner.images, inner.labels, norm)
+    own, _ = cross_entropy(*arguments)
+    found, _ = cross_entropy(*arguments, reference=inner.images)
+    torch.testing.assert_close(found, own)  # its own images as the reference set
+
+
 # ---------------------------------------------------------------------- autocast
 def test_under_autocast_autograd_computes_with_one_log_line(make_case, caplog, monkeypatch):
     monkeypatch.setattr(fallback, "_logged_reasons", set())
