@@ -1,4 +1,4 @@
-"""The Python of docs/extend.md and docs/experiments.md runs, and what it defines plugs in where it says."""
+"""The Python code of docs/extend.md and docs/experiments.md runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anyshot.methods import create_method
 
 
 def blocks(page: str, path: Path) -> str:
-    """All blocks of a page as one file, which is run whenever something in it is named."""
+    """Write all Python blocks of a page to one file and return its path."""
     text = (Path(__file__).parents[1] / "docs" / page).read_text(encoding="utf-8")
     path.write_text(
         "\n\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), encoding="utf-8"
@@ -31,7 +31,7 @@ def file(tmp_path_factory) -> str:
     return blocks("extend.md", tmp_path_factory.mktemp("docs") / "my_file.py")
 
 
-def test_the_method_and_the_body_plug_in_by_their_places(file):
+def test_method_and_body_of_the_page_are_used_by_their_import_paths(file):
     settings = MethodSettings(
         name=f"{file}:Momentum", options={"memory": 0.25}, body=f"{file}:perceptron", channels=8
     )
@@ -40,7 +40,7 @@ def test_the_method_and_the_body_plug_in_by_their_places(file):
     torch.testing.assert_close(method.predict(task).sum(1), torch.ones(len(task.query)))
 
 
-def test_the_statistic_the_shot_rule_and_the_metric_plug_in_by_their_places(file):
+def test_statistic_shot_rule_and_metric_of_the_page_are_used_by_their_import_paths(file):
     settings = MethodSettings(
         channels=4,
         test_steps=1,
@@ -56,7 +56,7 @@ def test_the_statistic_the_shot_rule_and_the_metric_plug_in_by_their_places(file
     assert 1 / 3 <= summary.extra["confidence"] <= 1
 
 
-def test_the_tenth_experiment_runs(tmp_path):
+def test_experiment_of_the_page_runs(tmp_path):
     experiment = find_experiment(blocks("experiments.md", tmp_path / "my_experiment.py"))
     outcome = reproduce(Request(experiment, "smoke", tmp_path))
     assert [figure.name for figure in outcome.figures] == ["omega", "training"]
