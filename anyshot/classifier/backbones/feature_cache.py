@@ -170,9 +170,11 @@ def _evict(base: sqlite3.Connection, limit: int) -> None:
     """Remove the least recently used entries until 90% of the limit is left."""
     (pages,) = base.execute("PRAGMA page_count").fetchone()
     (page_bytes,) = base.execute("PRAGMA page_size").fetchone()
-    if pages * page_bytes <= limit:
+    size = pages * page_bytes
+    if size <= limit:
         return
-    excess = pages * page_bytes - int(0.9 * limit)
+    (total,) = base.execute("SELECT SUM(LENGTH(vector)) FROM features").fetchone()
+    excess = total * (1 - 0.9 * limit / size)  # bytes of vectors; keys and pages add to the size
     removed = []
     for backbone, image, length in base.execute(
         "SELECT backbone, image, LENGTH(vector) FROM features ORDER BY used"

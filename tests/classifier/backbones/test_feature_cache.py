@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -232,6 +233,32 @@ def test_the_least_recently_used_features_are_removed(monkeypatch):
     assert keys[1] not in known
     assert keys[9] in known
     assert cache_path().stat().st_size <= 55_000
+
+
+def test_a_batch_beyond_the_limit_is_reduced_at_once(monkeypatch):
+    monkeypatch.setattr(feature_cache, "MAX_BYTES", 500_000)
+    cache = FeatureCache("wide")
+    cache.write({bytes([i]) * 32: np.zeros(1000, np.float32) for i in range(250)})
+    assert 0.8 * 500_000 <= cache_path().stat().st_size <= 500_000
+    assert 60 <= cache_contents()["wide"][0] <= 125
+
+
+def test_the_time_of_use_is_recorded_once_an_hour(monkeypatch):
+    now = [10**9]
+    monkeypatch.setattr(feature_cache.time, "time", lambda: now[0])
+    cache = FeatureCache("one")
+    cache.write({b"key": np.zeros(4, np.float32)})
+
+    def used():
+        with closing(sqlite3.connect(cache_path())) as base:
+            return base.execute("SELECT used FROM features").fetchone()[0]
+
+    now[0] += 1000
+    cache.read([b"key"])
+    assert used() == 10**9
+    now[0] += 3000
+    cache.read([b"key"])
+    assert used() == 10**9 + 4000
 
 
 def test_cache_contents_and_clear():
