@@ -80,7 +80,7 @@ def print_results(results: dict[str, Any]) -> None:
         f"{results['seconds_in_all']:.0f} s in total."
     )
     for sentence in results["left_out"]:
-        console.print(sentence)
+        console.print(sentence, markup=False)
 
 
 def _table(name: str, case: dict[str, Any]) -> Any:

@@ -159,12 +159,16 @@ def test_the_command_prints_ratios_and_writes_json(monkeypatch, tmp_path):
         "measure_peak_memory",
         lambda name, case, mode: 10.0 if name == "engine" else 40.0,
     )
+    monkeypatch.setattr(
+        benchmark, "installed_contestants", lambda: (["engine", "autograd"], ["see anyshot[bench]"])
+    )
     app = typer.Typer()
     app.command()(command)
     done = CliRunner().invoke(app, ["--quick", "--json", str(tmp_path / "bench.json")])
     assert done.exit_code == 0, done.output
     assert "faster than autograd" in done.output
     assert "late was left out" in done.output
+    assert "see anyshot[bench]" in done.output
     assert "as fast on" in done.output
     results = json.loads((tmp_path / "bench.json").read_text())
     assert results["memory_ratio"]["autograd"] == 0.25
