@@ -19,7 +19,7 @@ from statistics import fmean
 from anyshot.core.parallel.scheduling import assign_longest_first, assign_round_robin, idle_share
 from anyshot.core.random import numpy_rng
 from anyshot.core.registry import SHOT_RULES
-from anyshot.core.settings import parse_shots
+from anyshot.core.task_settings import parse_shots
 
 LATENCY = 1e-4  #: seconds, of a message between machines on Ethernet; assumed
 COLLECTIVES = 4  #: of an iteration: two for the gradients, two for losses and times

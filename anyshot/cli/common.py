@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from anyshot.cli.settings_options import settings_of_runs, split_commas
+from anyshot.cli.setting_fields import split_commas
+from anyshot.cli.settings_options import settings_of_runs
 
 if TYPE_CHECKING:
     from anyshot.evaluation.compare_runs import ResultRow, RunOnSet

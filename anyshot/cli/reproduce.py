@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from anyshot.cli.common import format_duration
-from anyshot.cli.settings_options import Address, Jobs, On, Workers, split_commas
+from anyshot.cli.setting_fields import split_commas
+from anyshot.cli.settings_options import Address, Jobs, On, Workers
 from anyshot.core.registry import EXPERIMENTS
 
 if TYPE_CHECKING:

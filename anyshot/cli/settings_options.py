@@ -9,19 +9,28 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import typer
 
+from anyshot.cli.setting_fields import (
+    EVERYTHING,
+    Setting,
+    default_value,
+    new_options,
+    parse_value,
+    select_settings,
+    single_type,
+    value_text,
+)
 from anyshot.core.errors import AnyshotError, CodeError
-from anyshot.core.method_options import BUILTIN_OPTIONS, methods_with, options_class
-from anyshot.core.options import nested_dataclass
+from anyshot.core.method_options import methods_with, options_class
+from anyshot.core.method_settings import check_option_names
 from anyshot.core.registry import METHODS, Registry, display_name
-from anyshot.core.settings import PretrainSettings, Settings, check_option_names
+from anyshot.core.settings import PretrainSettings, Settings
 
 Json = Annotated[
     Path | None,
@@ -76,12 +85,7 @@ METAVARS = {
     str: "TEXT",
     str | None: "RUN",
 }
-RENAMED = {("method", "name"): "method"}  # field -> option; all others keep their names
-FLAGS = {"body_from": "--from"}  # "from" is a keyword of Python
 ALIASES = {"images": ("--train",)}
-#: The settings of `anyshot train`.
-EVERYTHING = ("images", "ood", "mixing", "task", "method", "train", "pretrain.epochs")
-
 COMMON = ("images", "method", "body", "way", "shots", "iterations", "epochs", "body_from", "seed")
 VALIDATION = (
     "calibrate",
@@ -99,32 +103,6 @@ PANELS = {
     "train": "Meta-training",
     "pretrain": "Pre-training",
 }
-
-
-class Setting(NamedTuple):
-    """A field of a settings class, or an option of a method (``part`` is "options")."""
-
-    part: str  #: the field of Settings that it is in; "" for a field of Settings itself
-    field: dataclasses.Field[Any]
-    hint: Any  #: its type
-
-    @property
-    def name(self) -> str:
-        """The name of the command's parameter."""
-        return RENAMED.get((self.part, self.field.name), self.field.name)
-
-    @property
-    def flag(self) -> str:
-        """The option on the command line."""
-        return FLAGS.get(self.name) or f"--{self.name.replace('_', '-')}"
-
-    def value_in(self, settings: Settings) -> Any:
-        """Its value in some settings; None if it is not there."""
-        if self.part == "options":
-            default = _default(self.field)
-            return settings.method.options.get(self.field.name, default)
-        owner = getattr(settings, self.part) if self.part else settings
-        return None if owner is None else getattr(owner, self.field.name)
 
 
 class ForeignOptionError(typer.BadParameter):
@@ -152,7 +130,7 @@ def options(
             for parameter in inspect.signature(command, eval_str=True).parameters.values()
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD
         ]
-        settings = sorted(_settings(wanted), key=_order_in_help)
+        settings = sorted(select_settings(wanted), key=_order_in_help)
         made = [_parameter(setting, _panel(setting), default) for setting in settings]
         wrapped.__signature__ = inspect.Signature([*own, *made])  # type: ignore[attr-defined]
         wrapped.__annotations__ = {}  # Typer reads the signature
@@ -165,7 +143,7 @@ def add_method_options(command: Callable[..., None], method: str) -> Callable[..
     """The command with the options of a method of your own, too."""
     signature = inspect.signature(command)
     panel = f"Options of {display_name(method)}"
-    new = [_parameter(setting, panel, None) for setting in _new_options(method)]
+    new = [_parameter(setting, panel, None) for setting in new_options(method)]
     for parameter in new:
         if parameter.name in signature.parameters:
             raise AnyshotError(
@@ -193,14 +171,14 @@ def settings_with(
     """
     try:
         method = chosen.get("method") or base.method.name
-        known = {setting.name for setting in _settings(EVERYTHING)}
+        known = {setting.name for setting in select_settings(EVERYTHING)}
         has_new = any(name not in known for name, value in chosen.items() if value is not None)
         changes: dict[str, dict[str, Any]] = {}
-        for setting in [*_settings(wanted), *(_new_options(method) if has_new else ())]:
+        for setting in [*select_settings(wanted), *(new_options(method) if has_new else ())]:
             value = chosen.get(setting.name)
             if value is None:
                 continue
-            parsed = _parse(value, setting)
+            parsed = parse_value(value, setting)
             if setting.part in ("method", "options"):
                 reason = _reason_foreign(method, setting)
                 if reason and skip_foreign:
@@ -241,81 +219,23 @@ def settings_diff(
     method = settings.method.name
     try:
         of_method = {field.name for field in dataclasses.fields(options_class(method))}
-        new = _new_options(method)
+        new = new_options(method)
     except CodeError:  # the file is gone; the run has a copy of it, and no option is new
         of_method = set(settings.method.options)
         new = []
-    for setting in [*_settings(wanted), *new]:
+    for setting in [*select_settings(wanted), *new]:
         if setting.part == "options" and setting.field.name not in of_method:
             continue
         panel = f"Options of {display_name(method)}"
         if setting.part != "options":
             panel = PANELS[setting.part]
-        value = _text(setting.value_in(settings)) or "default"
-        before = _text(setting.value_in(base)) or "default"
+        value = value_text(setting.value_in(settings)) or "default"
+        before = value_text(setting.value_in(base)) or "default"
         found.setdefault(panel, []).append((setting.flag[2:], value, before))
     return found
 
 
-def split_commas(text: str, name: str) -> list[str]:
-    """The words of an option that takes several, separated by commas; "none" is none of them."""
-    found = [word.strip() for word in text.split(",")] if text != "none" else []
-    if not all(found):
-        raise typer.BadParameter(
-            "A value is missing before, after or between the commas.", param_hint=f"--{name}"
-        )
-    return found
-
-
-# ------------------------------------------------------------------------------- which settings
-def _settings(wanted: tuple[str, ...]) -> Iterator[Setting]:
-    """The settings that are wanted, with those of the built-in methods' options."""
-    hints = typing.get_type_hints(Settings)
-    for text in wanted:
-        part, _, name = text.partition(".")
-        cls = nested_dataclass(hints[part])
-        found = list(_settings_of(part, cls)) if cls else list(_settings_of("", Settings))
-        if part == "method":
-            found += _builtin_options()
-        only = name if cls else text
-        yield from (setting for setting in found if not only or setting.field.name == only)
-
-
-def _settings_of(part: str, cls: type) -> Iterator[Setting]:
-    hints = typing.get_type_hints(cls)
-    for field in dataclasses.fields(cls):
-        if part == "options" or "choices" in field.metadata:  # others are parts, not options
-            yield Setting(part, field, hints[field.name])
-
-
-def _builtin_options() -> list[Setting]:
-    """The options of all built-in methods; an option that several have comes once."""
-    found = {
-        setting.name: setting
-        for options in BUILTIN_OPTIONS.values()
-        for setting in _settings_of("options", options)
-    }
-    return list(found.values())
-
-
-def _new_options(method: str) -> list[Setting]:
-    """The options of a method of your own that it does not inherit from a built-in one."""
-    if METHODS.is_builtin(method):
-        return []
-    from anyshot.core.settings import MethodSettings
-    from anyshot.methods.create import method_class
-
-    cls = method_class(MethodSettings(name=method)).Options
-    inherited = {
-        field.name
-        for options in BUILTIN_OPTIONS.values()
-        if issubclass(cls, options)
-        for field in dataclasses.fields(options)
-    }
-    found = _settings_of("options", cls)
-    return [setting for setting in found if setting.name not in inherited]
-
-
+# ------------------------------------------------------------------------------- replacing
 def _reason_foreign(method: str, setting: Setting) -> str | None:
     """Why a setting has no effect on a method; None if it has one."""
     name = setting.field.name
@@ -377,7 +297,7 @@ def _parameter(setting: Setting, panel: str, default: str | None) -> inspect.Par
     if choices and not brief:
         quantifier = "Any" if takes_several else "One"
         help += f" {quantifier} of {', '.join(choices)}{', or FILE.py:NAME' if is_open else ''}."
-    shown = _text(_default(field)) if default is None else default
+    shown = value_text(default_value(field)) if default is None else default
     if shown and "Default:" not in help:
         help += f" Default: {shown}."
     metavar = METAVARS.get(setting.hint)
@@ -385,7 +305,7 @@ def _parameter(setting: Setting, panel: str, default: str | None) -> inspect.Par
         metavar = listed if brief else "NAME"
     if takes_several:
         metavar = "A,B"
-    shape = _single(setting.hint)
+    shape = single_type(setting.hint)
     if choices and not is_open:
         shape = Literal[choices]
     if takes_several or is_open:
@@ -402,36 +322,3 @@ def _parameter(setting: Setting, panel: str, default: str | None) -> inspect.Par
     annotation = Annotated[shape | None, option]  # type: ignore[valid-type]
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(setting.name, kind, default=None, annotation=annotation)
-
-
-# ------------------------------------------------------------------------------- values
-def _default(field: dataclasses.Field[Any]) -> Any:
-    return None if field.default is dataclasses.MISSING else field.default
-
-
-def _single(hint: Any) -> Any:
-    """The type in ``T | None``."""
-    if isinstance(hint, types.UnionType):
-        return next(a for a in typing.get_args(hint) if a is not type(None))
-    return hint
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ",".join(map(str, value)) or "none"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return "" if value is None else str(value)
-
-
-def _parse(value: Any, setting: Setting) -> Any:
-    """The value of an option as the field's type."""
-    if typing.get_origin(setting.hint) is not tuple:
-        return _single(setting.hint)(value)
-    kind = typing.get_args(setting.hint)[0]
-    try:
-        return tuple(kind(word) for word in split_commas(value, setting.flag[2:]))
-    except ValueError as error:
-        raise typer.BadParameter(
-            f"{value!r} should be numbers separated by commas.", param_hint=setting.flag
-        ) from error

@@ -21,7 +21,8 @@ from anyshot.cli.common import (
     print_size_warnings,
     print_time_estimate,
 )
-from anyshot.cli.settings_options import Device, Json, Workers, options, split_commas
+from anyshot.cli.setting_fields import split_commas
+from anyshot.cli.settings_options import Device, Json, Workers, options
 from anyshot.core.code_loading import fingerprint
 from anyshot.core.errors import AnyshotError
 from anyshot.core.parallel.ranks import process_group, rank

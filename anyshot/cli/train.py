@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from anyshot.cli.setting_fields import EVERYTHING
 from anyshot.cli.settings_options import (
-    EVERYTHING,
     Address,
     Device,
     Jobs,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from anyshot.cli.settings_options import EVERYTHING, settings_diff, settings_with
+from anyshot.cli.setting_fields import EVERYTHING
+from anyshot.cli.settings_options import settings_diff, settings_with
 from anyshot.core.errors import AnyshotError
 from anyshot.core.parallel.ranks import rank
 from anyshot.core.settings import Settings

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from anyshot.core.errors import SettingsError
 from anyshot.core.registry import Registry
+
+T = TypeVar("T")
 
 MAX_NUMBER = 10**9  #: the default upper limit of every number: a larger one is a typing error
 
@@ -72,6 +75,28 @@ def suggestion(word: str, words: Iterable[str]) -> str:
     words = list(words)
     close = difflib.get_close_matches(word, words, 1)
     return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(words)}."
+
+
+def refuse_unknown_arguments(cls: type[T]) -> type[T]:
+    """Decorate a dataclass: an unknown argument is a SettingsError with a suggestion.
+
+    A class may explain some names itself, by a static method ``explain_unknown(name)`` that returns
+    a sentence or None.
+    """
+    init = cls.__init__
+    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    explain = getattr(cls, "explain_unknown", lambda name: None)
+
+    @functools.wraps(init)
+    def checked_init(self: T, *args: Any, **kwargs: Any) -> None:
+        for key in kwargs:
+            if key not in names:
+                default = f"{cls.__name__} has no setting {key!r}{suggestion(key, names)}"
+                raise SettingsError(explain(key) or default)
+        init(self, *args, **kwargs)
+
+    cls.__init__ = checked_init  # type: ignore[method-assign, assignment]
+    return cls
 
 
 # ------------------------------------------------------------------------------- plain values

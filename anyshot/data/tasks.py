@@ -17,7 +17,8 @@ from torch.utils.data import Dataset
 from anyshot.core.errors import DataError, SettingsError
 from anyshot.core.random import Rng, numpy_rng, torch_rng
 from anyshot.core.registry import SHOT_RULES
-from anyshot.core.settings import TaskSettings, parse_shots
+from anyshot.core.settings import TaskSettings
+from anyshot.core.task_settings import parse_shots
 from anyshot.data.augment import augment, resolve_augmentations
 from anyshot.data.image_set import ImageSet
 from anyshot.data.shots import ShotRule

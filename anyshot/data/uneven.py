@@ -7,7 +7,7 @@ import numpy as np
 from anyshot.core.errors import DataError
 from anyshot.core.random import numpy_rng
 from anyshot.core.registry import SHOT_RULES
-from anyshot.core.settings import parse_shots
+from anyshot.core.task_settings import parse_shots
 from anyshot.data.image_set import ImageSet
 from anyshot.data.storage import canonical_split
 

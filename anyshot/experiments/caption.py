@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anyshot.core.settings import parse_shots
+from anyshot.core.task_settings import parse_shots
 from anyshot.evaluation.report.paper_table import PaperComparison
 from anyshot.experiments.available_data import training_sets
 from anyshot.experiments.plan import Plan

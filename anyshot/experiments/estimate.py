@@ -13,7 +13,8 @@ from anyshot.core.errors import DataError
 from anyshot.core.parallel.threads import cores, map_tasks
 from anyshot.core.progress import progress
 from anyshot.core.registry import EXPERIMENTS
-from anyshot.core.settings import MethodSettings, Settings, TaskSettings, parse_shots
+from anyshot.core.settings import MethodSettings, Settings, TaskSettings
+from anyshot.core.task_settings import parse_shots
 from anyshot.data import CATALOGUE, ImageSet
 from anyshot.data.tasks import TaskStream
 from anyshot.experiments.available_data import all_sets, is_available, with_ready

@@ -8,7 +8,7 @@ from typing import Any
 
 from anyshot.core.errors import SettingsError
 from anyshot.core.options import suggestion
-from anyshot.core.settings import parse_shots
+from anyshot.core.task_settings import parse_shots
 from anyshot.experiments.experiment import Experiment
 from anyshot.training import recipe
 

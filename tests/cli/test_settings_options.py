@@ -8,9 +8,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from anyshot.cli.setting_fields import EVERYTHING, select_settings
 from anyshot.cli.settings_options import (
-    EVERYTHING,
-    _settings,
     options,
     settings_of_runs,
     settings_with,
@@ -38,7 +37,7 @@ def test_no_option_leaves_every_setting_as_it_was():
 
 
 def test_every_setting_has_an_option_of_its_own():
-    names = [setting.name for setting in _settings(EVERYTHING)]
+    names = [setting.name for setting in select_settings(EVERYTHING)]
     assert len(names) == len(set(names))
     parts = (TaskSettings, MethodSettings, TrainSettings, TAMLOptions)
     expected = {field.name for cls in parts for field in dataclasses.fields(cls)}
@@ -68,7 +67,7 @@ def test_options_of_every_type_arrive_as_settings():
 def test_every_default_given_as_an_option_changes_nothing():
     arguments = []
     foreign = {"zeta", "deviation", "deviation_head", "epochs"}
-    for setting in _settings(EVERYTHING):
+    for setting in select_settings(EVERYTHING):
         if setting.name in foreign:
             continue
         flag = setting.name.replace("_", "-")

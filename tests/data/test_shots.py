@@ -4,7 +4,8 @@ import pytest
 from anyshot.core.errors import SettingsError
 from anyshot.core.random import numpy_rng
 from anyshot.core.registry import SHOT_RULES
-from anyshot.core.settings import TaskSettings, parse_shots
+from anyshot.core.settings import TaskSettings
+from anyshot.core.task_settings import parse_shots
 
 
 def shots(text: str, way: int = 5, draws: int = 4000) -> np.ndarray:
