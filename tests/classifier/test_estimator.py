@@ -19,7 +19,7 @@ from anyshot.core.errors import AnyshotError, ClassifierError
 RNG = np.random.default_rng(0)
 
 
-def pictures(n, channel, seed):
+def random_images(n, channel, seed):
     rng = np.random.default_rng(seed)
     x = rng.integers(0, 120, (n, 8, 8, 3), np.uint8)
     x[..., channel] += np.uint8(100)
@@ -27,7 +27,7 @@ def pictures(n, channel, seed):
 
 
 def three(n=(6, 2, 1), seed=0):
-    x = [image for c, k in enumerate(n) for image in pictures(k, c, seed + c)]
+    x = [image for c, k in enumerate(n) for image in random_images(k, c, seed + c)]
     return x, np.repeat(["red", "green", "blue"], n)
 
 
@@ -104,7 +104,7 @@ def test_label_next_returns_different_images(fitted):
 
 
 def test_label_next_avoids_equal_images(fitted):
-    (a,), others = pictures(1, 2, 123), pictures(6, 0, 5)
+    (a,), others = random_images(1, 2, 123), random_images(6, 0, 5)
     chosen = fitted.label_next([a, a, *others], 2)
     assert not {0, 1} <= set(chosen.tolist())
 
@@ -292,35 +292,13 @@ def test_a_fitted_classifier_can_be_pickled(dump, backbone, monkeypatch, tmp_pat
     np.testing.assert_array_equal(again.predict_proba(x), clf.predict_proba(x))
 
 
-def test_the_same_image_with_two_labels_is_named(tmp_path, caplog):
-    x, y = three()
-    for i, image in enumerate(x):
-        Image.fromarray(image).save(tmp_path / f"{i}.png")
-    (tmp_path / "copy.png").write_bytes((tmp_path / "2.png").read_bytes())
-    paths = [*(tmp_path / f"{i}.png" for i in range(len(x))), tmp_path / "copy.png"]
-    clf = classifier().fit(paths, [*y, "blue"])
-    assert clf.conflicts_ == [(2, len(x))]
-    (message,) = (r.getMessage() for r in caplog.records)
-    assert f"{tmp_path / '2.png'} (red) and {tmp_path / 'copy.png'} (blue)" in message
-    caplog.clear()
-    assert classifier().fit([*paths], [*y, "red"]).conflicts_ == []
-    assert not caplog.records
-
-
-def test_images_that_were_learned_from_are_marked():
-    x, y = three()
-    new, _ = three((1, 1, 1), seed=60)
-    found = classifier().fit(x, y).classify([*new, x[4], x[0]])
-    assert found.support_matches.tolist() == [-1, -1, -1, 4, 0]
-
-
 def test_is_unknown_uses_the_calibrated_threshold(fitted):
     x, _ = three((6, 6, 6), seed=31)
     noise = list(np.random.default_rng(3).integers(0, 255, (12, 8, 8, 3), np.uint8))
     scores = fitted.unknown_score([*x, *noise])
     threshold = float(fitted.weights_.confidence.threshold)
     between = (scores > min(0.5, threshold)) & (scores <= max(0.5, threshold))
-    assert between.any()  # otherwise 0.5 could not be told from the threshold
+    assert between.any()  # otherwise 0.5 could not be distinguished from the threshold
     np.testing.assert_array_equal(fitted.is_unknown([*x, *noise]), scores > threshold)
     np.testing.assert_array_equal(fitted.classify([*x, *noise]).unknown, scores > threshold)
 

@@ -32,7 +32,7 @@ def quick_backbone(monkeypatch, tmp_path):
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    root, rng = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+    root, rng = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
     for part, n in (("train", 4), ("test", 3)):
         for channel, name in enumerate(("red", "green & blue")):
             (root / part / name).mkdir(parents=True)
@@ -40,7 +40,7 @@ def folders(tmp_path_factory):
                 x = rng.integers(0, 120, (20, 24, 3), np.uint8)
                 x[..., channel] += np.uint8(110)
                 Image.fromarray(x).save(root / part / name / f"{i}.png")
-    (root / "test" / "red" / "notes.txt").write_text("not a picture")
+    (root / "test" / "red" / "notes.txt").write_text("not a photo")
     return root
 
 
@@ -110,12 +110,12 @@ def test_names_can_have_any_characters(folders, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("command", "asked", "option"),
+    ("command", "folder_option", "option"),
     [("classify", "--query", "--csv"), ("classify", "--query", "--html"), *(
         ("evaluate", "--test", option) for option in ("--json", "--png", "--html"))],
 )  # fmt: skip
 def test_unwritable_files_are_an_error_before_the_work(
-    folders, monkeypatch, command, asked, option
+    folders, monkeypatch, command, folder_option, option
 ):
     monkeypatch.setattr(
         backbones, "_open_lite", lambda size, side, device: pytest.fail("the work begins")
@@ -125,7 +125,7 @@ def test_unwritable_files_are_an_error_before_the_work(
             command,
             "--support",
             folders / "train",
-            asked,
+            folder_option,
             folders / "test",
             option,
             "/dev/null/out",
@@ -172,7 +172,7 @@ def test_a_run_can_be_the_backbone_or_the_weights(folders, trained, tmp_path, op
 
 
 def test_a_run_excludes_another_backbone_or_side(folders, trained):
-    asked = (
+    arguments = (
         "label",
         "--support",
         folders / "train",
@@ -182,9 +182,9 @@ def test_a_run_excludes_another_backbone_or_side(folders, trained):
         trained["taml"],
     )
     with pytest.raises(AnyshotError, match="efficientnet-lite1"):
-        run(*asked, "--backbone", "efficientnet-lite1")
+        run(*arguments, "--backbone", "efficientnet-lite1")
     with pytest.raises(AnyshotError, match="32 x 32, not 64 x 64"):
-        run(*asked, "--side", 64)
+        run(*arguments, "--side", 64)
 
 
 def test_label_prints_file_names_without_control_characters(folders, tmp_path):

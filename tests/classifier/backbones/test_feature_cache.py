@@ -43,12 +43,12 @@ def counting(fingerprint="counting", side=4):
     return Backbone("counting", side, fingerprint, compute), seen
 
 
-def pictures(n):
+def random_images(n):
     return list(RNG.integers(0, 255, (n, 6, 6, 3), np.uint8))
 
 
 def test_known_images_are_not_computed_again():
-    images = pictures(5)
+    images = random_images(5)
     first, seen = counting()
     once = compute_features(images, first)
     again, seen_again = counting()
@@ -57,7 +57,7 @@ def test_known_images_are_not_computed_again():
 
 
 def test_equal_images_are_computed_once():
-    image = pictures(1)[0]
+    image = random_images(1)[0]
     backbone, seen = counting()
     rows = compute_features([image, image.copy(), image], backbone)
     assert sum(seen) == 1
@@ -65,7 +65,7 @@ def test_equal_images_are_computed_once():
 
 
 def test_another_fingerprint_shares_nothing():
-    images = pictures(2)
+    images = random_images(2)
     compute_features(images, counting("one")[0])
     backbone, seen = counting("two")
     compute_features(images, backbone)
@@ -74,12 +74,12 @@ def test_another_fingerprint_shares_nothing():
 
 def test_without_a_fingerprint_nothing_is_written(tmp_path):
     backbone, _ = counting("")
-    compute_features(pictures(1), backbone)
+    compute_features(random_images(1), backbone)
     assert not (tmp_path / "cache").exists()
 
 
 def test_an_interrupted_computation_continues():
-    images = pictures(70)
+    images = random_images(70)
     backbone, seen = counting()
 
     def failing(pixels):
@@ -129,7 +129,7 @@ def test_exif_rotation_applies_to_pil_images_and_paths(tmp_path):
 
 
 def test_arrays_pil_images_and_files_agree(tmp_path):
-    pixels = pictures(1)[0]
+    pixels = random_images(1)[0]
     Image.fromarray(pixels).save(tmp_path / "a.png")
     backbone, _ = counting()
     rows = compute_features(
@@ -151,7 +151,7 @@ def test_arrays_pil_images_and_files_agree(tmp_path):
     ids=["garbage", "truncated", "folder", "loop", "no table", "one byte"],
 )
 def test_a_damaged_cache_is_not_used(damage, caplog):
-    images = pictures(3)
+    images = random_images(3)
     expected = compute_features(images, counting()[0])
     damage(cache_path())
     caplog.set_level(logging.WARNING)
@@ -161,7 +161,7 @@ def test_a_damaged_cache_is_not_used(damage, caplog):
 
 
 def test_a_locked_cache_is_not_used(caplog):
-    images = pictures(3)
+    images = random_images(3)
     expected = compute_features(images[:1], counting()[0])
     other = sqlite3.connect(cache_path())
     other.execute("BEGIN EXCLUSIVE")
@@ -179,13 +179,13 @@ def test_a_full_disk_is_not_an_error(monkeypatch, caplog):
 
     monkeypatch.setattr(feature_cache, "_connect", connect)
     backbone, seen = counting()
-    compute_features(pictures(40), backbone)
+    compute_features(random_images(40), backbone)
     assert sum(seen) == 40
     assert len([r for r in caplog.records if "full" in r.getMessage()]) == 1
 
 
 def test_a_read_only_cache_is_read(monkeypatch, caplog):
-    images = pictures(2)
+    images = random_images(2)
     compute_features(images[:1], counting()[0])
     monkeypatch.setattr(feature_cache, "USED_EVERY", -1)
     uri = f"file:{cache_path()}?mode=ro"
@@ -199,13 +199,13 @@ def test_a_read_only_cache_is_read(monkeypatch, caplog):
 def test_a_cache_folder_that_is_a_file_is_not_an_error(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path / "file"))
-    compute_features(pictures(1), counting()[0])
+    compute_features(random_images(1), counting()[0])
     monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path / "file" / "below"))
-    compute_features(pictures(1), counting()[0])
+    compute_features(random_images(1), counting()[0])
 
 
 def test_a_changed_entry_is_computed_again():
-    images = pictures(1)
+    images = random_images(1)
     expected = compute_features(images, counting()[0])
     with sqlite3.connect(cache_path()) as base:
         (vector,) = base.execute("SELECT vector FROM features").fetchone()
@@ -263,8 +263,8 @@ def test_the_time_of_use_is_recorded_once_an_hour(monkeypatch):
 
 def test_cache_contents_and_clear():
     assert cache_contents() == {}
-    compute_features(pictures(3), counting("one")[0])
-    compute_features(pictures(2), counting("two")[0])
+    compute_features(random_images(3), counting("one")[0])
+    compute_features(random_images(2), counting("two")[0])
     assert cache_contents() == {"one": (3, 3 * 48 * 4), "two": (2, 2 * 48 * 4)}
     assert clear_cache() > 0
     assert cache_contents() == {}
@@ -295,7 +295,7 @@ class Scaled(nn.Module):
 
 
 def test_modules_with_another_attribute_do_not_share_features(tmp_path):
-    images = pictures(2)
+    images = random_images(2)
     one, two = (compute_features(images, open_backbone(Scaled(s), side=4)) for s in (1.0, 2.0))
     np.testing.assert_allclose(two, 2 * one)
     assert not cache_path().exists()
@@ -304,7 +304,7 @@ def test_modules_with_another_attribute_do_not_share_features(tmp_path):
 def test_a_module_that_changes_after_it_was_opened_has_no_effect():
     module = Scaled(1.0)
     backbone = open_backbone(module, side=4)
-    images = pictures(3)
+    images = random_images(3)
     before = compute_features(images, backbone)
     module.scale = 5.0
     np.testing.assert_array_equal(compute_features(images, backbone), before)
@@ -314,14 +314,14 @@ def test_a_module_that_changes_after_it_was_opened_has_no_effect():
 def test_the_callers_module_stays_as_it_was():
     module = nn.Sequential(nn.Conv2d(3, 2, 1), nn.BatchNorm2d(2), nn.Flatten()).double().train()
     before = copy.deepcopy(module.state_dict())
-    compute_features(pictures(2), open_backbone(module, side=4))
+    compute_features(random_images(2), open_backbone(module, side=4))
     assert module.training
     assert all(p.requires_grad and p.dtype == torch.float64 for p in module.parameters())
     assert all(torch.equal(before[k], v) for k, v in module.state_dict().items())
 
 
 def test_an_author_can_give_a_fingerprint():
-    images = pictures(2)
+    images = random_images(2)
     mine = Backbone("mine", 4, "mine-v1", lambda pixels: pixels.mean((1, 2)))
     expected = compute_features(images, open_backbone(mine))
     again = Backbone("mine", 4, "mine-v1", lambda pixels: pytest.fail("computed again"))
@@ -338,7 +338,7 @@ def test_every_size_and_model_has_its_own_fingerprint(monkeypatch):
 
 def test_features_of_a_wrong_shape_are_refused():
     with pytest.raises(ClassifierError, match=r"\[1, 4, 4, 3\]"):
-        compute_features(pictures(1), open_backbone(lambda pixels: pixels, side=4))
+        compute_features(random_images(1), open_backbone(lambda pixels: pixels, side=4))
 
 
 def test_an_unknown_name_gets_a_suggestion():

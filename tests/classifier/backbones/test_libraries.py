@@ -27,9 +27,9 @@ class Tiny(nn.Module):
 
 
 def test_timm_models_get_their_own_size_mean_and_deviation(monkeypatch):
-    network, asked = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()), {}
+    network, given = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()), {}
     timm = types.ModuleType("timm")
-    timm.create_model = lambda name, **how: asked.update(name=name, **how) or network
+    timm.create_model = lambda name, **how: given.update(name=name, **how) or network
     timm.data = types.SimpleNamespace(
         resolve_model_data_config=lambda model: {
             "input_size": (3, 6, 6),
@@ -41,7 +41,7 @@ def test_timm_models_get_their_own_size_mean_and_deviation(monkeypatch):
     backbone = open_backbone("timm:resnet18.a1_in1k")
     other_size = open_backbone("timm:resnet18.a1_in1k", side=8)
     assert other_size.fingerprint != backbone.fingerprint
-    assert asked == {"name": "resnet18.a1_in1k", "pretrained": True, "num_classes": 0}
+    assert given == {"name": "resnet18.a1_in1k", "pretrained": True, "num_classes": 0}
     assert backbone.side == 6
     np.testing.assert_allclose(backbone(np.full((1, 6, 6, 3), 255, np.uint8)), [[2.0] * 3])
 
@@ -61,13 +61,13 @@ def test_torchvision_models_lose_their_head(monkeypatch):
         open_backbone("torchvision:resnet18")
 
 
-def test_a_missing_library_is_one_sentence(monkeypatch):
+def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(AnyshotError, match="pip install timm"):
         open_backbone("timm:resnet18")
 
 
-def test_a_device_that_is_not_there_is_one_sentence():
+def test_an_unknown_device_is_named():
     with pytest.raises(AnyshotError, match="nowhere"):
         open_backbone(Tiny(), device="nowhere")
 
