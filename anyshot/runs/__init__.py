@@ -1,4 +1,4 @@
-"""A run's folder: settings, log, checkpoints, recorded image sets, and the pretrained runs in ``weights/``.
+"""Run folders: settings, log, checkpoints, recorded image sets, user code, pretrained weights.
 
 Imports ``core``, ``data``, ``models`` and ``methods``.
 """

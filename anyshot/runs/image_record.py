@@ -1,7 +1,8 @@
-"""What a run remembers of an image set: which classes it learned from, and enough to notice that the set has changed.
+"""What a run records of an image set: its classes, splits and checksums.
 
-Classes stay in the split they had when the run began, whatever becomes of the folder they came from; those that came
-since are new to the run. A class of any set whose images are those of a class learned from is recognised by its sum.
+Classes stay in the split that they had when the run started, whatever happens to their folder.
+Classes added later are test classes. A class of any set with the images of a training class is
+recognised by its checksum.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ import numpy as np
 from anyshot.data.image_set import ImageSet
 from anyshot.data.storage import SPLITS
 
-SUMMED = 16  #: images of a class that its sum reads: sums of 100 classes take milliseconds, whatever their size
+CHECKED_IMAGES = 16  #: images of a class that its checksum reads, so that it takes no time
 
 
 @dataclass(frozen=True)
 class SetRecord:
-    """An image set as it was when a run began."""
+    """An image set as it was when a run started. The fields are keys of ``run.json``."""
 
-    given: str  #: what the settings call it: a name or a path
-    place: str | None  #: where it can be opened again; None for one that only ever was in memory
-    learned: bool  #: trained on, not only validated on
+    given: str  #: name or path in the settings
+    place: str | None  #: where it can be opened again; None for a set that was only in memory
+    learned: bool  #: whether the run was trained on it, not only validated
     name: str
-    splits: dict[str, tuple[str, ...]]  #: class names
-    counts: dict[str, int]  #: images of each class
-    sums: dict[str, str]  #: of some images of each class
-    checksum: str  #: of everything
+    splits: dict[str, tuple[str, ...]]  #: split -> class names
+    counts: dict[str, int]  #: class name -> number of images
+    sums: dict[str, str]  #: class name -> checksum of some of its images
+    checksum: str  #: of the whole set
 
     @classmethod
     def of(cls, images: ImageSet, given: str, place: str | None, learned: bool = True) -> SetRecord:
-        """The record of a set."""
+        """Record a set."""
         splits = {
             split: tuple(images.classes[c] for c in members)
             for split, members in images.splits.items()
@@ -45,7 +46,10 @@ class SetRecord:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> SetRecord:
-        """The record that JSON holds; anything else raises KeyError, TypeError, ValueError or AttributeError."""
+        """Read a record from plain values.
+
+        Other values raise KeyError, TypeError, ValueError or AttributeError.
+        """
         record = cls(
             **{
                 **values,
@@ -55,28 +59,28 @@ class SetRecord:
         texts = (record.given, record.name, record.checksum, *record.sums.values())
         names = {label for members in record.splits.values() for label in members}
         if not all(isinstance(text, str) for text in texts) or not isinstance(record.learned, bool):
-            raise TypeError("an image set's record has a value of another type")
+            raise TypeError("the record of an image set has a value of another type")
         if not names <= record.counts.keys() or record.counts.keys() != record.sums.keys():
-            raise ValueError("an image set's record lists classes that it does not describe")
+            raise ValueError("the record of an image set lists classes that it does not describe")
         if not set(record.splits) <= set(SPLITS) or not all(
             isinstance(n, int) for n in record.counts.values()
         ):
-            raise ValueError("an image set's record has a split or number that cannot be")
+            raise ValueError("the record of an image set has an unknown split or a wrong number")
         return record
 
     def splits_for(self, images: ImageSet) -> dict[str, tuple[int, ...]]:
-        """The recorded splits as indices into `images`; classes that are not recorded belong to the test split."""
-        place = {label: c for c, label in enumerate(images.classes)}
+        """The recorded splits as class indices of ``images``; other classes are test classes."""
+        index = {label: c for c, label in enumerate(images.classes)}
         splits = {
-            split: tuple(place[label] for label in members if label in place)
+            split: tuple(index[label] for label in members if label in index)
             for split, members in self.splits.items()
         }
-        new = tuple(c for label, c in place.items() if label not in self.counts)
+        new = tuple(c for label, c in index.items() if label not in self.counts)
         splits["test"] = (*splits.get("test", ()), *new)
         return {split: members for split, members in splits.items() if members}
 
     def difference(self, images: ImageSet) -> str:
-        """What of the classes trained and validated on is other than recorded, in a few words, or an empty string."""
+        """Describe what has changed in training and validation classes; "" if nothing has."""
         if images.checksum == self.checksum:
             return ""
         counts = dict(zip(images.classes, images.counts.tolist(), strict=True))
@@ -84,26 +88,33 @@ class SetRecord:
             label for split in ("train", "validation") for label in self.splits.get(split, ())
         ):
             if label not in counts:
-                return f"its class {label!r} is gone"
+                return f"its class {label!r} is missing"
             if counts[label] != self.counts[label]:
                 return f"its class {label!r} has {counts[label]} images, not {self.counts[label]}"
             if class_checksum(images, images.classes.index(label)) != self.sums[label]:
-                return f"the images of its class {label!r} are others"
-        return "some of its images are others" if counts == self.counts else ""
+                return f"the images of its class {label!r} are different"
+        return "some of its images are different" if counts == self.counts else ""
 
 
 def class_checksum(images: ImageSet, c: int) -> str:
     """A checksum of a class: its size and up to 16 of its images, evenly spread."""
     members = images.images_of(c)
     chosen = members[
-        np.linspace(0, len(members) - 1, min(SUMMED, len(members))).round().astype(int)
+        np.linspace(0, len(members) - 1, min(CHECKED_IMAGES, len(members))).round().astype(int)
     ]
     return hashlib.sha256(f"{members.shape}".encode() + chosen.tobytes()).hexdigest()[:16]
 
 
 def apply_record(records: Sequence[SetRecord], images: ImageSet) -> tuple[ImageSet, list[str]]:
-    """The set with the splits that a run with these records must use, and the classes that were put among the training
-    classes because the run has learned from their images, though neither the set nor the record says so."""
+    """Give a set the splits that tests of a run must use.
+
+    Returns
+    -------
+    ImageSet
+        The set with the recorded splits, if the run has a record of it.
+    list of str
+        Other classes with the images of a training class; they are moved to the train split.
+    """
     record = next((record for record in records if record.name == images.name), None)
     splits = images.splits if record is None else record.splits_for(images)
     learned = {r.sums[label] for r in records if r.learned for label in r.splits.get("train", ())}
@@ -113,13 +124,12 @@ def apply_record(records: Sequence[SetRecord], images: ImageSet) -> tuple[ImageS
         for c in range(len(images.classes))
         if c not in splits.get("train", ())
     }
-    # where the record has the same sum, two of its classes looked alike from the first
+    # if the record has this checksum, two classes had the same images from the start
     moved = [c for c, s in sums.items() if s in learned and recorded.get(images.classes[c]) != s]
     if moved:
         splits = {
             split: tuple(c for c in members if c not in moved) for split, members in splits.items()
         }
         splits["train"] = (*splits.get("train", ()), *moved)
-    return replace(images, splits={s: m for s, m in splits.items() if m}), [
-        images.classes[c] for c in moved
-    ]
+    splits = {split: members for split, members in splits.items() if members}
+    return replace(images, splits=splits), [images.classes[c] for c in moved]

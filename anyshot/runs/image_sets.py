@@ -1,4 +1,4 @@
-"""The image sets of a run: opened for a new one, recognised and compared with the record for one that goes on."""
+"""Open the image sets of a run, with the classes and splits that the run has recorded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from anyshot.core.errors import AnyshotError, NotPreparedError
+from anyshot.core.errors import DataError, NotPreparedError
 from anyshot.core.settings import Settings
 from anyshot.data import CATALOGUE, EMBEDDED, ImageSet, open_images
 from anyshot.data.class_splits import (
@@ -22,11 +22,11 @@ from anyshot.runs.image_record import SetRecord, apply_record
 
 @dataclass(frozen=True)
 class RunImageSets:
-    """Image sets to learn from, those only validated on, and what a run records of each."""
+    """The image sets of a run and what the run records of them."""
 
-    images: tuple[ImageSet, ...]
-    ood: tuple[ImageSet, ...]
-    records: tuple[SetRecord, ...]
+    images: tuple[ImageSet, ...]  #: to train on
+    ood: tuple[ImageSet, ...]  #: for out-of-distribution validation only
+    records: tuple[SetRecord, ...]  #: of both
 
     @property
     def size(self) -> tuple[int, int]:
@@ -34,25 +34,25 @@ class RunImageSets:
         return self.images[0].size
 
     def describe(self) -> list[str]:
-        """How many classes of each set there are for what."""
-        words = {"train": "to learn from", "validation": "to validate on", "test": "to test on"}
-        found = []
+        """A sentence for each set: how many classes each split has."""
+        uses = {"train": "to train on", "validation": "to validate on", "test": "to test on"}
+        sentences = []
         for images in (*self.images, *self.ood):
-            counts = {split: len(images.splits[split]) for split in words if split in images.splits}
-            text = ", ".join(f"{count} {words[split]}" for split, count in counts.items())
-            last = images in self.images and "validation" not in counts
-            found.append(
-                f"{images.name} has classes: {text}" + (", none to validate on." if last else ".")
-            )
-        return found
+            parts = [
+                f"{len(images.splits[split])} {use}"
+                for split, use in uses.items()
+                if split in images.splits
+            ]
+            if images in self.images and "validation" not in images.splits:
+                parts.append("none to validate on")
+            sentences.append(f"{images.name} has classes: {', '.join(parts)}.")
+        return sentences
 
-    def named(self, settings: Settings) -> Settings:
-        """The settings with the names of the sets that are really used."""
-        names = {
-            learned: tuple(r.given for r in self.records if r.learned == learned)
-            for learned in (True, False)
-        }
-        return replace(settings, images=names[True], ood=names[False])
+    def with_names(self, settings: Settings) -> Settings:
+        """The settings with the names of the sets that are used."""
+        train = tuple(record.given for record in self.records if record.learned)
+        ood = tuple(record.given for record in self.records if not record.learned)
+        return replace(settings, images=train, ood=ood)
 
 
 def open_image_sets(
@@ -61,64 +61,66 @@ def open_image_sets(
     images: Sequence[ImageSet] | None = None,
     ood: Sequence[ImageSet] | None = None,
 ) -> RunImageSets:
-    """The sets that the settings name, or those given instead; for a run with records, as they were when it began."""
+    """Open the sets that the settings name, or take those given instead.
+
+    A run that continues (``recorded``) gets the classes and splits that it started with.
+    """
     way = settings.task.way
-    learned = [
-        _open(i, recorded, True, training_shares(way))
-        for i in (settings.images if images is None else images)
-    ]
-    others = [
-        _open_ood(i, recorded, validation_shares(way))
-        for i in (settings.ood if ood is None else ood)
-    ]
-    if not learned:
-        raise AnyshotError("There is no image set to learn from; give at least one.")
-    sets, records = zip(*learned, *others, strict=True)
-    sizes, names = sorted({i.size for i in sets}), [i.name for i in sets]
+    train_sources = settings.images if images is None else images
+    ood_sources = settings.ood if ood is None else ood
+    train_sets = [_open(source, recorded, True, training_shares(way)) for source in train_sources]
+    ood_sets = [_open_ood(source, recorded, validation_shares(way)) for source in ood_sources]
+    if not train_sets:
+        raise DataError("There is no image set to train on; give at least one.")
+    sets, records = zip(*train_sets, *ood_sets, strict=True)
+    sizes = sorted({each.size for each in sets})
     if len(sizes) > 1:
-        raise AnyshotError(f"Image sets of one run need one image size, but these have {sizes}.")
-    if len(set(names)) < len(names):  # the log and the choice of the best go by name
-        raise AnyshotError(
-            f"Image sets of one run need different names, but these are {', '.join(names)}."
+        raise DataError(
+            f"The image sets of a run have the sizes {sizes}; expected one size for all."
         )
-    return RunImageSets(sets[: len(learned)], sets[len(learned) :], records)
+    names = [each.name for each in sets]
+    if len(set(names)) < len(names):  # the log identifies sets by their names
+        raise DataError(
+            f"The image sets of a run are called {', '.join(names)}; expected different names."
+        )
+    return RunImageSets(sets[: len(train_sets)], sets[len(train_sets) :], records)
 
 
 def open_for_evaluation(
     source: str | Path | ImageSet, recorded: Sequence[SetRecord], size: tuple[int, int]
 ) -> tuple[ImageSet, list[str]]:
-    """A set for a run's tests (see :func:`anyshot.runs.image_record.as_seen_by`); the sets of the run go by their names."""
+    """Open a set for tests of a run; the sets of the run are found by their names.
+
+    See :func:`anyshot.runs.image_record.apply_record` for the result.
+    """
     if not isinstance(source, ImageSet):
-        source = open_images(_place(str(source), recorded), size=size[0], split_policy=test_only)
+        location = _find_location(str(source), recorded)
+        source = open_images(location, size=size[0], split_policy=test_only)
     return apply_record(recorded, source)
 
 
 def _open(
-    source: str | ImageSet, recorded: Sequence[SetRecord], learned: bool, split_policy: SplitPolicy
+    source: str | ImageSet, recorded: Sequence[SetRecord], train: bool, split_policy: SplitPolicy
 ) -> tuple[ImageSet, SetRecord]:
+    """Open a set; ``train`` is false for a set that is only validated on."""
     if isinstance(source, ImageSet):
-        images, given = source, source.name
-        place = None if source.folder is None else str(source.folder.resolve())
+        images = source
+        given = source.name
+        location = None if source.folder is None else str(source.folder.resolve())
     else:
-        images, given = (
-            open_images(
-                _place(source, recorded),
-                split_policy=default_shares if _known(source, recorded) else split_policy,
-            ),
-            source,
-        )
-        place = (
-            given
-            if given in (*EMBEDDED, *CATALOGUE)
-            else os.path.realpath(os.path.expanduser(given))
-        )
+        given = source
+        if _find_record(source, recorded) is not None:
+            split_policy = default_shares  # the record replaces the splits
+        images = open_images(_find_location(source, recorded), split_policy=split_policy)
+        is_builtin = source in (*EMBEDDED, *CATALOGUE)
+        location = source if is_builtin else os.path.realpath(os.path.expanduser(source))
     record = next((r for r in recorded if r.name == images.name), None)
     if record is None:
-        return images, SetRecord.of(images, given, place, learned)
+        return images, SetRecord.of(images, given, location, train)
     if change := record.difference(images):
-        raise AnyshotError(
-            f"The image set {images.name!r} has changed since this run began: {change}. Restore it, or start a new run "
-            "in another folder."
+        raise DataError(
+            f"The image set {images.name!r} has changed since this run started: {change}. "
+            "Restore it, or start a new run in another folder."
         )
     return replace(images, splits=record.splits_for(images)), record
 
@@ -126,30 +128,31 @@ def _open(
 def _open_ood(
     source: str | ImageSet, recorded: Sequence[SetRecord], split_policy: SplitPolicy
 ) -> tuple[ImageSet, SetRecord]:
-    """As any other; but where it cannot be had, a new run may go without it."""
+    """Open a set for out-of-distribution validation, which a new run can do without."""
     try:
         return _open(source, recorded, False, split_policy)
     except NotPreparedError as error:
         if recorded:
             raise
-        raise AnyshotError(
-            f"{error}, or go without what only validates: --ood none (ood=() in Python)"
+        raise DataError(
+            f"{error}, or train without out-of-distribution validation: --ood none "
+            "(ood=() in Python)"
         ) from error
 
 
-def _place(name: str, recorded: Sequence[SetRecord]) -> str:
-    """Where a name leads: to the set that the run recorded by it, if that is still there, otherwise to itself."""
-    record = _known(name, recorded)
-    here = os.path.exists(os.path.expanduser(name))
-    if record is None or (here and (record.place is None or not os.path.exists(record.place))):
+def _find_location(name: str, recorded: Sequence[SetRecord]) -> str:
+    """Return where the run found the set of this name if it is still there, otherwise the name."""
+    record = _find_record(name, recorded)
+    exists = os.path.exists(os.path.expanduser(name))
+    if record is None or (exists and (record.place is None or not os.path.exists(record.place))):
         return name
     if record.place is None:
-        raise AnyshotError(
-            f"The image set {name!r} was given to the run from Python and lies in no folder; save it there "
-            "(ImageSet.save) and name the folder by --images."
+        raise DataError(
+            f"The image set {name!r} was given to the run in Python and has no folder; save it "
+            "with ImageSet.save and give that folder with --images."
         )
     return record.place
 
 
-def _known(name: str, recorded: Sequence[SetRecord]) -> SetRecord | None:
+def _find_record(name: str, recorded: Sequence[SetRecord]) -> SetRecord | None:
     return next((record for record in recorded if name in (record.given, record.name)), None)

@@ -1,4 +1,4 @@
-"""How a run begins: its images, and a body that comes, if not from chance, from another run or a file."""
+"""Start or continue a run: its image sets, and its initial body if that is a trained one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-from anyshot.core.errors import AnyshotError
+from anyshot.core.errors import RunError
 from anyshot.core.parallel import collectives, ranks
 from anyshot.core.settings import Settings
 from anyshot.data import ImageSet
@@ -26,50 +26,55 @@ from anyshot.runs.run import Run
 
 @dataclass(frozen=True)
 class InitialBody:
-    """θ and β of a body that was trained, and what is known of how."""
+    """θ and β of a trained body, and the image sets that it was trained on."""
 
-    source: str  #: as given: a run's folder or a file
-    tensors: dict[str, Tensor]  #: by the names they have in every method
+    source: str  #: run folder or file, as given
+    tensors: dict[str, Tensor]  #: by the names that they have in every method
     sha256: str  #: of the file
-    sets: tuple[SetRecord, ...]  #: that it was trained and validated on, where it comes from a run
+    sets: tuple[SetRecord, ...]  #: trained and validated on; empty if it comes from a file
 
     def record(self) -> dict[str, str]:
-        """What a run that starts here remembers."""
+        """What a run records of its initial body."""
         return {"source": self.source, "sha256": self.sha256}
 
     def load_into(self, method: Method) -> None:
-        """The method with this body."""
+        """Replace the body of a method."""
         state = method.state_dict()
-        own = {
+        expected = {
             name: tuple(value.shape)
             for name, value in state.items()
             if name.startswith(BODY_PREFIXES)
         }
-        found = {name: tuple(value.shape) for name, value in self.tensors.items()}
-        if own != found:
-            wrong = sorted(dict(own.items() ^ found.items()))
-            raise AnyshotError(
-                f"The body of '{self.source}' is not one that this run could start from: they differ in "
-                f"{', '.join(wrong[:3])}{' …' if len(wrong) > 3 else ''}; both need the same kind and width of body."
+        shapes = {name: tuple(value.shape) for name, value in self.tensors.items()}
+        if expected != shapes:
+            names = sorted(dict(expected.items() ^ shapes.items()))
+            raise RunError(
+                f"The body of '{self.source}' does not fit this run: {_shorten(names)} differ. "
+                "Both need the same --body, --channels and image size."
             )
         method.load_state_dict({**state, **self.tensors})
 
     def check_leakage(self, records: Sequence[SetRecord]) -> tuple[SetRecord, ...]:
-        """The records of a run that starts here: its own and those of other sets that the body has learned from. It may
-        not validate or test on classes that the body has learned from."""
-        learned = {
+        """Refuse to validate or test on classes that the body was trained on.
+
+        Returns
+        -------
+        tuple of SetRecord
+            Records for the new run: its own, and those of other sets that the body was trained on.
+        """
+        trained = {
             r.sums[label] for r in self.sets if r.learned for label in r.splits.get("train", ())
         }
         for record in records:
-            others = [
+            held_out = [
                 label for split in ("validation", "test") for label in record.splits.get(split, ())
             ]
-            seen = [label for label in others if record.sums[label] in learned]
-            if seen:
-                raise AnyshotError(
-                    f"The body of '{self.source}' has learned from {len(seen)} classes of {record.name} that this run "
-                    f"would validate or test on ({', '.join(seen[:3])}{' …' if len(seen) > 3 else ''}); both runs need "
-                    "the same split."
+            leaked = [label for label in held_out if record.sums[label] in trained]
+            if leaked:
+                raise RunError(
+                    f"The body of '{self.source}' was trained on {len(leaked)} classes of "
+                    f"{record.name} that this run would validate or test on ({_shorten(leaked)}); "
+                    "both runs need the same split."
                 )
         names = {record.name for record in records}
         return (
@@ -79,22 +84,24 @@ class InitialBody:
 
 
 def open_initial_body(source: str) -> InitialBody:
-    """The body of a run that has chosen parameters, of weights that come with anyshot, or of a safetensors file."""
+    """Read the body of a run, of pretrained weights or of a file; no code is executed."""
     path = Path(source).expanduser()
     sets: tuple[SetRecord, ...] = ()
     if path.is_dir() or (source in pretrained.pretrained_models() and not path.exists()):
         run = Run(path)
-        run.best()  # says so if there is none yet, or a damaged one
-        path, sets = run.best_path, run.sets
+        run.best()  # raises if there are no parameters yet, or if the file is damaged
+        path = run.best_path
+        sets = run.sets
     try:
         data = path.read_bytes()
         tensors = {
             name: value for name, value in load(data).items() if name.startswith(BODY_PREFIXES)
         }
     except (OSError, SafetensorError) as error:
-        raise AnyshotError(
-            f"There is no body in '{source}' ({error}); give the folder of a run, the name of weights that come with "
-            f"anyshot ({', '.join(pretrained.pretrained_models())}) or a safetensors file."
+        names = ", ".join(pretrained.pretrained_models())
+        raise RunError(
+            f"There is no body in '{source}' ({error}); give a run folder, a safetensors file, or "
+            f"one of the pretrained weights {names}."
         ) from error
     return InitialBody(source, tensors, hashlib.sha256(data).hexdigest(), sets)
 
@@ -106,28 +113,40 @@ def open_or_create_run(
     ood: Sequence[ImageSet] | None,
     command: str,
 ) -> tuple[Run, RunImageSets, InitialBody | None]:
-    """The run in the folder, created if there is none, its image sets, and a new run's first body.
+    """Open or create a run; whether it is new, resumed or extended is decided here.
 
-    Whether a run is new, resumed or extended is decided here alone.
+    Returns
+    -------
+    Run
+    RunImageSets
+        Its image sets, opened.
+    InitialBody or None
+        The body that a new run starts from, if its settings name one.
     """
     if not ranks.is_rank_zero():
         run: Run = collectives.broadcast_from_rank_zero(lambda: Run(folder))
         return run, open_image_sets(run.settings, run.sets, imagesets, ood), None
-    begun = Run.find_started(folder)
-    if begun is None or begun.settings != settings:
+    started = Run.find_started(folder)
+    if started is None or started.settings != settings:
         settings = _with_absolute_body(settings)
+    sets = open_image_sets(settings, started.sets if started else (), imagesets, ood)
     source = settings.train.body_from
-    sources = open_image_sets(settings, begun.sets if begun else (), imagesets, ood)
-    origin = None if begun or source is None else open_initial_body(source)
-    records = origin.check_leakage(sources.records) if origin else sources.records
-    body = origin.record() if origin else None
-    run = Run.open_or_create(folder, sources.named(settings), sources.size, command, records, body)
-    return collectives.broadcast_from_rank_zero(lambda: run), sources, origin
+    body = None if started or source is None else open_initial_body(source)
+    records = body.check_leakage(sets.records) if body else sets.records
+    run = Run.open_or_create(
+        folder, sets.with_names(settings), sets.size, command, records, body and body.record()
+    )
+    return collectives.broadcast_from_rank_zero(lambda: run), sets, body
 
 
 def _with_absolute_body(settings: Settings) -> Settings:
-    """The settings with the path of the body made absolute, so that it holds in every folder."""
+    """Make the path of the initial body absolute, for every working directory."""
     source = settings.train.body_from
     if source is None or not os.path.exists(os.path.expanduser(source)):
-        return settings  # none, or the name of weights that come with anyshot
+        return settings  # no body, or the name of pretrained weights
     return settings.with_initial_body(os.path.abspath(os.path.expanduser(source)))
+
+
+def _shorten(names: Sequence[str]) -> str:
+    """The first three names, and whether there are more."""
+    return ", ".join(names[:3]) + (" …" if len(names) > 3 else "")

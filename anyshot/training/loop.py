@@ -15,8 +15,8 @@ from torch import Tensor
 from anyshot.core.parallel import collectives, ranks
 from anyshot.core.progress import Advance, progress
 from anyshot.runs.checkpoint import Checkpoint
-from anyshot.runs.log import Callback, TrainingLog
 from anyshot.runs.run import Run
+from anyshot.runs.training_log import Callback, TrainingLog
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from anyshot.core.parallel import ranks
 from anyshot.core.parallel.collectives import broadcast_from_rank_zero
 from anyshot.core.settings import Settings
 from anyshot.data import ImageSet
-from anyshot.runs.log import Callback
 from anyshot.runs.run import PRETRAIN_FOLDER, Run
 from anyshot.runs.start import open_initial_body, open_or_create_run
 from anyshot.runs.training_lock import exclusive_training
+from anyshot.runs.training_log import Callback
 from anyshot.training.loop import TrainContext
 from anyshot.training.meta_training import MetaTraining
 from anyshot.training.presets import pretraining_settings

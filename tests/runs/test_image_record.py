@@ -35,11 +35,11 @@ def record() -> SetRecord:
     return SetRecord.of(zoo(), "zoo", None)
 
 
-def test_a_record_survives_json(record):
+def test_record_is_read_back_from_json(record):
     assert SetRecord.from_dict(json.loads(json.dumps(asdict(record)))) == record
 
 
-def test_new_classes_are_test_classes_and_old_ones_stay_where_they_were(record):
+def test_new_classes_are_test_classes_and_others_keep_their_split(record):
     mixed = {"train": ["dog", "ant"], "validation": ["ape"], "test": ["bee", "cat"]}
     changed = ImageSet.from_arrays("zoo", {"ant": pixels(9)} | arrays(), mixed)
     seen, moved = apply_record([record], changed)
@@ -47,7 +47,7 @@ def test_new_classes_are_test_classes_and_old_ones_stay_where_they_were(record):
     assert moved == []
 
 
-def test_a_training_class_under_another_name_is_recognised_in_any_set(record):
+def test_renamed_training_class_is_recognised_in_any_set(record):
     for name in ("zoo", "elsewhere"):
         images = ImageSet.from_arrays(
             name, {"monkey": arrays()["ape"], "new": pixels(9)}, {"test": ["monkey", "new"]}
@@ -57,19 +57,19 @@ def test_a_training_class_under_another_name_is_recognised_in_any_set(record):
         assert moved == ["monkey"]
 
 
-def test_a_set_that_is_only_validated_on_has_no_training_classes(record):
+def test_set_that_is_only_validated_on_has_no_training_classes(record):
     images = ImageSet.from_arrays("elsewhere", {"monkey": arrays()["ape"]}, {"test": ["monkey"]})
     assert apply_record([replace(record, learned=False)], images)[1] == []
 
 
-def test_classes_that_looked_alike_from_the_first_stay_where_they_were():
+def test_classes_with_equal_images_from_the_start_keep_their_split():
     images = zoo({"dog": arrays()["ape"]})
     seen, moved = apply_record([SetRecord.of(images, "zoo", None)], images)
     assert names(seen) == SPLITS
     assert moved == []
 
 
-def test_what_has_changed_is_named(record):
+def test_difference_names_what_has_changed(record):
     one_pixel = arrays()["bee"]
     one_pixel[3, 0, 0, 0] ^= 1
     without = ImageSet.from_arrays(
@@ -78,12 +78,14 @@ def test_what_has_changed_is_named(record):
     assert record.difference(zoo()) == ""
     assert record.difference(zoo({"eel": pixels(9)})) == ""
     assert record.difference(zoo({"dog": pixels(9, 3)})) == ""  # nothing was learned from it
-    assert record.difference(without) == "its class 'cat' is gone"
+    assert record.difference(without) == "its class 'cat' is missing"
     assert record.difference(zoo({"ape": pixels(0, 21)})) == "its class 'ape' has 21 images, not 20"
-    assert record.difference(zoo({"ape": pixels(9)})) == "the images of its class 'ape' are others"
+    assert (
+        record.difference(zoo({"ape": pixels(9)})) == "the images of its class 'ape' are different"
+    )
     assert record.difference(zoo({"bee": one_pixel})) in (
-        "the images of its class 'bee' are others",
-        "some of its images are others",
+        "the images of its class 'bee' are different",
+        "some of its images are different",
     )
 
 
@@ -92,6 +94,6 @@ def test_what_has_changed_is_named(record):
     [{"name": 3}, {"splits": {"train": ["nobody"]}}, {"splits": 3}, {"counts": {}}, {"sums": None}, {"more": 1},
      {"splits": {"tests": []}}, {"learned": "yes"}],
 )  # fmt: skip
-def test_a_record_that_is_none_is_refused(record, change):
+def test_invalid_record_is_refused(record, change):
     with pytest.raises((KeyError, TypeError, ValueError, AttributeError)):
         SetRecord.from_dict({**asdict(record), **change})
