@@ -121,15 +121,8 @@ def test_unwritable_files_are_an_error_before_the_work(
         backbones, "_open_lite", lambda size, side, device: pytest.fail("the work begins")
     )
     with pytest.raises(AnyshotError, match="Cannot write"):
-        run(
-            command,
-            "--support",
-            folders / "train",
-            folder_option,
-            folders / "test",
-            option,
-            "/dev/null/out",
-        )
+        run(command, "--support", folders / "train", folder_option, folders / "test",
+            option, "/dev/null/out")  # fmt: skip
 
 
 @pytest.fixture
@@ -154,16 +147,8 @@ def shipped_run(trained, tmp_path, monkeypatch):
 )
 def test_a_run_can_be_the_backbone_or_the_weights(folders, trained, tmp_path, options):
     words = options.replace("RUN", str(trained["taml"])).split()
-    run(
-        "classify",
-        "--support",
-        folders / "train",
-        "--query",
-        folders / "test",
-        "--csv",
-        tmp_path / "out.csv",
-        *words,
-    )
+    run("classify", "--support", folders / "train", "--query", folders / "test",
+        "--csv", tmp_path / "out.csv", *words)  # fmt: skip
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     known = sorted((folders / "train").glob("*/*.png"))
     classifier = AnyShotClassifier(trained["taml"]).fit(known, [path.parent.name for path in known])
@@ -172,15 +157,8 @@ def test_a_run_can_be_the_backbone_or_the_weights(folders, trained, tmp_path, op
 
 
 def test_a_run_excludes_another_backbone_or_side(folders, trained):
-    arguments = (
-        "label",
-        "--support",
-        folders / "train",
-        "--pool",
-        folders / "test",
-        "--weights",
-        trained["taml"],
-    )
+    arguments = ("label", "--support", folders / "train", "--pool", folders / "test",
+                 "--weights", trained["taml"])  # fmt: skip
     with pytest.raises(AnyshotError, match="efficientnet-lite1"):
         run(*arguments, "--backbone", "efficientnet-lite1")
     with pytest.raises(AnyshotError, match="32 x 32, not 64 x 64"):
