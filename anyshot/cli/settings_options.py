@@ -229,8 +229,9 @@ def settings_diff(
         panel = f"Options of {display_name(method)}"
         if setting.part != "options":
             panel = PANELS[setting.part]
-        value = value_text(setting.value_in(settings)) or "default"
-        before = value_text(setting.value_in(base)) or "default"
+        missing = "none" if setting.part == "pretrain" else "default"
+        value = value_text(setting.value_in(settings)) or missing
+        before = value_text(setting.value_in(base)) or missing
         found.setdefault(panel, []).append((setting.flag[2:], value, before))
     return found
 
