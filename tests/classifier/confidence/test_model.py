@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from anyshot.classifier.confidence.model import class_accuracy_features, task_descriptor
 from anyshot.classifier.confidence.unknown_images import (
     UNKNOWN_FEATURES,
     nearest_distances,
@@ -175,3 +176,31 @@ def test_every_unknown_feature_grows_with_the_distance_from_the_classes(learner,
         means.append(rows[:, :6].mean(0))
     differences = torch.stack(means).diff(dim=0)
     assert (differences.sum(0) > 0).all(), differences
+
+
+@pytest.mark.parametrize("shots", [(8, 3, 1), (1, 1)])
+def test_task_descriptor_and_class_features_equal_a_direct_computation(learner, shots):
+    task = sample_task(made_up("a"), shots, np.random.default_rng(0))
+    adapted = learner.adapt(task.support, task.labels)
+    z, labels = adapted.support.z.numpy(), task.labels.numpy()
+    origin = adapted.frame.origin.numpy()
+    values = np.linalg.eigvalsh(z @ z.T)
+    distances = np.linalg.norm(z[:, None] - z, axis=2) + np.diag([np.inf] * len(z))
+    cloud = [
+        float(adapted.frame.unit),
+        values.sum() ** 2 / (values**2).sum(),
+        distances.min(1).mean(),
+        np.abs(origin).sum() ** 2 / (len(origin) * (origin**2).sum()),
+        len(z),
+        len(shots),
+    ]
+    np.testing.assert_allclose(task_descriptor(adapted), np.log(cloud), rtol=1e-5)
+    p = adapted.held_out.exp().numpy()[np.arange(len(z)), labels]
+    sizes = np.bincount(labels)
+    means = np.array([p[labels == c].mean() for c in range(len(sizes))])
+    level = means[sizes > 1].mean() if (sizes > 1).any() else 0.5
+    sure = np.where(sizes > 1, (sizes * means + 2 * level) / (sizes + 2), level)
+    logit = np.log(np.clip(sure, 0.01, 0.99) / (1 - np.clip(sure, 0.01, 0.99)))
+    columns = [logit - logit.mean(), np.log(sizes) - np.log(sizes).mean(), sizes == 1]
+    found = class_accuracy_features(adapted)
+    np.testing.assert_allclose(found, np.stack(columns, 1), rtol=1e-4, atol=1e-6)
