@@ -96,7 +96,7 @@ def test_a_killed_run_continues_to_the_same_bits(tmp_path):
 
 
 def test_image_sets_of_one_name_are_refused(tmp_path):
-    with pytest.raises(AnyshotError, match="different names, but these are tiny, tiny"):
+    with pytest.raises(AnyshotError, match="tiny, tiny"):
         train(tiny(), tmp_path, imagesets=[make_imageset()], ood=[make_imageset()])
 
 
@@ -193,7 +193,7 @@ def test_small_classes_are_reported_before_training(tmp_path, caplog):
 
 
 def test_images_of_different_sizes_are_refused(tmp_path):
-    with pytest.raises(AnyshotError, match="one image size"):
+    with pytest.raises(AnyshotError, match=r"16, 16.*32, 32"):
         train(
             tiny(), tmp_path, imagesets=[make_imageset(), make_imageset(32, name="large")], ood=[]
         )
