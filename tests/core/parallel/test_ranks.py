@@ -211,3 +211,99 @@ def test_without_torchrun_there_is_one_rank():
     assert collectives.map_and_gather(abs, [-1, 2]) == [1, 2]
     assert collectives.broadcast_from_rank_zero(lambda: 3) == 3
     assert ranks.utilisation() == {}
+
+
+# ---------- one process that acts as a rank
+def act_as_rank(monkeypatch, number: int, size: int = 2) -> None:
+    values = {"RANK": number, "LOCAL_RANK": number, "LOCAL_WORLD_SIZE": size}
+    for name, value in {"TORCHELASTIC_RUN_ID": "x", **values}.items():
+        monkeypatch.setenv(name, str(value))
+
+
+def test_ranks_are_those_of_torchrun(monkeypatch):
+    act_as_rank(monkeypatch, 3, 4)
+    assert (ranks.rank(), ranks.local_rank()) == (3, (3, 4))
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID")
+    assert (ranks.rank(), ranks.local_rank()) == (0, (0, 1))
+
+
+def test_statistics_are_those_since_the_last_report(monkeypatch):
+    group = ranks.ProcessGroup(1, 2, torch.device("cpu"))
+    monkeypatch.setattr(ranks, "_group", group)
+    assert ranks.world_size() == 2
+    assert ranks.utilisation() == {}
+    for busy in ([1.0, 3.0], [4.0, 2.0]):
+        group.record_step(busy)
+    group.sent = 500
+    # Two ranks for 3 + 4 seconds, busy for 10 of 14.
+    assert ranks.utilisation() == pytest.approx({"ranks": 2, "idle": 4 / 14, "bytes": 250})
+    assert ranks.utilisation() == {}
+    group.record_step([1.0, 1.0])
+    assert ranks.utilisation() == {"ranks": 2, "idle": 0, "bytes": 0}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_only_rank_zero_writes_and_prints(monkeypatch, capsys, number):
+    act_as_rank(monkeypatch, number)
+    monkeypatch.setattr(ranks, "_group", ranks.ProcessGroup(number, 2, torch.device("cpu")))
+    written = []
+    ranks.rank_zero_only(written.append)("a")
+    with ranks.on_rank_zero(contextlib.nullcontext("zero")) as context:
+        assert context == (None if number else "zero")
+    with ranks.local_only():
+        assert ranks.current_group() is None
+        ranks.rank_zero_only(written.append)("alone")
+    assert ranks.current_group().rank == number
+    with ranks.only_rank_zero_prints():
+        print("out")
+        print("err", file=sys.stderr)
+    assert written == (["alone"] if number else ["a", "alone"])
+    assert tuple(capsys.readouterr()) == (("", "") if number else ("out\n", "err\n"))
+
+
+def test_the_first_rank_with_an_error_prints_it(monkeypatch):
+    handlers = {}
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    monkeypatch.setattr(ranks, "_store", HashStore())
+    assert [ranks.claims_error_message() for _ in range(3)] == [True, False, False]
+    assert handlers == {signal.SIGTERM: signal.SIG_IGN}
+    monkeypatch.setattr(ranks, "_store", None)
+    slept = []
+    monkeypatch.setattr(ranks.time, "sleep", slept.append)
+    for number in (0, 1):
+        act_as_rank(monkeypatch, number)
+        assert ranks.claims_error_message()
+    assert slept == [0, ranks.GRACE]
+
+
+def test_a_group_exists_during_its_block(monkeypatch):
+    handlers = {}
+    limits = []
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    monkeypatch.setattr(ranks, "limit_cores", limits.append)
+    monkeypatch.setattr(ranks, "_store", None)
+    act_as_rank(monkeypatch, 0, 1)
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "WORLD_SIZE": "1"}
+    for name, value in address.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "False")
+    with ranks.process_group(torch.device("cpu")):
+        group = ranks.current_group()
+        assert (group.rank, group.size, group.device.type) == (0, 1, "cpu")
+        assert torch.distributed.get_backend() == "gloo"
+        with ranks.process_group(torch.device("cpu")):
+            assert ranks.current_group() is group
+    assert ranks.current_group() is None
+    assert not torch.distributed.is_initialized()
+    assert limits == [1]
+    assert list(handlers) == [signal.SIGTERM]
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+def test_a_terminated_rank_ends_with_one_sentence(monkeypatch, claimed):
+    calls = []
+    monkeypatch.setattr(ranks, "claims_error_message", lambda: claimed)
+    monkeypatch.setattr(os, "write", lambda file, text: calls.append((file, text[:12])))
+    monkeypatch.setattr(os, "_exit", calls.append)
+    ranks._end_after_loss(signal.SIGTERM, None)
+    assert calls == ([(2, b"anyshot: Ano")] if claimed else []) + [1]
