@@ -4,7 +4,7 @@ import pytest
 
 from anyshot.core.errors import DataError, SettingsError
 from anyshot.core.registry import EXPERIMENTS
-from anyshot.experiments import available_data
+from anyshot.experiments import Block, Column, Experiment, FigureSpec, Model, available_data
 from anyshot.experiments.available_data import all_sets, select_columns, with_data, with_ready
 from anyshot.experiments.scale import DataChoice
 
@@ -90,3 +90,20 @@ def test_blocks_of_figures_only_are_moved_once():
         "other, fixed:50",
     ]
     assert len(with_data(EXPERIMENTS["ood"], DataChoice(("mine",), ("other",))).blocks) == 1
+
+
+def test_blocks_of_figures_only_are_dropped_on_other_images_if_others_have_columns():
+    models = (Model("TAML"),)
+    spec = FigureSpec("omega", "E[ω]", ("TAML",), (Column("svhn"),))
+    figures_only = Block("cifar-fs-paper", shots="fixed:5", figures=(spec,))
+    table = Block("cifar-fs-paper", (Column("svhn"),))
+    moved = with_data(Experiment("x", "x", models, (figures_only, table)), DataChoice(("mine",)))
+    assert column_sets(moved) == [["mine"]]
+
+
+def test_embedded_sets_and_folders_are_available(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "mine").mkdir()
+    assert available_data.is_available("glyphs")
+    assert available_data.is_available("~/mine")
+    assert not available_data.is_available(str(tmp_path / "other"))

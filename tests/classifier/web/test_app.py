@@ -51,9 +51,11 @@ def test_the_page_answers_as_the_classifier_does(visit, teach, backbone, monkeyp
     explanation = classifier.explain()
     assert state["expected"]["overall"] == pytest.approx(explanation.expected)
     assert state["expected"]["low"] == pytest.approx(explanation.low)
+    assert state["expected"]["high"] == pytest.approx(explanation.high)
     assert state["expected"]["caution"] == explanation.caution
-    weights = {c["name"]: c["weight"] for c in state["classes"]}
-    assert weights == pytest.approx({c.name: c.weight for c in explanation.classes})
+    for key in ("weight", "expected", "gain"):
+        found = {c["name"]: c[key] for c in state["classes"]}
+        assert found == pytest.approx({c.name: getattr(c, key) for c in explanation.classes})
     following = {c["id"]: c["name"] for c in state["classes"]}[state["expected"]["next"]]
     assert following == explanation.next
     assert state["suggested"] == [state["pool"][i]["id"] for i in classifier.label_next(images)]
@@ -65,7 +67,7 @@ def test_repeated_photos_are_named(busy):
     assert [row["repeated"] for row in state["pool"]] == [False, False]
     green = state["classes"][1]["id"]
     busy.upload(green, noise_png(0, 1), "copy.png").raise_for_status()
-    busy.upload("pool", noise_png(0, 2)).raise_for_status()
+    busy.upload("pool", noise_png(0, 0)).raise_for_status()
     state = busy.state()
     assert "a.png (red) and copy.png (green)" in state["expected"]["repeated"]
     assert [row["repeated"] for row in state["pool"]] == [False, False, True]

@@ -5,7 +5,15 @@ import socket
 import httpx2
 import pytest
 
-from anyshot.classifier.web.server import CONNECTIONS, TimedProtocol, is_loopback
+from anyshot.classifier.web.server import (
+    CONNECTIONS,
+    TimedProtocol,
+    host_names,
+    is_loopback,
+    open_socket,
+    url_of,
+)
+from anyshot.core.errors import AnyshotError
 
 LOOPBACK = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))
 NETWORK = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.168.1.7", 0))
@@ -61,3 +69,32 @@ def test_a_complete_request_may_take_longer_than_its_headers(page, served):
             connection.recv(1)
         connection.sendall(b'{"name": "red"}')
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "localhost"), ("::1", "[::1]"), ("::", "localhost")],
+)
+def test_the_address_can_be_opened_on_this_computer(host, expected):
+    try:
+        listening = open_socket(host, 0)
+    except AnyshotError:
+        pytest.skip(f"{host} is not available")
+    with listening:
+        port = listening.getsockname()[1]
+        assert url_of(listening) == f"http://{expected}:{port}/"
+
+
+def test_a_port_that_is_taken_is_named():
+    with open_socket("127.0.0.1", 0) as listening:
+        listening.listen()
+        port = listening.getsockname()[1]
+        with pytest.raises(AnyshotError, match=f"127.0.0.1 port {port}"):
+            open_socket("127.0.0.1", port)
+
+
+def test_a_computer_that_others_reach_is_known_by_its_names(monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "Mill")
+    monkeypatch.setattr(socket, "getfqdn", lambda: "Mill.Example")
+    assert host_names("127.0.0.1") == frozenset()
+    assert host_names("0.0.0.0") == {"0.0.0.0", "mill", "mill.local", "mill.example"}

@@ -44,3 +44,12 @@ def test_a_removed_session_is_forgotten(sessions, reader):
     secret = sessions.add(new_workspace(reader))
     sessions.remove(secret)
     assert sessions.find(secret) is None
+
+
+def test_an_idle_visitor_makes_room_for_a_new_one(sessions, reader, clock):
+    for _ in range(2):
+        sessions.add(new_workspace(reader))
+    clock[0] = 3601
+    sessions.check_room()
+    sessions.add(new_workspace(reader))
+    assert len(sessions.sessions) == 1

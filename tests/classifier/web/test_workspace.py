@@ -48,3 +48,52 @@ def test_a_class_that_was_removed_during_an_upload_gets_no_photo():
         reader.both.wait()
         with pytest.raises(RequestRefused, match="class"):
             upload.result()
+
+
+@pytest.fixture
+def workspace(reader) -> Workspace:
+    return Workspace(reader, Limits(name=5, classes=2))
+
+
+def test_a_photo_stays_where_it_is_if_its_target_does_not_exist(workspace):
+    workspace.add_photo("a.png", noise_png(0, 0), POOL)
+    (key,) = workspace.pool
+    with pytest.raises(RequestRefused, match="class"):
+        workspace.move_photo(key, "gone")
+    assert list(workspace.pool) == [key]
+
+
+def test_names_and_classes_up_to_the_limit_are_accepted(workspace):
+    for name in ("green", "blue"):
+        workspace.add_class(name)
+    with pytest.raises(RequestRefused, match="2 classes"):
+        workspace.add_class("red")
+    key = list(workspace.groups)[1]
+    with pytest.raises(RequestRefused, match="6"):
+        workspace.rename_class(key, "yellow")
+    with pytest.raises(RequestRefused, match="GREEN"):
+        workspace.rename_class(key, "GREEN")
+
+
+def test_every_change_reaches_the_state(workspace):
+    """The state is computed again after each change."""
+    assert workspace.state()["classes"] == []
+    workspace.add_class("red")
+    (key,) = workspace.groups
+    assert workspace.state()["classes"][0]["name"] == "red"
+    workspace.rename_class(key, "blue")
+    assert workspace.state()["classes"][0]["name"] == "blue"
+    for number in range(3):
+        workspace.add_photo("a.png", noise_png(0, number), key)
+        assert workspace.state()["classes"][0]["used"] == number + 1
+    for count in (1, 2):
+        workspace.use_photos(key, count)
+        assert workspace.state()["classes"][0]["used"] == count
+    photos = list(workspace.groups[key].photos)
+    workspace.move_photo(photos[0], POOL)  # two are left, both used
+    assert workspace.groups[key].used is None
+    assert [row["id"] for row in workspace.state()["pool"]] == photos[:1]
+    workspace.remove_photo(photos[0])
+    assert workspace.state()["pool"] == []
+    workspace.remove_class(key)
+    assert workspace.state()["classes"] == []

@@ -114,7 +114,7 @@ def test_gradients_are_summed_in_the_order_of_the_items(ranks, items):
 def test_items_without_a_size_are_assigned_evenly(ranks):
     like = [torch.zeros(shape) for shape in SHAPES]
     ranks.run(lambda: collectives.map_and_sum_gradients(compute, range(6), like, workers=1))
-    assert [list(group.cost.measurements)[0][0] for group in ranks.groups] == [1.0] * 3
+    assert [group.cost.measurements[0][0] for group in ranks.groups] == [1.0] * 3
     assert len({group.sent for group in ranks.groups}) == 1
 
 

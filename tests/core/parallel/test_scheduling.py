@@ -64,11 +64,13 @@ def test_cost_is_the_least_squares_line_of_the_measurements():
     assert cost.predict([100]) == pytest.approx([start + 100 * slope], rel=1e-6)
 
 
-@pytest.mark.parametrize("seconds", [[1.0, 1.0], [2.0, 1.0]])
-def test_cost_is_the_size_if_measurements_determine_no_line(seconds):
+@pytest.mark.parametrize(
+    "measurements", [[(10, 1.0), (10, 2.0)], [(10, 2.0), (20, 1.0)], [(10, 1.0), (20, 1.0)]]
+)
+def test_cost_is_the_size_if_it_does_not_grow_with_the_measurements(measurements):
     cost = CostModel()
-    for size, second in zip((10, 10 if seconds[0] == seconds[1] else 20), seconds, strict=True):
-        cost.update(size, second)
+    for size, seconds in measurements:
+        cost.update(size, seconds)
     assert cost.predict([4.0, 9.0]) == [4.0, 9.0]
 
 
