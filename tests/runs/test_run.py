@@ -25,14 +25,14 @@ def make(folder) -> Run:
     return Run.open_or_create(folder, Settings(), (32, 32), "anyshot train")
 
 
-def test_a_run_says_what_it_is(tmp_path):
+def test_created_run_is_read_back(tmp_path):
     made = make(tmp_path / "run")
     assert made.info["command"] == "anyshot train"
     assert Run(tmp_path / "run").settings == Settings()
     assert Run(tmp_path / "run").image_size == (32, 32)
 
 
-def test_a_run_records_all_that_it_depends_on_and_keeps_it_when_it_is_made_longer(tmp_path):
+def test_extended_run_keeps_what_it_recorded(tmp_path):
     record = SetRecord.of(make_imageset(), "tiny", None)
     body, code = {"source": "runs/warm", "sha256": "0" * 64}, "statistics:median"
     settings = Settings(
@@ -54,7 +54,7 @@ def test_a_run_records_all_that_it_depends_on_and_keeps_it_when_it_is_made_longe
     assert {**again.info, "settings": 0, "command": 0} == {**made.info, "settings": 0, "command": 0}
 
 
-def test_a_run_has_begun_with_its_first_checkpoint_or_line(tmp_path):
+def test_run_has_started_with_its_first_checkpoint_or_log_line(tmp_path):
     assert Run.find_started(tmp_path) is None
     made = make(tmp_path)
     assert Run.find_started(tmp_path) is None
@@ -63,7 +63,7 @@ def test_a_run_has_begun_with_its_first_checkpoint_or_line(tmp_path):
     assert Run.find_started(tmp_path).folder == tmp_path
 
 
-def test_a_loaded_method_is_where_it_should_be_and_no_longer_learns(tmp_path):
+def test_loaded_method_has_the_chosen_parameters_without_gradients(tmp_path):
     made = make(tmp_path)
     start, other = made.new_method(), replace(made.settings, train=TrainSettings(seed=1))
     assert_equal(start.state_dict(), create_method(MethodSettings(), (32, 32), seed=0).state_dict())
@@ -91,7 +91,7 @@ def test_a_loaded_method_is_where_it_should_be_and_no_longer_learns(tmp_path):
         made.load_method("nowhere")
 
 
-def test_only_the_newest_checkpoints_stay(tmp_path):
+def test_only_the_newest_checkpoints_are_kept(tmp_path):
     made = make(tmp_path)
     for i in range(5):
         made.save_checkpoint(
@@ -106,7 +106,7 @@ def test_only_the_newest_checkpoints_stay(tmp_path):
     assert newest.tensors["x"].item() == 4
 
 
-def test_what_lies_beside_checkpoints_is_not_taken_for_one(tmp_path):
+def test_other_files_in_the_checkpoint_folder_are_ignored(tmp_path):
     made = make(tmp_path)
     made.save_checkpoint("meta-0000001", Checkpoint({"iteration": 1}, {}))
     place = tmp_path / "checkpoints"
@@ -120,7 +120,7 @@ def test_what_lies_beside_checkpoints_is_not_taken_for_one(tmp_path):
     assert (place / "zzz.txt").read_text() == "stray"
 
 
-def test_a_half_line_in_the_log_is_passed_over(tmp_path):
+def test_incomplete_log_line_is_skipped(tmp_path):
     made = make(tmp_path)
     made.log({"kind": "iteration", "loss": float("nan")})
     with open(made.log_file.path, "a") as file:
@@ -130,12 +130,12 @@ def test_a_half_line_in_the_log_is_passed_over(tmp_path):
     assert made.log_lines() == 1
 
 
-def test_a_run_without_chosen_parameters_says_so(tmp_path):
+def test_run_without_chosen_parameters_is_refused(tmp_path):
     with pytest.raises(AnyshotError, match=str(tmp_path)):
         make(tmp_path).best()
 
 
-def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
+def test_damaged_checkpoint_is_skipped(tmp_path, caplog):
     made = make(tmp_path)
     for i in range(2):
         made.save_checkpoint(
@@ -151,7 +151,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
         made.latest_checkpoint()
 
 
-def test_a_run_that_never_began_gives_way_and_one_that_did_says_what_differs(tmp_path):
+def test_started_run_with_other_settings_is_refused(tmp_path):
     make(tmp_path)
     other = Settings(task=TaskSettings(way=7))
     made = Run.open_or_create(tmp_path, other, (32, 32))
@@ -168,7 +168,7 @@ def longer(settings: Settings, iterations: int) -> Settings:
     return replace(settings, train=replace(settings.train, iterations=iterations))
 
 
-def test_a_run_may_be_made_longer_unless_its_rate_decays(tmp_path):
+def test_run_can_be_extended_unless_its_learning_rate_decays(tmp_path):
     base = Settings()
     made = Run.open_or_create(tmp_path / "a", base, (32, 32))
     made.log({"kind": "iteration"})
@@ -197,7 +197,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
-def test_json_that_is_no_run_is_refused_with_a_sentence(tmp_path, wrong):
+def test_invalid_description_is_refused(tmp_path, wrong):
     made = make(tmp_path)
     whole = isinstance(wrong, dict) and wrong
     (tmp_path / "run.json").write_text(json.dumps({**made.info, **wrong} if whole else wrong))
@@ -205,7 +205,7 @@ def test_json_that_is_no_run_is_refused_with_a_sentence(tmp_path, wrong):
         Run(tmp_path)
 
 
-def test_two_trainings_of_one_folder_do_not_meet(tmp_path):
+def test_second_training_of_a_folder_is_refused(tmp_path):
     with (
         exclusive_training(tmp_path / "run"),
         pytest.raises(AnyshotError, match="is being trained by another process"),
@@ -216,7 +216,7 @@ def test_two_trainings_of_one_folder_do_not_meet(tmp_path):
         pass  # the lock is gone with its holder
 
 
-def test_the_lock_is_released_by_death(tmp_path):
+def test_lock_ends_with_its_process(tmp_path):
     code = f"""
 import os, sys
 from anyshot.runs.training_lock import exclusive_training
@@ -236,7 +236,7 @@ with exclusive_training({str(tmp_path)!r}):
 
 
 @pytest.mark.parametrize("error", [AnyshotError, KeyboardInterrupt])
-def test_a_run_that_never_began_leaves_the_folder_as_it_was(tmp_path, error):
+def test_run_that_never_started_leaves_the_folder_unchanged(tmp_path, error):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").touch()
     for name in ("new/deep/run", "full"):
@@ -246,14 +246,14 @@ def test_a_run_that_never_began_leaves_the_folder_as_it_was(tmp_path, error):
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["full", "mine.txt"]
 
 
-def test_a_file_of_somebody_else_is_not_overwritten(tmp_path):
+def test_foreign_run_json_is_not_overwritten(tmp_path):
     (tmp_path / "run.json").write_text('{"marathon": 42}')
     with pytest.raises(AnyshotError, match="does not describe a run"), exclusive_training(tmp_path):
         make(tmp_path)
     assert (tmp_path / "run.json").read_text() == '{"marathon": 42}'
 
 
-def test_what_a_killed_training_left_half_written_is_cleared(tmp_path):
+def test_temporary_files_of_a_killed_training_are_deleted(tmp_path):
     made = make(tmp_path)
     made.save_checkpoint("meta-0000001", Checkpoint({}, {}))
     kept = sorted(p.name for p in tmp_path.rglob("*"))
@@ -265,13 +265,13 @@ def test_what_a_killed_training_left_half_written_is_cleared(tmp_path):
     assert sorted(p.name for p in tmp_path.rglob("*")) == kept
 
 
-def test_lines_of_the_log_that_are_no_records_are_passed_over(tmp_path):
+def test_log_lines_that_are_not_records_are_skipped(tmp_path):
     made = make(tmp_path)
     made.log_file.path.write_bytes(b'3\n[]\n{}\nnull\n\xff\xfe\n{"kind": "warm"}\n')
     assert list(made.records()) == list(made.records("warm")) == [{"kind": "warm"}]
 
 
-def test_what_the_system_refuses_is_said_with_its_place(tmp_path, monkeypatch):
+def test_errors_of_the_system_name_the_path(tmp_path, monkeypatch):
     made = make(tmp_path)
     made.log_file.path.mkdir()
     asks = {
