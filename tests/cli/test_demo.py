@@ -11,9 +11,7 @@ from anyshot.core.settings import TaskSettings
 from anyshot.training import presets
 
 
-def test_the_demo_trains_tests_looks_inside_and_leaves_its_results(
-    tiny, tmp_path, monkeypatch, capsys
-):
+def test_the_demo_prints_and_writes_its_results(tiny, tmp_path, monkeypatch, capsys):
     preset = presets.PRESETS["glyphs"]
     small = dataclasses.replace(
         preset,

@@ -8,9 +8,7 @@ from support import run_command as run
 from anyshot.evaluation import inspection
 
 
-def test_balancing_variables_come_as_tables_figures_and_json(
-    trained, tmp_path, monkeypatch, capsys
-):
+def test_balancing_variables_are_printed_drawn_and_written(trained, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "200")
     files = ("--figures", tmp_path / "figures", "--json", tmp_path / "out.json")
     assert run("inspect", trained["taml"], "--tasks", 4, *files) == 0
@@ -29,14 +27,12 @@ def test_balancing_variables_come_as_tables_figures_and_json(
     assert f"{mean:.3g}" in out
 
 
-def test_figures_go_into_the_runs_folder_by_default(trained):
+def test_figures_are_written_to_the_run_by_default(trained):
     assert run("inspect", trained["taml"], "--tasks", 1) == 0
     assert (trained["taml"] / "figures" / "omega.png").is_file()
 
 
-def test_what_cannot_be_written_or_drawn_is_said_before_the_work(
-    trained, tmp_path, monkeypatch, capsys
-):
+def test_outputs_and_tasks_are_checked_before_the_work(trained, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         inspection,
         "inspect_stream",
@@ -50,11 +46,11 @@ def test_what_cannot_be_written_or_drawn_is_said_before_the_work(
     assert "4 classes in its test split, but a task needs 9" in capsys.readouterr().err
 
 
-def test_fewer_images_than_asked_for_are_said(trained, capsys):
+def test_small_classes_are_warned_about(trained, capsys):
     assert run("inspect", trained["taml"], "--tasks", 1, "--shots", "fixed:40") == 0
     assert "tiny: 4 of 4 test classes are too small for fixed:40" in capsys.readouterr().err
 
 
-def test_a_method_without_balancing_variables_is_a_failure_in_one_sentence(trained, capsys):
+def test_a_method_without_balancing_variables_is_an_error(trained, capsys):
     assert run("inspect", trained["maml"], "--tasks", 1) == 1
     assert "no balancing variables" in capsys.readouterr().err.splitlines()[-1]

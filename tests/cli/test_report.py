@@ -7,7 +7,7 @@ import pytest
 from anyshot.cli.main import main
 
 
-def test_a_page_on_runs_has_everything_inside_it(trained, tmp_path):
+def test_the_page_is_self_contained(trained, tmp_path):
     out = tmp_path / "page.html"
     with pytest.raises(SystemExit) as end:
         main(

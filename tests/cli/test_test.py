@@ -12,7 +12,7 @@ from anyshot.data import ImageSet
 from anyshot.evaluation import compare_runs
 
 
-def test_several_runs_are_tested_on_the_same_tasks_and_written_as_json_and_csv(
+def test_results_of_several_runs_are_written_as_json_and_csv(
     trained, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setenv("COLUMNS", "200")
@@ -86,7 +86,7 @@ def test_way_shots_and_prediction_may_differ_from_training(trained, tiny, tmp_pa
     assert found["origin"]["split"] == "validation"
 
 
-def test_whose_statistics_normalise_the_query_is_an_option_and_is_told(trained, tmp_path, capsys):
+def test_transductive_is_an_option_and_is_printed(trained, tmp_path, capsys):
     losses = []
     for option, told in (
         ("--transductive", "transductive"),
@@ -115,10 +115,8 @@ def test_later_runs_are_compared_with_the_first_task_by_task(
     assert second["paired_to"] == "maml"
     assert second["paired"]["accuracy"] == pytest.approx(second["accuracy"] - first["accuracy"])
     assert "Difference to maml, task by task" in out
-    assert (
-        f"{100 * second['paired']['accuracy']:+.1f} ± {100 * second['paired']['accuracy_interval']:.1f}"
-        in out
-    )
+    paired = {name: 100 * second["paired"][name] for name in ("accuracy", "accuracy_interval")}
+    assert f"{paired['accuracy']:+.1f} ± {paired['accuracy_interval']:.1f}" in out
     with open(tmp_path / "tasks.csv", newline="") as file:
         lines = list(csv.DictReader(file))
     assert [(line["run"], line["task"]) for line in lines] == [
@@ -132,9 +130,7 @@ def test_later_runs_are_compared_with_the_first_task_by_task(
     assert lines[0]["classes"] == lines[5]["classes"]
 
 
-def test_seeds_are_pooled_into_one_row_when_asked_to(
-    trained, tiny, short, tmp_path, monkeypatch, capsys
-):
+def test_pool_seeds_gives_one_row(trained, tiny, short, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "200")
     other = tmp_path / "maml-1"
     assert run("train", other, "--images", tiny, "--method", "maml", *short, "--seed", 1) == 0
@@ -158,9 +154,7 @@ def test_seeds_are_pooled_into_one_row_when_asked_to(
     assert "nothing to pool" in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_fewer_images_than_asked_for_are_said_before_the_work_and_recorded(
-    trained, tmp_path, monkeypatch, capsys
-):
+def test_small_classes_are_warned_about_and_recorded(trained, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "200")
     options = ("--shots", "fixed:10", "--query", 15, "--tasks", 2, "--json", tmp_path / "out.json")
     assert run("test", trained["maml"], *options) == 0
@@ -178,7 +172,7 @@ def test_fewer_images_than_asked_for_are_said_before_the_work_and_recorded(
     assert run("test", trained["maml"], "--shots", "fixed:99999999999999999999", "--tasks", 1) == 2
 
 
-def test_how_long_many_tasks_will_take_is_said_before(trained, monkeypatch, capsys):
+def test_the_time_of_many_tasks_is_estimated_first(trained, monkeypatch, capsys):
     monkeypatch.setattr(compare_runs, "seconds_per_task", lambda method, stream, workers: 0.78)
     monkeypatch.setattr(
         compare_runs,
@@ -202,9 +196,7 @@ def test_how_long_many_tasks_will_take_is_said_before(trained, monkeypatch, caps
 
 
 @pytest.mark.parametrize("option", ["--json", "--csv", "--per-task"])
-def test_files_that_cannot_be_written_end_the_test_before_it_begins(
-    trained, tmp_path, monkeypatch, capsys, option
-):
+def test_output_files_are_checked_before_the_work(trained, tmp_path, monkeypatch, capsys, option):
     monkeypatch.setattr(
         compare_runs,
         "evaluate_runs",
@@ -214,7 +206,7 @@ def test_files_that_cannot_be_written_end_the_test_before_it_begins(
     assert f"Cannot write '{tmp_path}'" in capsys.readouterr().err
 
 
-def test_an_image_set_with_too_few_classes_ends_the_test_before_it_begins(
+def test_the_number_of_classes_is_checked_before_the_work(
     trained, tiny, tmp_path, monkeypatch, capsys
 ):
     few = ImageSet.from_arrays(
@@ -229,12 +221,12 @@ def test_an_image_set_with_too_few_classes_ends_the_test_before_it_begins(
     assert "few has 1 classes in its test split" in capsys.readouterr().err
 
 
-def test_too_many_ways_for_the_images_are_a_failure_in_one_sentence(trained, capsys):
+def test_a_way_above_the_number_of_classes_is_an_error(trained, capsys):
     assert run("test", trained["maml"], "--way", 5, "--tasks", 1) == 1
     err = capsys.readouterr().err.splitlines()
     assert "4 classes in its test split" in err[-1]
 
 
-def test_an_empty_name_of_an_image_set_is_wrong_usage(trained, capsys):
+def test_an_empty_name_of_an_image_set_is_a_usage_error(trained, capsys):
     assert run("test", trained["maml"], "--images", "a,,b") == 2
     assert "A value is missing" in " ".join(capsys.readouterr().err.split())

@@ -17,6 +17,7 @@ from anyshot.evaluation.compare_runs import (
     RunOnSet,
     add_differences,
     check_poolable,
+    estimate_seconds,
     evaluate_runs,
     plan_runs,
     pool_rows,
@@ -39,7 +40,7 @@ def settings(method: str = "maml", seed: int = 0) -> Settings:
 
 
 def a_run(folder: str, own: Settings | None = None, imageset=None) -> SimpleNamespace:
-    """Stands for a run on disk."""
+    """A run without files."""
     return SimpleNamespace(
         folder=Path(folder),
         settings=own or settings(),
@@ -63,7 +64,7 @@ def a_row(
     return ResultRow(run, images, (settings(method, seed),), metrics.compute())
 
 
-def test_every_run_meets_every_image_set_and_its_own_by_default():
+def test_every_run_is_tested_on_every_image_set():
     trials = plan_runs([a_run("x/one"), a_run("x/two")], ["tiny", "other"])
     assert [(trial.name, trial.images) for trial in trials] == [
         ("one", "tiny"),
@@ -80,7 +81,7 @@ def test_every_run_meets_every_image_set_and_its_own_by_default():
     ]
 
 
-def test_what_cannot_be_compared_is_refused_before_any_work():
+def test_runs_that_cannot_be_compared_are_refused():
     other = Settings(images=("tiny",), task=TaskSettings(way=3))
     with pytest.raises(SettingsError, match=r"2-way fixed:2.*3-way any-shot:1-50"):
         plan_runs([a_run("one"), a_run("two", other)])
@@ -88,6 +89,31 @@ def test_what_cannot_be_compared_is_refused_before_any_work():
         plan_runs([a_run("one"), a_run("./one")])
     with pytest.raises(AnyshotError, match=r"4.*5"):
         plan_runs([a_run("one", Settings(images=("tiny",)))])
+
+
+def test_the_method_is_loaded_on_the_chosen_device():
+    devices = []
+    run = a_run("one")
+    run.load_method = devices.append
+    plan_runs([run])
+    plan_runs([run], device="cuda")
+    assert devices == ["cpu", "cuda"]
+
+
+def test_workers_and_metrics_reach_the_evaluation(monkeypatch):
+    seen = []
+
+    def evaluate(method, stream, tasks, **options):
+        seen.append((tasks, options["workers"], options["metrics"]))
+
+    monkeypatch.setattr(compare_runs, "evaluate", evaluate)
+    evaluate_runs(plan_runs([a_run("one")]), 7, workers=3, metrics=("brier",))
+    assert seen == [(7, 3, ("brier",))]
+
+
+def test_labels_name_run_method_seeds_and_images():
+    row = a_row("x", [1], "digits", seed=4, method="protonet")
+    assert row.labels == {"run": "x", "method": "protonet", "seed": "4", "images": "digits"}
 
 
 def test_a_row_is_the_evaluation_of_its_trial(capsys):
@@ -102,19 +128,27 @@ def test_a_row_is_the_evaluation_of_its_trial(capsys):
     assert "Testing one on other: 3/3" in capsys.readouterr().err
 
 
-def test_what_classes_do_not_allow_is_said_once_for_all_runs(monkeypatch):
+def test_a_size_warning_is_given_once_for_all_runs():
     greedy = Settings(images=("tiny",), task=TaskSettings(way=2, shots="fixed:50"))
     assert len(size_warnings(plan_runs([a_run("one", greedy), a_run("two", greedy)]))) == 1
-    monkeypatch.setattr(compare_runs, "seconds_per_task", lambda method, stream, workers: 0.5)
-    assert (
-        compare_runs.estimate_seconds(
-            plan_runs([a_run("one"), a_run("two")], ["tiny", "other"]), tasks=100
-        )
-        == 0.5 * 400
-    )
 
 
-def test_every_later_run_is_compared_with_the_first_on_each_image_set():
+def test_the_time_of_a_test_is_estimated_from_each_run(monkeypatch, capsys):
+    times = iter([0.5, 2.0])
+    workers_seen = []
+
+    def measure(method, stream, workers):
+        workers_seen.append(workers)
+        return next(times)
+
+    monkeypatch.setattr(compare_runs, "seconds_per_task", measure)
+    trials = plan_runs([a_run("one"), a_run("two")], ["tiny", "other"])
+    assert estimate_seconds(trials, tasks=100, workers=3) == 200 * 0.5 + 200 * 2.0
+    assert workers_seen == [3, 3]
+    assert "2/2" in capsys.readouterr().err
+
+
+def test_later_runs_are_compared_with_the_first_on_each_image_set():
     rows = [
         a_row(run, right, images)
         for images in ("a", "b")
@@ -128,10 +162,11 @@ def test_every_later_run_is_compared_with_the_first_on_each_image_set():
     assert found[3].paired == paired_difference(rows[0].summary, rows[1].summary)
     assert found[3].paired_to == "x"
     assert found[5].summary.accuracy == 1
+    assert found[5].labels["images"] == "mean"
     assert unpaired_reasons(found) == []
 
 
-def test_runs_on_other_tasks_have_no_difference_and_it_is_said_why():
+def test_runs_on_different_tasks_have_no_difference():
     found = add_differences(
         [a_row("x", [1, 0]), a_row("y", [1, 0], classes="ab"), a_row("y", [1, 1], "elsewhere")]
     )
@@ -140,7 +175,7 @@ def test_runs_on_other_tasks_have_no_difference_and_it_is_said_why():
     assert "y and x were tested on different tasks of tiny" in sentence
 
 
-def test_seeds_become_one_row_for_each_image_set_and_other_runs_stay():
+def test_seeds_are_pooled_for_each_image_set():
     seeds = [
         a_row(f"maml-{seed}", [seed, 1, 1], images, seed)
         for seed in (0, 1)
@@ -162,7 +197,7 @@ def trial(name: str, own: Settings, imageset=None) -> RunOnSet:
     )
 
 
-def test_whether_seeds_can_be_pooled_is_known_before_the_work():
+def test_runs_that_cannot_be_pooled_are_refused():
     check_poolable(
         [trial("a", settings(seed=0)), trial("b", settings(seed=1)), trial("c", settings("taml"))]
     )

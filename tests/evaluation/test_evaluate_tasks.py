@@ -18,7 +18,7 @@ def test_the_summary_does_not_depend_on_the_workers():
     assert found[0] == found[1] == found[2]
 
 
-def test_the_summary_is_that_of_each_tasks_own_prediction():
+def test_the_summary_equals_that_of_single_predictions():
     method, stream = make_method("maml", alpha=0.1), TaskStream(make_imageset(), "test", SETTINGS)
     metrics, told = Metrics(), []
     for i in range(4):
@@ -36,7 +36,7 @@ def test_the_summary_is_that_of_each_tasks_own_prediction():
     assert found.scores == metrics.compute().scores
 
 
-def test_progress_and_what_classes_do_not_allow_are_shown_unless_the_caller_does_it(capsys, caplog):
+def test_progress_and_warnings_are_shown_without_a_callback_only(capsys, caplog):
     method, stream = make_method("maml", alpha=0.1), TaskStream(make_imageset(), "test", SETTINGS)
     evaluate(method, stream, 2)
     assert "Testing maml on tiny: 2/2" in capsys.readouterr().err
@@ -51,7 +51,7 @@ def test_progress_and_what_classes_do_not_allow_are_shown_unless_the_caller_does
     assert (caplog.messages, capsys.readouterr().err) == ([], "")
 
 
-def test_how_long_a_task_takes_is_measured_after_a_first_one_that_loads(monkeypatch):
+def test_the_first_task_is_not_timed(monkeypatch):
     calls, clock = [], iter([10.0, 16.0])
     monkeypatch.setattr(
         evaluate_tasks, "predict_task", lambda method, stream, index: calls.append(index)

@@ -28,7 +28,7 @@ def overconfident(
     return probabilities, labels
 
 
-def test_the_temperature_is_found_again_and_is_where_no_other_is_better():
+def test_the_fitted_temperature_minimises_the_loss():
     probabilities, labels = overconfident()
     found = fit_temperature(probabilities, labels)
     assert found == pytest.approx(2.5, rel=0.15)
@@ -79,7 +79,7 @@ def test_a_run_keeps_the_temperature_of_its_best_parameters(tmp_path):
     )
 
 
-def test_a_run_killed_in_its_calibration_ends_as_one_that_was_not(tmp_path, monkeypatch):
+def test_a_run_killed_during_calibration_gives_the_same_result(tmp_path, monkeypatch):
     settings = tiny("maml", iterations=1, calibrate=True)
     whole = train(settings, tmp_path / "whole", imagesets=[make_imageset()], ood=[])
     honest = MetaTraining.calibrate
@@ -103,7 +103,7 @@ def test_a_run_killed_in_its_calibration_ends_as_one_that_was_not(tmp_path, monk
         assert again.best().state == whole.best().state
 
 
-def test_without_validation_classes_there_is_nothing_to_calibrate_with(tmp_path):
+def test_calibration_needs_validation_classes(tmp_path):
     images = replace(make_imageset(), splits={"train": tuple(range(12))})
     with pytest.raises(AnyshotError, match="nothing to calibrate with"):
         train(tiny("maml", calibrate=True), tmp_path / "run", imagesets=[images], ood=[])

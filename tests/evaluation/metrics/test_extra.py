@@ -56,13 +56,13 @@ def test_summaries_averages_and_pools_have_the_mean_and_its_interval():
 
 
 @pytest.mark.parametrize("value", [float("nan"), None, "0.5", [0.5]])
-def test_a_metric_that_gives_no_number_is_named(value):
+def test_a_metric_without_a_finite_number_is_an_error(value):
     metrics = Metrics({"odd": lambda p, labels, shots: value})
     with pytest.raises(CodeError, match="'odd'"):
         metrics.update(TaskResult(0, [[0.9, 0.1]], [0], [1, 1]))
 
 
-def test_evaluate_takes_metrics_by_name_and_by_place(tmp_path):
+def test_evaluate_takes_metrics_by_name_and_by_file(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     stream = TaskStream(
         make_imageset(), "test", TaskSettings(way=2, shots="class-imbalance:1-5", query=3)
@@ -83,7 +83,7 @@ def test_evaluate_takes_metrics_by_name_and_by_place(tmp_path):
         )
 
 
-def test_the_command_shows_and_writes_them_with_their_origin(tmp_path, monkeypatch, capsys):
+def test_the_command_prints_and_writes_extra_metrics(tmp_path, monkeypatch, capsys):
     make_imageset().save(tmp_path / "tiny")
     (tmp_path / "own.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)

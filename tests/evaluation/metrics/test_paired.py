@@ -55,7 +55,7 @@ def test_a_paired_difference_has_the_interval_of_the_paired_t_test():
     assert found.accuracy > 0 > found.nll
 
 
-def test_pairing_is_narrower_than_two_intervals_where_tasks_are_hard_for_both():
+def test_a_paired_interval_is_narrower_than_that_of_independent_runs():
     one, two = run(0), run(1, skill=1.5)
     assert paired_difference(one, two).accuracy_interval < np.hypot(one.interval, two.interval)
 
@@ -69,7 +69,7 @@ def test_a_single_task_has_a_difference_without_an_interval():
 @pytest.mark.parametrize(
     "other", [{"tasks": 29}, {"shots": (1, 4, 61)}, {"classes": ("a", "b", "d")}]
 )
-def test_other_tasks_are_not_compared(other):
+def test_different_tasks_are_not_compared(other):
     assert same_tasks([run(0), run(1)])
     assert not same_tasks([run(0), run(0, **other)])
     for compare in (lambda a, b: paired_difference(a, b), lambda a, b: pool_seeds([a, b])):
@@ -133,7 +133,7 @@ def test_the_interval_of_two_independent_means_is_welchs():
         )
 
 
-def test_pooled_methods_are_compared_by_their_means_with_both_sides_seeds_in_the_interval():
+def test_the_interval_of_pooled_methods_includes_the_seeds_of_both():
     ones, twos = [run(seed) for seed in range(2)], [run(seed, skill=1.5) for seed in range(2, 5)]
     found = paired_difference(pool_seeds(ones), pool_seeds(twos))
     a, b = (np.concatenate([s.accuracies for s in some]) for some in (ones, twos))
@@ -143,7 +143,7 @@ def test_pooled_methods_are_compared_by_their_means_with_both_sides_seeds_in_the
     )
 
 
-def test_the_average_over_image_sets_counts_each_the_same():
+def test_the_average_gives_image_sets_equal_weights():
     some = [
         replace(
             run(0, tasks=5, shots=(2, 4, 60)),

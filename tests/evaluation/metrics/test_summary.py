@@ -94,7 +94,7 @@ def test_confidence_of_exactly_one_and_of_a_bin_edge_is_counted_once():
     assert summary([edge]).ece == pytest.approx((0.0 + 0.4) / 2)
 
 
-def test_confidences_of_a_fifteenth_and_below_have_a_bin_of_their_own():
+def test_the_first_bin_holds_confidences_up_to_a_fifteenth():
     few = np.full((4, 25), (1 - 0.06) / 24)
     few[:, 0] = 0.06
     more = np.full((4, 25), (1 - 0.1) / 24)
@@ -104,7 +104,7 @@ def test_confidences_of_a_fifteenth_and_below_have_a_bin_of_their_own():
     assert summary([task]).ece == pytest.approx((4 * 0.06 + abs(1 - 4 * 0.1)) / 8)
 
 
-def test_probabilities_may_miss_1_by_a_thousandth_of_rounding_and_no_more():
+def test_sums_of_probabilities_may_differ_from_1_by_a_thousandth():
     assert summary([TaskResult(0, [[1.0009, 0.0]], [0], [1, 1])]).ece == pytest.approx(0.0009)
     with pytest.raises(DataError, match="Task 0"):
         summary([TaskResult(0, [[1.0011, 0.0]], [0], [1, 1])])
@@ -135,7 +135,7 @@ def test_accuracy_by_shots_counts_every_image_in_the_range_of_its_own_class():
     }
 
 
-def test_every_tasks_own_numbers_and_what_was_drawn_are_kept():
+def test_the_summary_holds_every_score_and_the_sizes_that_were_drawn():
     tasks = results(5)
     found = summary(tasks)
     assert [score.index for score in found.scores] == list(range(5))
@@ -197,7 +197,7 @@ def test_one_task_has_no_interval_and_speed_is_tasks_over_seconds():
     assert json.loads(json.dumps(metrics.compute().as_dict()))["tasks"] == 1
 
 
-def test_predictions_that_are_not_finite_count_as_wrong_and_are_shown():
+def test_predictions_that_are_not_finite_count_as_wrong():
     task = TaskResult(0, [[np.nan, np.nan], [1.0, 0.0], [np.inf, 0.0]], [0, 0, 0], [1, 1])
     found = summary([task])
     assert found.failed == 1
@@ -205,11 +205,11 @@ def test_predictions_that_are_not_finite_count_as_wrong_and_are_shown():
     assert found.nll == pytest.approx(2 * np.log(2) / 3)
 
 
-def test_a_probability_that_underflowed_costs_much_but_not_infinitely_much():
+def test_the_loss_of_a_zero_probability_is_finite():
     assert 80 < summary([TaskResult(0, [[1.0, 0.0]], [1], [1, 1])]).nll < 90
 
 
-def test_an_empty_measurement_and_a_task_measured_twice_are_errors():
+def test_no_task_and_a_repeated_task_are_errors():
     metrics = Metrics()
     with pytest.raises(DataError, match="0 tasks"):
         metrics.compute()

@@ -15,8 +15,8 @@ def summary(right: int) -> Summary:
 
 
 @pytest.fixture
-def beside() -> PaperComparison:
-    """Two models in two columns; one run failed, and one column is not the paper's."""
+def comparison() -> PaperComparison:
+    """Two models in two columns; one run failed, and the paper has no second column."""
     return PaperComparison(
         ("MAML", "B. ω-TAML"),
         ("CIFAR-FS", "own"),

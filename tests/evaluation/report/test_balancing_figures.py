@@ -55,7 +55,7 @@ def test_no_texts_overlap_in_the_balance_figures(images):
         assert_no_text_overlaps(figure)
 
 
-def test_omega_is_drawn_against_class_size_with_the_even_share():
+def test_omega_is_drawn_against_class_size_with_equal_weights_as_a_line():
     figure = figures.omega_figure(records())
     (axes,) = figure.axes
     assert axes.get_xscale() == "log"
@@ -68,7 +68,7 @@ def test_omega_is_drawn_against_class_size_with_the_even_share():
     assert any(list(line.get_ydata()) == [1, 1] for line in axes.lines)
 
 
-def test_the_panels_of_gamma_share_one_scale_that_does_not_exaggerate():
+def test_the_panels_of_gamma_share_one_ratio_axis():
     figure = figures.gamma_figure(records())
     assert len({axes.get_ylim() for axes in figure.axes}) == 1
     low, high = figure.axes[0].get_ylim()
@@ -129,7 +129,7 @@ def test_bars_of_positive_variables_do_not_reach_below_zero():
             assert min(lows) >= 0
 
 
-def test_the_bar_of_z_spans_the_middle_half_and_its_line_is_the_median():
+def test_the_bar_of_z_spans_the_quartiles_and_its_line_is_the_median():
     some = records(("glyphs",))
     (axes,) = figures.z_figure(some).axes
     low, middle, high = statistics.quantiles([r.z_norm for r in some], n=4, method="inclusive")

@@ -31,7 +31,7 @@ def test_lines_go_through_their_points_and_share_the_scale():
     assert "95 %" in figure.get_supxlabel()
 
 
-def test_ratios_are_on_a_scale_on_which_half_and_double_are_as_far_from_one():
+def test_ratios_have_a_logarithmic_axis():
     panels = {
         "conv1": {"a": [Point(5, 0.5), Point(50, 2.0)]},
         "head": {"a": [Point(5, 1.0), Point(50, 4.0)]},
@@ -44,8 +44,8 @@ def test_ratios_are_on_a_scale_on_which_half_and_double_are_as_far_from_one():
     assert high > 4
 
 
-def test_every_models_accuracy_stands_beside_the_papers(beside):
-    figure = comparison_figure(beside)
+def test_our_accuracy_and_the_papers_are_in_one_panel(comparison):
+    figure = comparison_figure(comparison)
     first, second = figure.axes
     assert [label.get_text() for label in first.get_yticklabels()] == ["B. ω-TAML", "MAML"]
     ours = sorted(c.lines[0].get_xdata()[0] for c in first.containers if c.get_label() == "ours")

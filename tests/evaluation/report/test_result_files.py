@@ -18,7 +18,7 @@ def lines_of(path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_the_csv_holds_the_summary_at_full_precision_under_names_that_pandas_likes(tmp_path):
+def test_the_csv_holds_the_summary_at_full_precision(tmp_path):
     rows = add_differences(
         [row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(), run="b", method="maml", seed=3)]
     )
@@ -47,7 +47,7 @@ def test_the_csv_holds_the_summary_at_full_precision_under_names_that_pandas_lik
     assert float(lines[1]["paired_nll_interval"]) == rows[1].paired.nll_interval
 
 
-def test_every_task_is_a_line_of_its_own(tmp_path):
+def test_every_task_is_one_line(tmp_path):
     metrics = Metrics()
     metrics.update(
         TaskResult(7, [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]], [0, 1, 1], [1, 20], ["cat", "dog"])
@@ -79,7 +79,7 @@ def test_every_task_is_a_line_of_its_own(tmp_path):
     assert float(numbers["nll"]) == metrics.compute().nll
 
 
-def test_the_json_holds_the_same_numbers_and_where_they_come_from(tmp_path, monkeypatch):
+def test_the_json_holds_the_numbers_and_their_provenance(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["/somewhere/bin/anyshot", "test", "my run"])
     rows = add_differences([row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(), run="b")])
     result_files.write_results(

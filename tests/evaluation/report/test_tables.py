@@ -47,7 +47,7 @@ def test_every_number_is_in_its_column():
     assert columns["tasks /s"][:6] == ["2.0"] * 6
 
 
-def test_missing_numbers_are_dashes_and_failed_tasks_are_mentioned():
+def test_missing_numbers_are_dashes_and_failed_tasks_are_counted():
     one = replace(summary(), tasks=1, interval=None, tasks_per_second=None, failed=3)
     out = text(tables.summary_table([row(one, "a"), row(summary((3, 3)), "b")]))
     first, second = (line for line in out.splitlines() if line.startswith("taml"))
@@ -58,7 +58,7 @@ def test_missing_numbers_are_dashes_and_failed_tasks_are_mentioned():
     assert "3 tasks had predictions that were not finite" in " ".join(out.split())
 
 
-def test_the_number_of_query_images_stands_below_each_column_of_shots_once_for_each_image_set():
+def test_the_number_of_query_images_is_shown_once_for_each_image_set():
     rows = [
         row(summary(query=q), images, run)
         for run in ("a", "b")
@@ -70,7 +70,7 @@ def test_the_number_of_query_images_stands_below_each_column_of_shots_once_for_e
     assert "n: number of query images" in " ".join(out.split())
 
 
-def test_the_caption_tells_what_was_really_drawn():
+def test_the_caption_holds_the_sizes_that_were_drawn():
     def caption(*rows: ResultRow) -> str:
         return " ".join(text(tables.summary_table(rows)).split())
 
@@ -96,7 +96,7 @@ def test_a_full_summary_table_fits_a_terminal_of_80_columns():
     assert "…" not in out
 
 
-def test_a_run_that_is_not_called_like_its_method_has_its_name_in_the_table():
+def test_a_run_with_another_name_than_its_method_has_a_column():
     assert "my-run" in text(tables.summary_table([row(summary(), run="my-run")]))
 
 
@@ -132,7 +132,7 @@ def test_a_pipe_gets_tables_at_full_width(monkeypatch, capsys):
     assert "a-rather-long-name" * 5 in capsys.readouterr().out
 
 
-def test_names_are_not_taken_for_markup(capsys):
+def test_names_are_not_read_as_markup(capsys):
     rows = add_differences(
         [
             row(summary(right=right), "[red]x", run)
