@@ -83,7 +83,7 @@ def test_a_run_killed_during_calibration_gives_the_same_result(tmp_path, monkeyp
     settings = tiny("maml", iterations=1, calibrate=True)
     whole = train(settings, tmp_path / "whole", imagesets=[make_imageset()], ood=[])
     honest = MetaTraining.calibrate
-    for owner, last_word in ((Run, "save_best"), (MetaTraining, "checkpoint")):
+    for owner, last_word in ((Run, "save_best"), (MetaTraining, "save_checkpoint")):
         folder = tmp_path / last_word
 
         def die(*_: object) -> None:
@@ -105,5 +105,5 @@ def test_a_run_killed_during_calibration_gives_the_same_result(tmp_path, monkeyp
 
 def test_calibration_needs_validation_classes(tmp_path):
     images = replace(make_imageset(), splits={"train": tuple(range(12))})
-    with pytest.raises(AnyshotError, match="nothing to calibrate with"):
+    with pytest.raises(AnyshotError, match="validation classes.*calibrate"):
         train(tiny("maml", calibrate=True), tmp_path / "run", imagesets=[images], ood=[])
