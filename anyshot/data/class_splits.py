@@ -33,7 +33,7 @@ def training_shares(way: int) -> SplitPolicy:
     """
 
     def shares(name: str, classes: int) -> dict[str, float]:
-        _check_number(name, classes, way)
+        _check_class_count(name, classes, way)
         if classes < 3 * way:
             half = classes // 2 / classes
             return {"train": 1 - half, "test": half}
@@ -47,14 +47,15 @@ def validation_shares(way: int) -> SplitPolicy:
     """Half for validation and half for testing, for a set that is not trained on."""
 
     def shares(name: str, classes: int) -> dict[str, float]:
-        _check_number(name, classes, way)
+        _check_class_count(name, classes, way)
         half = classes // 2 / classes
         return {"validation": 1 - half, "test": half}
 
     return shares
 
 
-def _check_number(name: str, classes: int, way: int) -> None:
+def _check_class_count(name: str, classes: int, way: int) -> None:
+    """Refuse fewer than two disjoint sets of `way` classes."""
     if classes < 2 * way:
         lower = f" or use --way {classes // 2}" if classes >= 4 else ""
         raise DataError(

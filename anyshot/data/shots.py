@@ -99,9 +99,8 @@ def random_sizes(rng: Rng, way: int, least: int, most: int) -> np.ndarray:
     they have.
     """
     total = way * (least + most) // 2
-    while (
-        True
-    ):  # uniform for all classes but one; the last one has what remains, if that is allowed
+    # Rejection sampling: the last class gets the remaining images, if their number is in range.
+    while True:
         sizes = rng.integers(least, most, size=way, endpoint=True)
         sizes[-1] = total - sizes[:-1].sum()
         if least <= sizes[-1] <= most:

@@ -17,7 +17,7 @@ from anyshot.data.published.image_files import (
     decode_groups,
     group_by_folder,
 )
-from anyshot.data.published.readers import damaged_file
+from anyshot.data.published.readers import damaged_file_error
 
 SIDE = 32
 LISTS = ("images_variant_trainval.txt", "images_variant_test.txt")
@@ -30,10 +30,10 @@ def read(source: SourceFiles, splits: Splits) -> ClassImages | None:
     The lists have lines "0034309 F-16A/B", the boxes "0034309 3 144 998 431" (left, top, right,
     bottom).
     """
-    lists = source.matching(*LISTS)
-    boxes = source.first_match(BOXES)
+    lists = source.find_all(*LISTS)
+    boxes = source.find_first(BOXES)
     if len(lists) == 2 and boxes:
-        files = {path.stem: path for path in source.matching(*IMAGE_FILES)}
+        files = {path.stem: path for path in source.find_all(*IMAGE_FILES)}
         groups = _group_by_list(lists, files, class_names(splits))
         return decode_groups(groups, SIDE, boxes=_read_boxes(boxes, files), crop=False)
     folders = group_by_folder(source, class_names(splits))
@@ -48,7 +48,9 @@ def _group_by_list(
         for line in _lines(path):
             image, _, name = line.partition(" ")
             if name not in groups or image not in files:
-                raise damaged_file(path, f"the line {line[:60]!r} has no known variant or image")
+                raise damaged_file_error(
+                    path, f"the line {line[:60]!r} has no known variant or image"
+                )
             groups[name].append(files[image])
     return groups
 
@@ -60,12 +62,12 @@ def _read_boxes(path: Path, files: dict[str, Path]) -> dict[Path, Box]:
         try:
             left, top, right, bottom = map(int, numbers)
         except ValueError as error:
-            raise damaged_file(path, f"the line {line[:60]!r} is not a box") from error
+            raise damaged_file_error(path, f"the line {line[:60]!r} is not a box") from error
         if image in files:
             boxes[files[image]] = (left - 1, top - 1, right, bottom)  # pixels are counted from 1
     missing = [name for name, file in files.items() if file not in boxes]
     if missing:
-        raise damaged_file(path, f"the image {missing[0]!r} has no box")
+        raise damaged_file_error(path, f"the image {missing[0]!r} has no box")
     return boxes
 
 

@@ -40,16 +40,16 @@ class SourceFiles:
 
     files: tuple[Path, ...]
 
-    def matching(self, *patterns: str) -> list[Path]:
+    def find_all(self, *patterns: str) -> list[Path]:
         """Return the files whose name matches a pattern (upper or lower case), sorted by path."""
-        return sorted(path for path in self.files if matches(path.name, patterns))
+        return sorted(path for path in self.files if name_matches(path.name, patterns))
 
-    def first_match(self, *patterns: str) -> Path | None:
+    def find_first(self, *patterns: str) -> Path | None:
         """Return the first file that matches, or None."""
-        return next(iter(self.matching(*patterns)), None)
+        return next(iter(self.find_all(*patterns)), None)
 
 
-def matches(name: str, patterns: tuple[str, ...]) -> bool:
+def name_matches(name: str, patterns: tuple[str, ...]) -> bool:
     """Return whether a file name matches a pattern, in upper or lower case."""
     return any(fnmatchcase(name.lower(), pattern.lower()) for pattern in patterns)
 
@@ -68,11 +68,13 @@ def scan_source(source: Path, patterns: tuple[str, ...]) -> tuple[SourceFiles, l
             )
     elif source.is_file():
         siblings = [path for path in source.parent.iterdir() if path != source]
-        paths = [source, *(p for p in siblings if p.is_file() and matches(p.name, patterns))]
+        paths = [source, *(p for p in siblings if p.is_file() and name_matches(p.name, patterns))]
     else:
         raise DataError(f"There is no file or folder {source}; check the path of the source.")
-    plain = tuple(path for path in paths if matches(path.name, patterns))
-    archives = [path for path in paths if not matches(path.name, patterns) and archive_kind(path)]
+    plain = tuple(path for path in paths if name_matches(path.name, patterns))
+    archives = [
+        path for path in paths if not name_matches(path.name, patterns) and archive_kind(path)
+    ]
     return SourceFiles(plain), archives
 
 
@@ -117,13 +119,13 @@ def unpack(
 def _zip_members(archive: Path, patterns: tuple[str, ...], into: Path) -> Iterator[Member]:
     with zipfile.ZipFile(archive) as container:
         if len(container.infolist()) > MAX_FILES:
-            raise _refused(archive, f"it has more than {MAX_FILES} files")
+            raise _refusal_error(archive, f"it has more than {MAX_FILES} files")
         for info in container.infolist():
             member = tarfile.TarInfo(info.filename)
             if (info.external_attr >> 16) & 0o170000 == 0o120000:
-                raise _refused(archive, f"{info.filename!r} is a link")
+                raise _refusal_error(archive, f"{info.filename!r} is a link")
             name = _check_member(archive, member, into).name
-            if not info.is_dir() and matches(PurePosixPath(name).name, patterns):
+            if not info.is_dir() and name_matches(PurePosixPath(name).name, patterns):
                 yield name, container.open(info)
             else:  # its name may be damaged: reading it compares its checksum
                 with container.open(info) as data:
@@ -139,9 +141,9 @@ def _tar_members(archive: Path, patterns: tuple[str, ...], into: Path) -> Iterat
                 size += original.size
                 if count >= MAX_FILES or size > MAX_BYTES:
                     limits = f"{MAX_FILES} files or {MAX_BYTES} bytes"
-                    raise _refused(archive, f"it has more than {limits}")
+                    raise _refusal_error(archive, f"it has more than {limits}")
                 member = _check_member(archive, original, into)
-                if member.isfile() and matches(PurePosixPath(member.name).name, patterns):
+                if member.isfile() and name_matches(PurePosixPath(member.name).name, patterns):
                     data = stream.extractfile(original)
                     assert data is not None
                     yield member.name, data
@@ -156,9 +158,9 @@ def _check_member(archive: Path, member: tarfile.TarInfo, into: Path) -> tarfile
     try:
         safe = tarfile.data_filter(member, str(into))
     except tarfile.FilterError as error:
-        raise _refused(archive, str(error)) from error
+        raise _refusal_error(archive, str(error)) from error
     except ValueError as error:  # a null byte
-        raise _refused(archive, f"the name {member.name!r} is malformed") from error
+        raise _refusal_error(archive, f"the name {member.name!r} is malformed") from error
     return safe
 
 
@@ -173,7 +175,7 @@ def _damage_as_message(archive: Path) -> Iterator[None]:
             f"The archive {archive} is damaged ({error}); download it again."
         ) from error
     except (RuntimeError, NotImplementedError, ValueError) as error:  # encrypted, unknown packing
-        raise _refused(archive, str(error)) from error
+        raise _refusal_error(archive, str(error)) from error
 
 
 def _read_blocks(archive: Path, data: IO[bytes], limit: int) -> Iterator[bytes]:
@@ -182,7 +184,7 @@ def _read_blocks(archive: Path, data: IO[bytes], limit: int) -> Iterator[bytes]:
         while block := data.read(BLOCK):
             limit -= len(block)
             if limit < 0:
-                raise _refused(archive, f"it unpacks to more than {MAX_BYTES} bytes")
+                raise _refusal_error(archive, f"it unpacks to more than {MAX_BYTES} bytes")
             yield block
 
 
@@ -212,5 +214,6 @@ class _BoundedReader:
         return self.last
 
 
-def _refused(archive: Path, reason: str) -> DataError:
+def _refusal_error(archive: Path, reason: str) -> DataError:
+    """Return the error for an archive that is not safe to unpack."""
     return DataError(f"The archive {archive} is refused: {reason}.")

@@ -13,7 +13,7 @@ from anyshot.data.published.image_files import class_names
 from anyshot.data.published.readers import (
     check_integers,
     check_pixels,
-    damaged_file,
+    damaged_file_error,
     read_pickle,
     to_strings,
 )
@@ -21,7 +21,7 @@ from anyshot.data.published.readers import (
 
 def read(source: SourceFiles, splits: Splits) -> ClassImages | None:
     """Read `cifar-100-python.tar.gz`: the pickles `meta`, `train` and `test` of one folder."""
-    for meta in source.matching("meta"):
+    for meta in source.find_all("meta"):
         parts = [meta.with_name(part) for part in ("train", "test")]
         if all(part in source.files for part in parts):
             return _read_classes(meta, parts, splits)
@@ -32,7 +32,7 @@ def _read_classes(meta: Path, parts: list[Path], splits: Splits) -> ClassImages:
     names = to_strings(read_pickle(meta).get("fine_label_names"))
     missing = [name for name in class_names(splits) if name not in names]
     if missing:
-        raise damaged_file(meta, f"there is no class {missing[0]!r}")
+        raise damaged_file_error(meta, f"there is no class {missing[0]!r}")
     images, labels = zip(*(_read_part(part, len(names)) for part in parts), strict=True)
     for name in class_names(splits):
         label = names.index(name)
@@ -47,7 +47,7 @@ def _read_part(part: Path, classes: int) -> tuple[NDArray[np.uint8], NDArray[np.
     data = check_pixels(part, "its 'data'", content.get("data"), (3072,))
     labels = check_integers(part, "its 'fine_labels'", content.get("fine_labels"), 0, classes - 1)
     if len(data) != len(labels):
-        raise damaged_file(part, f"it has {len(data)} images and {len(labels)} 'fine_labels'")
+        raise damaged_file_error(part, f"it has {len(data)} images and {len(labels)} 'fine_labels'")
     return data, labels
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from anyshot.data.published.archives import SourceFiles
 from anyshot.data.published.dataset import ClassImages, PublishedDataset, RemoteFile, Splits
 from anyshot.data.published.image_files import enlarge
-from anyshot.data.published.readers import check_integers, damaged_file, read_idx
+from anyshot.data.published.readers import check_integers, damaged_file_error, read_idx
 
 SIDE = 32
 ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
@@ -15,8 +15,8 @@ ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 
 def read(source: SourceFiles, splits: Splits) -> ClassImages | None:
     """Read `t10k-images-idx3-ubyte.gz` and `t10k-labels-idx1-ubyte.gz`, compressed or not."""
-    images = source.first_match("t10k-images*")
-    labels = source.first_match("t10k-labels*")
+    images = source.find_first("t10k-images*")
+    labels = source.find_first("t10k-labels*")
     return _read_classes(images, labels, splits) if images and labels else None
 
 
@@ -25,13 +25,13 @@ def _read_classes(images_file: Path, labels_file: Path, splits: Splits) -> Class
     labels = check_integers(labels_file, "its labels", read_idx(labels_file), 0, 9)
     if images.shape != (labels.size, 28, 28):
         shape = list(images.shape)
-        raise damaged_file(
+        raise damaged_file_error(
             images_file, f"it has shape {shape} for {labels.size} labels, not [n, 28, 28]"
         )
     for label, name in enumerate(splits["test"]):
         chosen = images[labels == label]
         if not len(chosen):
-            raise damaged_file(labels_file, f"it has no label {label}")
+            raise damaged_file_error(labels_file, f"it has no label {label}")
         yield name, enlarge(chosen, SIDE)
 
 

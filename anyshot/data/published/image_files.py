@@ -12,7 +12,7 @@ from anyshot.core.errors import DataError
 from anyshot.data.decode import Box, decode_all
 from anyshot.data.published.archives import SourceFiles
 from anyshot.data.published.dataset import ClassImages, Splits
-from anyshot.data.published.readers import damaged_file
+from anyshot.data.published.readers import damaged_file_error
 
 IMAGE_FILES = ("*.jpg", "*.jpeg", "*.png", "*.ppm")
 
@@ -28,7 +28,7 @@ def group_by_folder(
     """Return {class: files} of the folders with the key of a class; None if there are none."""
     classes = {key(name): name for name in names}
     groups: dict[str, list[Path]] = {name: [] for name in names}
-    for path in source.matching(*IMAGE_FILES):
+    for path in source.find_all(*IMAGE_FILES):
         if name := classes.get(key(path.parent.name)):
             groups[name].append(path)
     return groups if any(groups.values()) else None
@@ -63,7 +63,7 @@ def decode_groups(
         for n, path in enumerate(paths):
             pixels = next(results)
             if isinstance(pixels, str):
-                raise damaged_file(path, pixels)
+                raise damaged_file_error(path, pixels)
             images[n] = pixels
         yield name, images
 

@@ -15,7 +15,7 @@ ADDRESS = "https://github.com/brendenlake/omniglot/raw/master/python/"
 def read(source: SourceFiles, splits: Splits) -> ClassImages | None:
     """Read `images_background.zip` and `images_evaluation.zip` (Latin/character01/0683_01.png)."""
     groups: dict[str, list[Path]] = {name: [] for name in class_names(splits)}
-    for path in source.matching("*.png"):
+    for path in source.find_all("*.png"):
         label = f"{path.parent.parent.name}/{path.parent.name}"
         if label in groups:
             groups[label].append(path)

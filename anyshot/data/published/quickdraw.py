@@ -26,7 +26,7 @@ BROWSER_PREFIX = "full_numpy_bitmap_"  # browsers save the files under these nam
 
 def read(source: SourceFiles, splits: Splits) -> ClassImages | None:
     """Read `numpy_bitmap/*.npy`, one file per class: uint8 [n, 784], white on black."""
-    arrays = {path.stem: path for path in source.matching("*.npy")}
+    arrays = {path.stem: path for path in source.find_all("*.npy")}
     arrays |= {stem.removeprefix(BROWSER_PREFIX): path for stem, path in arrays.items()}
     names = class_names(splits)
     missing = [name for name in names if name not in arrays]

@@ -21,7 +21,7 @@ MAX_BYTES = 2**28  # of one array; the largest one of the catalogue takes 8 MB
 Pixels = NDArray[np.uint8]
 
 
-def damaged_file(path: Path, reason: object) -> DataError:
+def damaged_file_error(path: Path, reason: object) -> DataError:
     """Return the error for a file that does not have the expected content."""
     reason = " ".join(str(reason).split())  # on one line
     return DataError(
@@ -42,7 +42,7 @@ def check_integers(path: Path, what: str, values: Any, least: int, most: int) ->
             numbers = array.astype(np.int64)
         if (numbers == array).all() and least <= numbers.min() <= numbers.max() <= most:
             return numbers
-    raise damaged_file(path, f"{what} are not all integers from {least} to {most}")
+    raise damaged_file_error(path, f"{what} are not all integers from {least} to {most}")
 
 
 def check_pixels(path: Path, what: str, values: Any, shape: tuple[int, ...]) -> Pixels:
@@ -50,7 +50,7 @@ def check_pixels(path: Path, what: str, values: Any, shape: tuple[int, ...]) -> 
     is_pixels = isinstance(values, np.ndarray) and values.dtype == np.uint8
     if not is_pixels or values.shape[1:] != shape:
         expected = ", ".join(map(str, ("n", *shape)))
-        raise damaged_file(path, f"{what} is not uint8 [{expected}]")
+        raise damaged_file_error(path, f"{what} is not uint8 [{expected}]")
     return values
 
 
@@ -61,11 +61,11 @@ def read_pickle(path: Path) -> dict[str, Any]:
         with open(path, "rb") as file:
             content = unpickle(file)
     except UnsafePickle as error:
-        raise damaged_file(path, error) from error
+        raise damaged_file_error(path, error) from error
     except Exception as error:  # a malformed pickle raises almost anything
-        raise damaged_file(path, f"{type(error).__name__}: {error}") from error
+        raise damaged_file_error(path, f"{type(error).__name__}: {error}") from error
     if not isinstance(content, dict):
-        raise damaged_file(path, f"it holds a {type(content).__name__}, not a dictionary")
+        raise damaged_file_error(path, f"it holds a {type(content).__name__}, not a dictionary")
     return {_to_string(key): value for key, value in content.items()}
 
 
@@ -92,10 +92,10 @@ def read_mat(path: Path, *names: str) -> list[NDArray[Any]]:
     try:
         content = read_arrays(path)
     except Exception as error:  # a malformed file raises almost anything
-        raise damaged_file(path, error) from error
+        raise damaged_file_error(path, error) from error
     missing = [name for name in names if name not in content]
     if missing:
-        raise damaged_file(path, f"it has no numeric variable {missing[0]!r}")
+        raise damaged_file_error(path, f"it has no numeric variable {missing[0]!r}")
     return [content[name] for name in names]
 
 
@@ -118,9 +118,9 @@ def read_rows(path: Path, most: int, width: int) -> Pixels:
             rows = min(int(match[1]), most)
             data = file.read(rows * width)
     except (OSError, ValueError, struct.error) as error:
-        raise damaged_file(path, error) from error
+        raise damaged_file_error(path, error) from error
     if len(data) < rows * width:
-        raise damaged_file(path, "it is truncated")
+        raise damaged_file_error(path, "it is truncated")
     return np.frombuffer(data, np.uint8).reshape(rows, width)
 
 
@@ -142,7 +142,7 @@ def read_idx(path: Path) -> Pixels:
             if file.read(1):  # gzip compares its checksum at the end only
                 raise ValueError(f"it continues after the announced {list(shape)}")
     except (OSError, EOFError, ValueError, struct.error, zlib.error) as error:
-        raise damaged_file(path, error) from error
+        raise damaged_file_error(path, error) from error
     if len(data) < size:
-        raise damaged_file(path, "it is truncated")
+        raise damaged_file_error(path, "it is truncated")
     return np.frombuffer(data, np.uint8).reshape(shape)

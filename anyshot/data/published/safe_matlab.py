@@ -38,13 +38,13 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     order = {b"IM": "<", b"MI": ">"}.get(bytes(data[126:128]))
     if order is None or struct.unpack(f"{order}H", data[124:126]) != (0x0100,):
         raise ValueError("it does not start like a MATLAB file of version 5")
-    found = {}
+    variables = {}
     for kind, element in _iterate_elements(data[128:], order, padded=False):
         if kind == COMPRESSED:
             ((kind, element),) = _iterate_elements(_inflate(element), order)
         if kind == MATRIX and (variable := _parse_variable(element, order)):
-            found[variable[0]] = variable[1]
-    return found
+            variables[variable[0]] = variable[1]
+    return variables
 
 
 def _iterate_elements(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from anyshot.data.published.archives import SourceFiles
 from anyshot.data.published.dataset import ClassImages, PublishedDataset, RemoteFile, Splits
-from anyshot.data.published.readers import check_integers, damaged_file, read_mat
+from anyshot.data.published.readers import check_integers, damaged_file_error, read_mat
 
 ADDRESS = "http://ufldl.stanford.edu/housenumbers/"
 VALIDATION_IMAGES = 600  # of each digit, the first ones in the file
@@ -23,8 +23,8 @@ def read(source: SourceFiles, splits: Splits) -> ClassImages | None:
 
     One of the two splits is enough.
     """
-    test = source.first_match("*test*.mat")
-    validation = source.first_match("*val*.mat") or source.first_match("*train*.mat")
+    test = source.find_first("*test*.mat")
+    validation = source.find_first("*val*.mat") or source.find_first("*train*.mat")
     return _read_classes(validation, test, splits) if test or validation else None
 
 
@@ -39,7 +39,7 @@ def _read_classes(validation: Path | None, test: Path | None, splits: Splits) ->
         for digit, name in enumerate(splits[split]):
             chosen = np.flatnonzero(digits == digit)[:limit]
             if not len(chosen):
-                raise damaged_file(path, f"it has no digit {digit}")
+                raise damaged_file_error(path, f"it has no digit {digit}")
             yield name, np.ascontiguousarray(images[..., chosen].transpose(3, 0, 1, 2))
 
 
@@ -47,8 +47,10 @@ def _read_digits(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Return images uint8 [32, 32, 3, n] and digits int64 [n]; the file uses 10 for zero."""
     images, labels = read_mat(path, "X", "y")
     if images.dtype != np.uint8 or images.shape != (32, 32, 3, labels.size):
-        found = f"{images.dtype} {list(images.shape)}"
-        raise damaged_file(path, f"'X' is {found}, not uint8 [32, 32, 3, n] with n labels 'y'")
+        content = f"{images.dtype} {list(images.shape)}"
+        raise damaged_file_error(
+            path, f"'X' is {content}, not uint8 [32, 32, 3, n] with n labels 'y'"
+        )
     return images, check_integers(path, "its labels 'y'", labels.ravel(), 0, 10) % 10
 
 

@@ -12,7 +12,7 @@ from anyshot.data.published.image_files import (
     decode_groups,
     group_by_folder,
 )
-from anyshot.data.published.readers import check_integers, damaged_file, read_mat
+from anyshot.data.published.readers import check_integers, damaged_file_error, read_mat
 
 SIDE = 32
 ADDRESS = "https://www.robots.ox.ac.uk/~vgg/data/flowers/102/"
@@ -24,8 +24,8 @@ def read(source: SourceFiles, splits: Splits) -> ClassImages | None:
     Class folders are named "001.pink primrose" and so on.
     """
     names = class_names(splits)
-    labels = source.first_match("imagelabels.mat")
-    if labels and source.first_match("image_0*.jpg"):
+    labels = source.find_first("imagelabels.mat")
+    if labels and source.find_first("image_0*.jpg"):
         return decode_groups(_group_by_label(source, labels, names), SIDE)
     folders = group_by_folder(source, names)
     return decode_groups(folders, SIDE) if folders else None
@@ -34,12 +34,12 @@ def read(source: SourceFiles, splits: Splits) -> ClassImages | None:
 def _group_by_label(source: SourceFiles, path: Path, names: list[str]) -> dict[str, list[Path]]:
     labels = check_integers(path, "its labels", read_mat(path, "labels")[0].ravel(), 1, 102)
     classes = {int(name[:3]): name for name in names}  # "001.pink primrose" is label 1
-    images = {image.stem: image for image in source.matching("image_*.jpg")}
+    images = {image.stem: image for image in source.find_all("image_*.jpg")}
     groups: dict[str, list[Path]] = {name: [] for name in names}
     for number, label in enumerate(labels, start=1):
         stem = f"image_{number:05}"
         if stem not in images:
-            raise damaged_file(path, f"there is no image {stem}.jpg")
+            raise damaged_file_error(path, f"there is no image {stem}.jpg")
         groups[classes[int(label)]].append(images[stem])
     return groups
 

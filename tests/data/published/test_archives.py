@@ -74,9 +74,9 @@ def test_matching_files_are_unpacked_whatever_the_archive_is_called(pack, tmp_pa
     assert archives == [tmp_path / "download (1)"]
     seen = []
     taken = unpack(archives[0], WANTED, tmp_path / "out", lambda: seen.append(1))
-    assert [path.read_bytes() for path in taken.matching("*")] == [b"one", b"two"]
-    assert taken.first_match("b.*").relative_to(tmp_path / "out").as_posix() == "set/deep/B.JPG"
-    assert taken.first_match("*.txt") is None
+    assert [path.read_bytes() for path in taken.find_all("*")] == [b"one", b"two"]
+    assert taken.find_first("b.*").relative_to(tmp_path / "out").as_posix() == "set/deep/B.JPG"
+    assert taken.find_first("*.txt") is None
     assert len(seen) == 2
 
 
