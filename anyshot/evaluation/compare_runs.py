@@ -84,10 +84,10 @@ def plan_runs(
     """
     tasks = list(dict.fromkeys(run.settings.task for run in runs))
     if len(tasks) > 1:
-        found = "; ".join(f"{t.way}-way {t.shots}, {t.query} query images" for t in tasks)
+        settings = "; ".join(f"{t.way}-way {t.shots}, {t.query} query images" for t in tasks)
         raise SettingsError(
-            f"These runs were trained on different tasks ({found}); choose the tasks of the test "
-            "with --way, --shots and --query."
+            f"These runs were trained on different tasks ({settings}); choose the tasks of the "
+            "test with --way, --shots and --query."
         )
     folders = [run.folder.resolve() for run in runs]
     repeated = [

@@ -179,7 +179,7 @@ def _means(summaries: Sequence[Summary]) -> Summary:
         bins = np.sum([s.bins for s in summaries], axis=0)
     return replace(
         summaries[0],
-        bins=tuple(map(tuple, bins.tolist())),
+        bins=tuple((images, correct, sure) for images, correct, sure in bins.tolist()),
         accuracy=exact_mean(s.accuracy for s in summaries),
         nll=exact_mean(s.nll for s in summaries),
         ece=exact_mean(s.ece for s in summaries),

@@ -262,7 +262,7 @@ def summarise(
         interval=confidence_half_width([s.accuracy for s in scores]),
         nll=exact_mean(s.nll for s in scores),
         nll_interval=confidence_half_width([s.nll for s in scores]),
-        ece=calibration_error(bins),
+        ece=expected_calibration_error(bins),
         worst_class=exact_mean(s.worst_class for s in scores),
         by_shots={name: right / n if n else None for name, right, n in counts},
         queries_by_shots=dict(zip(SHOTS, queries_in_range, strict=True)),
@@ -309,7 +309,10 @@ def confidence_half_width(*samples: Sequence[float]) -> float | None:
     return q * math.sqrt(total)
 
 
-def calibration_error(bins: Sequence[Sequence[float]]) -> float:
-    """Σ_b |correct_b − confidence_b| / images, from bins [BINS, 3]."""
+def expected_calibration_error(bins: Sequence[Sequence[float]]) -> float:
+    """The expected calibration error (ECE), Σ_b |correct_b − confidence_b| / images.
+
+    ``bins`` [BINS, 3] hold images, correct predictions and the sum of confidences.
+    """
     images, correct, confidence = np.array(bins).T
     return math.fsum(np.abs(correct - confidence)) / math.fsum(images)

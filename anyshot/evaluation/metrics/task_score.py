@@ -137,7 +137,7 @@ class TaskScore:
     def from_json(cls, values: Mapping[str, Any]) -> TaskScore:
         """The score that :meth:`to_json` wrote."""
         names = {key: name for name, key in _KEYS.items()}
-        fields = {
+        fields: dict[str, Any] = {
             names.get(key, key): tuple(value) if isinstance(value, list) else value
             for key, value in values.items()
         }

@@ -94,7 +94,11 @@ def _class_weights(records: Sequence[BalanceRecord]) -> tuple[Any, Any, Any]:
     mean = [len(r.shots) * np.asarray(r.omega_mean) for r in records]
     deviation = [len(r.shots) * np.asarray(r.omega_std) for r in records]
     empty = np.empty(0)
-    return tuple(np.concatenate([empty, *parts]) for parts in (size, mean, deviation))
+    return (
+        np.concatenate([empty, *size]),
+        np.concatenate([empty, *mean]),
+        np.concatenate([empty, *deviation]),
+    )
 
 
 @use_style

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anyshot.core._rich import Table, box
-from anyshot.evaluation.report.tables import dashed
+from anyshot.evaluation.report.tables import format_range
 
 if TYPE_CHECKING:
     from anyshot.evaluation.inspection import BalanceRecord
@@ -133,4 +133,4 @@ def _table(title: str, rows: list[dict[str, Any]]) -> Table:
 def _cell(value: Any) -> str:
     if isinstance(value, dict):
         return f"{value['mean']:.2f} ± {value['deviation']:.2f}"
-    return f"{value:.3g}" if isinstance(value, float) else dashed(str(value))
+    return f"{value:.3g}" if isinstance(value, float) else format_range(str(value))

@@ -23,7 +23,7 @@ from anyshot.evaluation.report.style import (
     set_size_axis,
     use_style,
 )
-from anyshot.evaluation.report.tables import dashed
+from anyshot.evaluation.report.tables import format_range
 
 if TYPE_CHECKING:
     from anyshot.evaluation.compare_runs import ResultRow
@@ -185,7 +185,7 @@ def shots_figure(rows: Sequence[ResultRow]) -> Figure:
             colour, marker = nth_style(index)
             x, y = zip(*known, strict=True)
             axes.plot(x, y, color=colour, marker=marker, linewidth=1.8, label=escape_math(row.run))
-        axes.set_xticks(range(len(ranges)), [dashed(name) for name in ranges])
+        axes.set_xticks(range(len(ranges)), [format_range(name) for name in ranges])
         axes.set_title(escape_math(images))
         axes.set_ylim(0, 100)
     panels[0].set_ylabel("accuracy, %")

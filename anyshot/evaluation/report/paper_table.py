@@ -10,7 +10,7 @@ from typing import NamedTuple
 from anyshot.core._rich import Table, Text, box
 from anyshot.evaluation.metrics import SHOTS, PairedDifference, Summary
 from anyshot.evaluation.report.html import table as html_table
-from anyshot.evaluation.report.tables import dashed, percent, with_interval
+from anyshot.evaluation.report.tables import format_range, percent, with_interval
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ def accuracy_lines(comparison: PaperComparison) -> TableRows:
         row = [TableCell(model)]
         for c in columns:
             cell = cells[model, c]
-            row.append(TableCell(_accuracy(cell.summary), cell.best))
+            row.append(TableCell(_format_accuracy(cell.summary), cell.best))
             if in_paper[c]:
-                row += [TableCell(_published(cell)), TableCell(_difference(cell))]
+                row += [TableCell(_format_published(cell)), TableCell(_format_difference(cell))]
         rows.append(row)
     return rows
 
@@ -77,7 +77,12 @@ def paired_lines(
     for model in comparison.models:
         if model != comparison.reference:
             paired = [comparison.cells[model, c].ahead for c in range(len(comparison.columns))]
-            rows.append([TableCell(model), *(_paired(one, what, times) for one in paired)])
+            rows.append(
+                [
+                    TableCell(model),
+                    *(_paired_cell(difference, what, times) for difference in paired),
+                ]
+            )
     return rows
 
 
@@ -85,7 +90,7 @@ def detail_lines(comparison: PaperComparison) -> TableRows:
     """NLL, ECE, worst class and accuracy by shots, one row for each column and model."""
     summaries = [cell.summary for cell in comparison.cells.values() if cell.summary]
     ranges = [name for name in SHOTS if any(s.by_shots[name] is not None for s in summaries)]
-    shots = [f"{dashed(name)} shot{'s' if name != '1' else ''}" for name in ranges]
+    shots = [f"{format_range(name)} shot{'s' if name != '1' else ''}" for name in ranges]
     heading = ["", "images", "NLL", "ECE", "worst class", *shots, "tasks", "runs"]
     rows = [[TableCell(text) for text in heading]]
     for c, column in enumerate(comparison.columns):
@@ -175,31 +180,31 @@ def _tex(text: str) -> str:
     return "".join(_TEX.get(character, character) for character in text)
 
 
-def _accuracy(summary: Summary | None) -> str:
+def _format_accuracy(summary: Summary | None) -> str:
     if summary is None:
         return "–"
     return with_interval(f"{100 * summary.accuracy:.2f}", summary.interval, 100, 2)
 
 
-def _published(cell: Cell) -> str:
+def _format_published(cell: Cell) -> str:
     return f"{cell.paper[0]:.2f} ± {cell.paper[1]:.2f}" if cell.paper else "–"
 
 
-def _difference(cell: Cell) -> str:
+def _format_difference(cell: Cell) -> str:
     if not cell.paper or not cell.summary:
         return "–"
-    return _signed(100 * cell.summary.accuracy - cell.paper[0])
+    return _format_signed(100 * cell.summary.accuracy - cell.paper[0])
 
 
-def _paired(paired: PairedDifference | None, what: str, times: float) -> TableCell:
+def _paired_cell(paired: PairedDifference | None, what: str, times: float) -> TableCell:
     if paired is None:
         return TableCell("–")
     value, interval = getattr(paired, what), getattr(paired, f"{what}_interval")
     digits = 2 if what == "accuracy" else 3
-    text = with_interval(_signed(times * value, digits), interval, times, digits)
+    text = with_interval(_format_signed(times * value, digits), interval, times, digits)
     return TableCell(text, excludes_zero(paired, what))
 
 
-def _signed(value: float, digits: int = 2) -> str:
+def _format_signed(value: float, digits: int = 2) -> str:
     """A number with its sign; a number that rounds to zero is +0.00."""
     return f"{round(value, digits) + 0.0:+.{digits}f}"

@@ -17,7 +17,7 @@ from anyshot.evaluation.report.experiment_figures import calibration_figure, sho
 from anyshot.evaluation.report.result_files import provenance
 from anyshot.evaluation.report.sample_task import STYLE, sample_task
 from anyshot.evaluation.report.style import figure_png
-from anyshot.evaluation.report.tables import dashed, describe_parts, percent, with_interval
+from anyshot.evaluation.report.tables import describe_parts, format_range, percent, with_interval
 from anyshot.evaluation.report.training_curves import load_logs, training_figure
 from anyshot.methods import TAML
 from anyshot.runs.run import Run
@@ -66,7 +66,7 @@ def results_table(rows: Sequence[ResultRow]) -> str:
     """One line for each run and image set, with the paired difference to the first run."""
     by_shots = [row.summary.by_shots for row in rows]
     ranges = [name for name in SHOTS if any(one[name] is not None for one in by_shots)]
-    shots = [f"{dashed(name)} shot{'s' if name != '1' else ''}" for name in ranges]
+    shots = [f"{format_range(name)} shot{'s' if name != '1' else ''}" for name in ranges]
     numbers = ("accuracy", "NLL", "ECE", "worst class")
     head = ["run", "images", *numbers, *shots, "difference to the first"]
     return html.table(head, [[escape(cell) for cell in _cells(row, ranges)] for row in rows])

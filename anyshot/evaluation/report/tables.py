@@ -41,7 +41,7 @@ def summary_table(rows: Sequence[ResultRow], title: str | None = None) -> Table:
     """
     ranges = [name for name in SHOTS if any(row.summary.by_shots[name] is not None for row in rows)]
     table = _table(rows, title, _caption(rows))
-    shots = [f"{dashed(name)}\nshot{'s' if name != '1' else ''}" for name in ranges]
+    shots = [f"{format_range(name)}\nshot{'s' if name != '1' else ''}" for name in ranges]
     extra = list(rows[0].summary.extra) if rows else []
     for header in ("accuracy", "NLL", "ECE", "worst\nclass", *extra, *shots, "tasks\n/s"):
         table.add_column(header, justify="right", no_wrap=True)
@@ -183,6 +183,6 @@ def percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f}"
 
 
-def dashed(size: str) -> str:
+def format_range(size: str) -> str:
     """A range of sizes with a typographic dash: 2–5."""
     return size.replace("-", "–")
