@@ -116,7 +116,7 @@ def test_only_the_inner_loop_and_its_benchmark_import_the_engine():
 
 def test_only_the_classifiers_report_imports_evaluation():
     users = {m for m, t in edges() if within(m, "classifier") and within(t, "evaluation")}
-    assert users == {"classifier.report"}
+    assert users == {"classifier.folder_report"}
 
 
 def test_only_the_serve_command_imports_the_page():

@@ -124,7 +124,7 @@ class AnyShotClassifier(FittedState):
     def fit_features(self, features: ArrayLike, y: ArrayLike) -> AnyShotClassifier:
         """Learn from features that the backbone computed before, for example by `transform`.
 
-        Images can be classified afterwards as usual, unless the backbone's features depend on the
+        Images can be classified afterwards, unless the backbone's features depend on the
         images that are learned from (``conv4:RUN``). `conflicts_` lists equal images with
         different labels; there is no warning.
 
@@ -203,12 +203,12 @@ class AnyShotClassifier(FittedState):
         """The same as `classify` for features of shape (n_images, n_features)."""
         self._check_two_classes()
         checked = check_features(features, self.features_.shape[1])
-        scores = self._unknown(checked)
+        scores = self._unknown_scores(checked)
         return Predictions(
             classes=self.classes_,
             probabilities=self._probabilities(checked),
             unknown_scores=scores,
-            unknown=scores > float(self.weights_.confidence.threshold),
+            unknown=self.weights_.confidence.is_unknown(scores),
             features=checked,
             support_matches=find_matches(checked, self.features_),
         )
@@ -224,16 +224,17 @@ class AnyShotClassifier(FittedState):
         return self.classes_[p.argmax(1)]
 
     def unknown_score(self, X: Images) -> NDArray[np.float64]:
-        """Probability (n_images,) that an image belongs to no class, if half of all images did."""
+        """Probability (n_images,) that an image belongs to no class, at a prior of 50%."""
         self._check_two_classes()
-        return self._unknown(self._features(X))
+        return self._unknown_scores(self._features(X))
 
     def is_unknown(self, X: Images) -> NDArray[np.bool_]:
         """Whether each image looks unlike all classes, shape (n_images,).
 
         Treat it as a hint: docs/classifier.md says how often it is right.
         """
-        return self.unknown_score(X) > float(self.weights_.confidence.threshold)
+        scores = self.unknown_score(X)
+        return self.weights_.confidence.is_unknown(scores)
 
     def transform(self, X: Images) -> NDArray[np.float32]:
         """The backbone's features, float32 (n_images, n_features)."""

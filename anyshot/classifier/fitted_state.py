@@ -97,7 +97,7 @@ class FittedState(Estimator):
         self.features_ = features
         self.labels_: NDArray[np.int64] = np.searchsorted(self.classes_, labels).astype(np.int64)
         self.seen_: NDArray[np.int64] = np.unique(self.labels_)  # classes with images
-        self.conflicts_: list[tuple[int, int]] = []  # own vectors may well be equal
+        self.conflicts_: list[tuple[int, int]] = []  # feature vectors of the user may be equal
         if self.fit_params_["backbone"] is not None:
             self.conflicts_ = find_conflicts(features, self.labels_)
         native = self.fit_params_["backbone"] == self.weights_.config["backbone"]
@@ -136,12 +136,12 @@ class FittedState(Estimator):
     def _open_backbone(self) -> Backbone:
         """The backbone, opened with the parameters of the fit when it is first needed."""
         if self.backbone_ is None:
-            how = self.fit_params_
+            params = self.fit_params_
             self.backbone_ = open_backbone(
-                how["backbone"],
-                side=how["side"],
-                device=how["device"],
-                trust_code=how["trust_code"],
+                params["backbone"],
+                side=params["side"],
+                device=params["device"],
+                trust_code=params["trust_code"],
             )
         if self.backbone_.bind and self.reference_ is not None:
             self.backbone_ = self.backbone_.bind(self.reference_)
@@ -179,7 +179,8 @@ class FittedState(Estimator):
         probabilities[:, self.seen_] = (p / p.sum(1, keepdim=True)).numpy()
         return probabilities
 
-    def _unknown(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
+    def _unknown_scores(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Unknown scores [m] of features [m, d]."""
         confidence = self.weights_.confidence
         chunks = torch.from_numpy(features).split(CHUNK)
         scores = [confidence.unknown_score(self.adapted_, chunk) for chunk in chunks]

@@ -21,10 +21,10 @@ from anyshot.evaluation.metrics import Metrics, Summary, TaskResult
 from anyshot.evaluation.report.html import confusion_page, figure, page, sheet, table
 from anyshot.evaluation.report.result_files import write_results
 
-SHOWN = 40  # photos on the screen; files have all
-WIDEST = 12  # classes: larger confusion matrices are listed by their largest errors
-LISTED = 10  # of these errors
-NAMED = 5  # repeated photos that a message names
+MAX_SHOWN = 40  # photos on the screen; files have all
+MAX_CLASSES = 12  # confusion matrices of more classes are listed by their largest errors
+MAX_ERRORS = 10  # errors in that list
+MAX_REPEATED = 5  # repeated photos that a message names
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ def evaluate_folder(
 ) -> FolderEvaluation:
     """Compare answers with the labels of the photos."""
     names = list(answers[0].probabilities)
-    strangers = sorted(set(photos.labels) - set(names))
-    if strangers:
+    unknown = sorted(set(photos.labels) - set(names))
+    if unknown:
         raise ClassifierError(
-            f"The test folder has classes without support photos ({', '.join(strangers)}); "
+            f"The test folder has classes without support photos ({', '.join(unknown)}); "
             "remove them, or add support photos."
         )
     new = [i for i, answer in enumerate(answers) if answer.support_index is None]
-    some = 0 < len(new) < len(answers)
+    has_both = 0 < len(new) < len(answers)
     return FolderEvaluation(
         names=names,
         truth=photos.labels,
@@ -67,7 +67,7 @@ def evaluate_folder(
         without_repeated=_summary(
             names, explanation, [photos.labels[i] for i in new], [answers[i] for i in new]
         )
-        if some
+        if has_both
         else None,
     )
 
@@ -89,57 +89,57 @@ def predictions_table(answers: Sequence[Classification], root: Path) -> Table:
     """Photos with their predicted classes, in the given order."""
     title = f"{len(answers)} photos, the most uncertain first"
     result = Table("photo", "class", "probability", title=title)
-    for answer in answers[:SHOWN]:
+    for answer in answers[:MAX_SHOWN]:
         name = answer.path.relative_to(root) if root.is_dir() else answer.path.name
         label = f"unknown? else {answer.label}" if answer.unknown else answer.label
         result.add_row(readable(name), readable(label), f"{answer.probability:.1%}")
-    if len(answers) > SHOWN:
-        result.add_row(f"… {len(answers) - SHOWN} more, less uncertain", "", "")
+    if len(answers) > MAX_SHOWN:
+        result.add_row(f"… {len(answers) - MAX_SHOWN} more, less uncertain", "", "")
     return result
 
 
-def class_accuracy_table(found: FolderEvaluation, explanation: Explanation) -> Table:
+def class_accuracy_table(evaluation: FolderEvaluation, explanation: Explanation) -> Table:
     """Support photos, test photos and accuracy of each class."""
     result = Table("class", "support", "test", "correct", "accuracy", title="Accuracy by class")
     images = {c.name: c.images for c in explanation.classes}
-    for i, name in enumerate(found.names):
-        total = int(found.counts[i].sum())
-        share = f"{found.counts[i, i] / total:.1%}" if total else "–"
-        cells = (images.get(name, 0), total, found.counts[i, i], share)
+    for i, name in enumerate(evaluation.names):
+        total = int(evaluation.counts[i].sum())
+        share = f"{evaluation.counts[i, i] / total:.1%}" if total else "–"
+        cells = (images.get(name, 0), total, evaluation.counts[i, i], share)
         result.add_row(readable(name), *map(str, cells))
     return result
 
 
-def confusion_table(found: FolderEvaluation) -> Table:
+def confusion_table(evaluation: FolderEvaluation) -> Table:
     """The confusion matrix, or its largest errors if there are many classes."""
-    names = [readable(name) for name in found.names]
-    if len(names) <= WIDEST:
+    names = [readable(name) for name in evaluation.names]
+    if len(names) <= MAX_CLASSES:
         result = Table("true ↓ predicted →", *names, title="Confusion matrix")
-        for name, row in zip(names, found.counts.tolist(), strict=True):
+        for name, row in zip(names, evaluation.counts.tolist(), strict=True):
             result.add_row(name, *map(str, row))
         return result
     result = Table("true class", "predicted", "photos", title="Most frequent errors")
-    errors = found.counts * (1 - np.eye(len(names), dtype=np.int64))
-    for index in np.argsort(-errors, axis=None, kind="stable")[:LISTED]:
+    errors = evaluation.counts * (1 - np.eye(len(names), dtype=np.int64))
+    for index in np.argsort(-errors, axis=None, kind="stable")[:MAX_ERRORS]:
         i, j = divmod(int(index), len(names))
         if errors[i, j]:
             result.add_row(names[i], names[j], str(errors[i, j]))
     return result
 
 
-def describe_evaluation(found: FolderEvaluation, explanation: Explanation) -> str:
+def describe_evaluation(evaluation: FolderEvaluation, explanation: Explanation) -> str:
     """Accuracy, calibration, the accuracy that was expected, and the effect of repeated photos."""
-    summary = found.summary
+    summary = evaluation.summary
     lines = [
         f"Accuracy {summary.accuracy:.1%}, worst class {summary.worst_class:.1%}, "
         f"NLL {summary.nll:.3f}, calibration error {summary.ece:.1%}. Expected before the test: "
         f"{explanation.expected:.1%} ({explanation.low:.1%} to {explanation.high:.1%})."
     ]
-    if found.without_repeated:
+    if evaluation.without_repeated:
         lines.append(
-            f"Accuracy without the {len(found.repeated)} photos that were also learned from: "
-            f"{found.without_repeated.accuracy:.1%} "
-            f"({len(found.answers) - len(found.repeated)} photos)."
+            f"Accuracy without the {len(evaluation.repeated)} photos that were also learned from: "
+            f"{evaluation.without_repeated.accuracy:.1%} "
+            f"({len(evaluation.answers) - len(evaluation.repeated)} photos)."
         )
     return "\n".join(lines)
 
@@ -153,10 +153,10 @@ def describe_repeated(answers: Sequence[Classification], support: Sequence[Path]
     ]
     if not pairs:
         return ""
-    more = f"; and {len(pairs) - NAMED} more" if len(pairs) > NAMED else ""
+    more = f"; and {len(pairs) - MAX_REPEATED} more" if len(pairs) > MAX_REPEATED else ""
     return (
         f"{len(pairs)} of {len(answers)} {kind} photos are also support photos: "
-        f"{'; '.join(pairs[:NAMED])}{more}."
+        f"{'; '.join(pairs[:MAX_REPEATED])}{more}."
     )
 
 
@@ -172,8 +172,8 @@ def write_predictions(path: Path, answers: Sequence[Classification]) -> None:
             "unknown": answer.unknown,
             "unknown_score": f"{answer.unknown_score:.4f}",
         }
-        each = {f"p({name})": f"{p:.6f}" for name, p in answer.probabilities.items()}
-        rows.append({**row, **each})
+        probabilities = {f"p({name})": f"{p:.6f}" for name, p in answer.probabilities.items()}
+        rows.append({**row, **probabilities})
     write_csv_rows(path, rows)
 
 
@@ -191,30 +191,35 @@ def write_predictions_page(
     write_bytes(path, page("Predicted classes", "\n".join(body)).encode())
 
 
-def write_evaluation(path: Path, found: FolderEvaluation, explanation: Explanation) -> None:
+def write_evaluation(path: Path, evaluation: FolderEvaluation, explanation: Explanation) -> None:
     """Write all numbers of an evaluation as JSON."""
     write_results(
         path,
         {
-            "classes": found.names,
-            "confusion": found.counts,
-            "summary": found.summary.as_dict(),
-            "repeated": [str(answer.path) for answer in found.repeated],
-            "summary_without_repeated": found.without_repeated and found.without_repeated.as_dict(),
+            "classes": evaluation.names,
+            "confusion": evaluation.counts,
+            "summary": evaluation.summary.as_dict(),
+            "repeated": [str(answer.path) for answer in evaluation.repeated],
+            "summary_without_repeated": evaluation.without_repeated
+            and evaluation.without_repeated.as_dict(),
             "explanation": explanation,
         },
     )
 
 
-def write_evaluation_page(path: Path, found: FolderEvaluation, explanation: Explanation) -> None:
+def write_evaluation_page(
+    path: Path, evaluation: FolderEvaluation, explanation: Explanation
+) -> None:
     """Write a page with the confusion matrix, whose cells link to their photos."""
     cells: dict[tuple[int, int], list[str]] = {}
-    pairs = zip(found.answers, found.truth, strict=True)
+    pairs = zip(evaluation.answers, evaluation.truth, strict=True)
     for answer, label in sorted(pairs, key=lambda pair: pair[0].probability):
-        cell = found.names.index(label), found.names.index(answer.label)
+        cell = evaluation.names.index(label), evaluation.names.index(answer.label)
         cells.setdefault(cell, []).append(figure(answer.path, answer.label, answer.probability))
-    body = f"<p>{escape(describe_evaluation(found, explanation))}</p>"
-    body += confusion_page(found.names, found.counts, cells) + explanation_html(explanation)
+    body = f"<p>{escape(describe_evaluation(evaluation, explanation))}</p>"
+    body += confusion_page(evaluation.names, evaluation.counts, cells) + explanation_html(
+        explanation
+    )
     write_bytes(path, page("Confusion matrix", body).encode())
 
 
@@ -234,5 +239,5 @@ def explanation_html(explanation: Explanation) -> str:
     return (
         f"<p>Expected accuracy on new photos: <b>{explanation.expected:.0%}</b> (90% interval "
         f"{explanation.low:.0%} to {explanation.high:.0%}). Class to photograph next: "
-        f"<b>{escape(explanation.next)}</b>. {explanation.caution}</p>" + table(head, rows)
+        f"<b>{escape(explanation.next_class)}</b>. {explanation.caution}</p>" + table(head, rows)
     )

@@ -61,12 +61,12 @@ def find_labelled_images(root: Path) -> LabelledFiles:
             f"{root} has no class folders with photos; expected {root}/CLASS/*.jpg."
         )
     paths = [path for path, _ in pairs]
-    found = _keep_readable(root, paths, [label for _, label in pairs], listing.skipped)
-    empty = sorted(set(listing.files) - set(found.labels))
+    photos = _keep_readable(root, paths, [label for _, label in pairs], listing.skipped)
+    empty = sorted(set(listing.files) - set(photos.labels))
     return LabelledFiles(
-        found.paths,
-        found.labels,
-        [*found.skipped, *((label, "a class without readable photos") for label in empty)],
+        photos.paths,
+        photos.labels,
+        [*photos.skipped, *((label, "a class without readable photos") for label in empty)],
     )
 
 
@@ -93,19 +93,21 @@ def fit_folder(classifier: AnyShotClassifier, support: LabelledFiles) -> AnyShot
 
 def classify_images(classifier: AnyShotClassifier, paths: Sequence[Path]) -> list[Classification]:
     """Classify photos with one pass of the backbone; the results keep their order."""
-    found = classifier.classify(paths)
-    names = [str(c) for c in found.classes]
+    predictions = classifier.classify(paths)
+    names = [str(c) for c in predictions.classes]
     return [
         Classification(
             path=path,
             label=names[int(row.argmax())],
             probability=float(row.max()),
-            unknown=bool(found.unknown[i]),
-            unknown_score=float(found.unknown_scores[i]),
+            unknown=bool(predictions.unknown[i]),
+            unknown_score=float(predictions.unknown_scores[i]),
             probabilities=dict(zip(names, map(float, row), strict=True)),
-            support_index=int(found.support_matches[i]) if found.support_matches[i] >= 0 else None,
+            support_index=int(match) if match >= 0 else None,
         )
-        for i, (path, row) in enumerate(zip(paths, found.probabilities, strict=True))
+        for i, (path, row, match) in enumerate(
+            zip(paths, predictions.probabilities, predictions.support_matches, strict=True)
+        )
     ]
 
 

@@ -93,9 +93,9 @@ def weights_from_tensors(tensors: Mapping[str, Tensor], config: Any) -> Classifi
             f"the damping is {list(directions.shape)} and {list(share.shape)}, which does not fit"
         )
     learner, confidence = Learner(WithinClassDamping(directions, share)), ConfidenceModel()
-    for part, module in (("learner.", learner), ("outlook.", confidence)):
-        own = {key[len(part) :]: t for key, t in tensors.items() if key.startswith(part)}
-        module.load_state_dict(own)
+    for prefix, module in (("learner.", learner), ("outlook.", confidence)):
+        state = {key[len(prefix) :]: t for key, t in tensors.items() if key.startswith(prefix)}
+        module.load_state_dict(state)
         module.requires_grad_(False)
     return ClassifierWeights(learner, confidence, config)
 

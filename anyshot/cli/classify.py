@@ -49,13 +49,13 @@ def classify(
 
     Example: anyshot classify --support trees --query new --html answers.html
     """
-    from anyshot.classifier.folders import classify_images, find_images
-    from anyshot.classifier.report import (
+    from anyshot.classifier.folder_report import (
         describe_repeated,
         predictions_table,
         write_predictions,
         write_predictions_page,
     )
+    from anyshot.classifier.folders import classify_images, find_images
     from anyshot.evaluation.report.tables import print_tables
 
     check_files(csv, html)

@@ -47,8 +47,7 @@ def evaluate(
 
     Example: anyshot evaluate --support trees/train --test trees/val --html confusion.html
     """
-    from anyshot.classifier.folders import classify_images, find_labelled_images
-    from anyshot.classifier.report import (
+    from anyshot.classifier.folder_report import (
         class_accuracy_table,
         confusion_table,
         describe_evaluation,
@@ -57,6 +56,7 @@ def evaluate(
         write_evaluation,
         write_evaluation_page,
     )
+    from anyshot.classifier.folders import classify_images, find_labelled_images
     from anyshot.evaluation.report.confusion_matrix import confusion_figure
     from anyshot.evaluation.report.tables import print_tables
 

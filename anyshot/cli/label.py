@@ -46,4 +46,4 @@ def label(
     print_skipped(pool, photos)
     for index in classifier.label_next(photos.paths, count):
         print(readable(photos.paths[index]))
-    log.info("More photos of %s would help most.", classifier.explain().next)
+    log.info("More photos of %s would help most.", classifier.explain().next_class)

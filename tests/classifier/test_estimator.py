@@ -92,7 +92,7 @@ def test_an_explanation_covers_every_class(fitted):
     for c in explanation.classes:
         assert sum(c.trust.values()) == pytest.approx(1, abs=1e-5)
     text = str(explanation)
-    assert f"More images of {explanation.next} would help most" in text
+    assert f"More images of {explanation.next_class} would help most" in text
     assert "Expected accuracy" in text
 
 

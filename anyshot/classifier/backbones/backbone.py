@@ -163,7 +163,7 @@ def open_backbone(
 
 def _open_lite(size: int, side: int, device: str) -> Backbone:
     name = f"efficientnet-lite{size}"
-    network = efficientnet_lite.pretrained(size)
+    network = efficientnet_lite.load_pretrained(size)
     function = FrozenNetwork(network, [127 / 255] * 3, [128 / 255] * 3, device)
     return Backbone(name, side, f"{name}-{side}", function)
 

@@ -16,7 +16,7 @@ from anyshot.core.progress import progress
 
 BATCH = 32  # images computed, and written to the cache, at once
 PROGRESS_FROM = 200  # images: fewer need no progress bar
-MEMORY_IMAGES = 10_000  # features of so many images are remembered in memory
+MEMORY_IMAGES = 10_000  # number of images whose features are kept in memory
 
 
 def compute_features(images: Sequence[ImageLike], backbone: Backbone) -> Features:

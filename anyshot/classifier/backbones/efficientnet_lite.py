@@ -108,7 +108,7 @@ class EfficientNetLite(nn.Module):
         return self.head(self.blocks(self.stem(x))).mean((2, 3))
 
 
-def pretrained(size: int) -> EfficientNetLite:
+def load_pretrained(size: int) -> EfficientNetLite:
     """The network with its ImageNet weights."""
     state = torch.load(weights_file(size), map_location="cpu", weights_only=True)
     return load_published(EfficientNetLite(size), state)

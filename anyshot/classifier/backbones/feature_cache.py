@@ -1,6 +1,6 @@
 """The feature cache: one SQLite file for all backbones, in the cache folder.
 
-Features are found by the backbone's fingerprint and the content of the image. Every entry has a
+Features are looked up by the backbone's fingerprint and the content of the image. Every entry has a
 digest, so that damaged entries are computed again. If the file is damaged, full, locked or
 read-only, features are computed without it, with one warning. The least recently used entries are
 removed when the cache grows beyond its limit. Several processes may share the file.
@@ -53,7 +53,7 @@ class FeatureCache:
         """The features that are cached, by key; entries with a wrong digest are left out."""
 
         def select(base: sqlite3.Connection) -> dict[bytes, Features]:
-            found = {}
+            features = {}
             old = []
             now = int(time.time())
             for key in set(keys):
@@ -62,19 +62,19 @@ class FeatureCache:
                     (self.fingerprint, key),
                 ).fetchone()
                 if row is not None and row[1] == self._digest(key, row[0]):
-                    found[key] = np.frombuffer(row[0], np.float32)
+                    features[key] = np.frombuffer(row[0], np.float32)
                     if not isinstance(row[2], int) or abs(now - row[2]) > USED_EVERY:
                         old.append((now, self.fingerprint, key))
             try:
                 _mark_used(base, old)
             except sqlite3.Error as error:  # a read-only file can be read all the same
                 self._warn(error)
-            return found
+            return features
 
         return (self._attempt(select) or {}) if keys and self.path.exists() else {}
 
     def write(self, features: Mapping[bytes, Features]) -> None:
-        """Add features by key; the least recently used ones go if there are too many."""
+        """Add features by key; the least recently used ones are removed if there are too many."""
 
         def insert(base: sqlite3.Connection) -> None:
             now = int(time.time())

@@ -1,21 +1,23 @@
 """The expected accuracy of a task before there is a test set.
 
-Shares are mapped to angles, φ(p) = arcsin √p: the angle of a share of n images has the variance
-1 / (4n + 2) whatever the share is, so that all hits of few images are neither certain nor
-infinitely far away (Anscombe, 1948).
+Shares are mapped to angles, φ(p) = arcsin √p. The angle of a share of n images has about the
+variance 1 / (4n + 2) for every share. It is finite and not zero even if all images were correct
+(Anscombe, 1948).
 
-Every support image was predicted by heads that did not see it. The share r of hits among them (each
-class of two or more images counting the same) is worth n = k² / Σ 1/n_c images (k classes):
+Every support image was predicted by heads that were fitted without it. The share r of correct
+predictions (the mean over classes of two or more images) has the precision of n = k² / Σ 1/n_c
+images, where k is the number of these classes:
 
-    e = φ(r) + mend · (few, alone),    with variance  blur = 1 / (4n + 2) + b₀ + b₁ few² + b₂ alone²
+    e = φ(r) + c₁ penalty + c₂ singles
+    variance of e:  v = 1 / (4n + 2) + b₀ + b₁ penalty² + b₂ singles²
 
-few is the mean of log(n_c / (n_c − 1)), because heads without an image are worse than heads with
-it. alone is the share of classes of one image, of which nothing was held out; they are usually
-worse. The prior guess g is linear in the held-out confidence, in chance and in alone. Its variance
-is τ², with another value where no class has two images. Both estimates are combined by inverse
-variance:
+penalty is the mean of log(n_c / (n_c − 1)): heads that are fitted without an image are worse than
+heads with it. singles is the share of classes with a single image. None of their images was held
+out, and their accuracy is usually lower. The prior guess g is linear in the held-out confidence, in
+the accuracy of chance and in singles. Its variance is τ², which has a second value for tasks where
+no class has two images. Both estimates are combined by inverse variance:
 
-    w = τ² / (τ² + blur)  (0 where nothing was held out),    mean = w e + (1 − w) g
+    w = τ² / (τ² + v)  (0 if no image was held out),    mean = w e + (1 − w) g
     variance = (1 − w) τ²
 
 A test of M images adds 1 / (4M + 2).
@@ -28,8 +30,8 @@ from torch import Tensor, nn
 
 from anyshot.classifier.heads.learner import AdaptedLearner
 
-HELD_OUT_FEATURES = 3  # of task_evidence, the first: what held-out images say
-PRIOR_FEATURES = 4  # the others: the inputs of the prior guess
+HELD_OUT_FEATURES = 3  # the first numbers of task_evidence: results on held-out images
+PRIOR_FEATURES = 4  # the other numbers: inputs of the prior guess
 LEVEL = 0.9  # of the interval
 DEVIATIONS = 1.645  # standard deviations on each side for that level
 TEST_IMAGES = 15  # images of each class in the test that the interval is about
@@ -45,10 +47,11 @@ class AccuracyModel(nn.Module):
         self.guess = nn.Linear(PRIOR_FEATURES, 1)
         nn.init.zeros_(self.guess.weight)
         nn.init.zeros_(self.guess.bias)
-        self.mend = nn.Parameter(torch.zeros(2))  # corrections for few and alone
+        # The attributes are the names of tensors in weights files.
+        self.mend = nn.Parameter(torch.zeros(2))  # corrections c₁, c₂
         self.blur = nn.Parameter(torch.full((3,), -3.0))  # logarithms of b₀, b₁, b₂
-        self.doubt = nn.Parameter(torch.full((2,), -2.0))  # log τ²: something held out, nothing
-        # factor of the interval's width, found on held-out data sets
+        self.doubt = nn.Parameter(torch.full((2,), -2.0))  # log τ²: with held-out images, without
+        # factor of the interval's width, calibrated on data sets that were left out
         self.register_buffer("margin", torch.tensor(1.0))
 
     def prior_guess(self, x: Tensor) -> Tensor:
@@ -57,20 +60,21 @@ class AccuracyModel(nn.Module):
 
     def forward(self, x: Tensor, guess: Tensor, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance [T] of the angle of the accuracy on `queries` [T] test images."""
-        share, worth, few, alone = x[:, : HELD_OUT_FEATURES + 1].unbind(1)
-        corrected = share + self.mend[0] * few + self.mend[1] * alone
-        blur = self.blur.exp()
-        noise = 1 / (4 * worth + 2) + blur[0] + blur[1] * few.square() + blur[2] * alone.square()
-        doubt = self.doubt.exp()[(worth == 0).long()]
-        w = (worth > 0) * doubt / (doubt + noise)
-        return w * corrected + (1 - w) * guess, (1 - w) * doubt + 1 / (4 * queries + 2)
+        share, images, penalty, singles = x[:, : HELD_OUT_FEATURES + 1].unbind(1)
+        corrected = share + self.mend[0] * penalty + self.mend[1] * singles
+        b = self.blur.exp()
+        variance = 1 / (4 * images + 2) + b[0] + b[1] * penalty.square() + b[2] * singles.square()
+        prior_variance = self.doubt.exp()[(images == 0).long()]
+        w = (images > 0) * prior_variance / (prior_variance + variance)
+        mean = w * corrected + (1 - w) * guess
+        return mean, (1 - w) * prior_variance + 1 / (4 * queries + 2)
 
     def interval(self, adapted: AdaptedLearner) -> tuple[float, float, float]:
         """Expected accuracy on a test of TEST_IMAGES a class, and its 90% interval (low, high)."""
         x = task_evidence(adapted).to(self.margin)[None]
         queries = x.new_tensor([TEST_IMAGES * adapted.support.way])
         mean, variance = self(x, self.prior_guess(x), queries)
-        least = to_angle(0.5 / queries)  # half an image: nothing is certain
+        least = to_angle(0.5 / queries)  # half an image, so that the mean is never 0 or 1
         mean = mean.clamp(least, torch.pi / 2 - least)
         reach = DEVIATIONS * self.margin * variance.sqrt()
         angles = torch.cat([mean, mean - reach, mean + reach]).clamp(0, torch.pi / 2)
@@ -95,22 +99,24 @@ def angle_of_share(hits: Tensor, total: Tensor) -> Tensor:
 def task_evidence(adapted: AdaptedLearner) -> Tensor:
     """Evidence on a task's accuracy [7].
 
-    φ(r), n, few; alone, φ(held-out confidence), φ(chance), 1 if nothing was held out.
+    φ(r), n, penalty; singles, φ(held-out confidence), φ(chance), 1 if no image was held out.
     """
     support = adapted.support
     p = adapted.held_out.to(support.z).exp()
     several = support.counts > 1
-    alone = (~several).to(p).mean()
+    singles = (~several).to(p).mean()
     chance = to_angle(p.new_tensor(1 / support.way))
     if not several.any():
-        return torch.stack([*p.new_zeros(3), alone, p.new_zeros(()), chance, p.new_ones(())])
+        return torch.stack([*p.new_zeros(3), singles, p.new_zeros(()), chance, p.new_ones(())])
     counts = support.counts[several]
-    worth = len(counts) ** 2 / (1 / counts).sum()
+    images = len(counts) ** 2 / (1 / counts).sum()
     hits = class_averages(adapted, (p.argmax(1) == support.labels).to(p))[several].mean()
-    sure = class_averages(adapted, p.max(1).values)[several].mean()
-    few = (counts / (counts - 1)).log().mean()
-    share = angle_of_share(hits * worth, worth)
-    return torch.stack([share, worth, few, alone, to_angle(sure), chance, p.new_zeros(())])
+    confidence = class_averages(adapted, p.max(1).values)[several].mean()
+    penalty = (counts / (counts - 1)).log().mean()
+    share = angle_of_share(hits * images, images)
+    return torch.stack(
+        [share, images, penalty, singles, to_angle(confidence), chance, p.new_zeros(())]
+    )
 
 
 def class_averages(adapted: AdaptedLearner, values: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ class ClassEvidence:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A fitted classifier: its classes, expected accuracy, and what to photograph next.
+    """A fitted classifier: its classes, expected accuracy, and the class to photograph next.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Explanation:
     unfamiliarity: float
 
     @property
-    def next(self) -> str:
+    def next_class(self) -> str:
         """The class that would gain most from more images."""
         return max(self.classes, key=lambda c: c.gain).name
 
@@ -82,7 +82,7 @@ class Explanation:
         for c in self.classes:
             images = f"{c.images} image{'s' * (c.images != 1)}"
             lines.append(f"{c.name}: {images}, weight {c.weight:.2f}, expected {c.expected:.0%}")
-        lines.append(f"More images of {self.next} would help most.")
+        lines.append(f"More images of {self.next_class} would help most.")
         if self.caution:
             lines.append(self.caution)
         return "\n".join(lines)

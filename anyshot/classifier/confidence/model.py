@@ -1,27 +1,30 @@
 """The confidence model: expected accuracy, unknown images and unfamiliar tasks.
 
-All three come from a task's own images, through a few numbers that are meta-learned on tasks of
-many data sets. The task's accuracy is in `expected_accuracy`; classes differ from it by how their
-held-out images did. The inputs of the unknown score are in `unknown_images`. The unfamiliarity of a
-task is the Mahalanobis distance of its descriptor from those of the training tasks.
+All three are computed from the images of the task, with a few numbers that are meta-learned on
+tasks of many data sets. `expected_accuracy` holds the accuracy of the task; that of a class differs
+from it by the results on its held-out images. `novelty_features` holds the inputs of the unknown
+score. The unfamiliarity of a task is the Mahalanobis distance of its descriptor from those of the
+training tasks.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from anyshot.classifier.confidence.expected_accuracy import AccuracyModel, class_averages
-from anyshot.classifier.confidence.unknown_images import (
-    UNKNOWN_FEATURES,
+from anyshot.classifier.confidence.novelty_features import (
+    NOVELTY_FEATURES,
     nearest_distances,
-    unknown_features,
+    novelty_features,
 )
 from anyshot.classifier.heads.learner import AdaptedLearner
 
-PRIOR = 2.0  # images of the task's mean that a class's evidence is blended with
+PSEUDO_COUNT = 2.0  # weight of the task's mean in a class's mean, in images
 CLASS_FEATURES = 3  # numbers of class_accuracy_features
 DESCRIPTOR_SIZE = 6  # numbers of task_descriptor
 
@@ -46,12 +49,13 @@ class ConfidenceModel(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.accuracy = AccuracyModel()
+        # The attributes are the names of tensors in weights files.
         self.own = nn.Linear(CLASS_FEATURES, 1)  # accuracy of classes relative to their task
-        self.unknown = nn.Linear(UNKNOWN_FEATURES, 1)
-        for part in (self.own, self.unknown):
-            nn.init.zeros_(part.weight)
-            nn.init.zeros_(part.bias)
-        self.register_buffer("threshold", torch.tensor(0.5))  # above it an image counts as unknown
+        self.unknown = nn.Linear(NOVELTY_FEATURES, 1)
+        for linear in (self.own, self.unknown):
+            nn.init.zeros_(linear.weight)
+            nn.init.zeros_(linear.bias)
+        self.register_buffer("threshold", torch.tensor(0.5))  # of is_unknown
         self.register_buffer("usual", torch.zeros(DESCRIPTOR_SIZE))  # mean training descriptor
         # (descriptor − usual) @ spread has a length below 1 for most training tasks
         self.register_buffer("spread", torch.eye(DESCRIPTOR_SIZE))
@@ -63,9 +67,13 @@ class ConfidenceModel(nn.Module):
         return ExpectedAccuracy(shift_to_mean(relative, overall), overall, low, high)
 
     def unknown_score(self, adapted: AdaptedLearner, features: Tensor) -> Tensor:
-        """Probability [m] that an image belongs to no class, if half of all images did."""
-        x = unknown_features(adapted, features).to(self.unknown.weight)
+        """Probability [m] that an image belongs to no class, at a prior of 50%."""
+        x = novelty_features(adapted, features).to(self.unknown.weight)
         return self.unknown(x)[:, 0].sigmoid()
+
+    def is_unknown(self, scores: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Whether images with these unknown scores [m] count as unknown."""
+        return scores > float(self.threshold)
 
     def unfamiliarity(self, adapted: AdaptedLearner) -> float:
         """Distance of the task from the training tasks; above 1 for one in twenty new tasks."""
@@ -86,10 +94,12 @@ def class_accuracy_features(adapted: AdaptedLearner) -> Tensor:
     held_out_count = torch.where(several, counts, 0.0)
     means = class_averages(adapted, truth)
     level = means[several].mean() if several.any() else counts.new_tensor(0.5)
-    sure = ((held_out_count * means + PRIOR * level) / (held_out_count + PRIOR)).logit(0.01)
+    confidence = (
+        (held_out_count * means + PSEUDO_COUNT * level) / (held_out_count + PSEUDO_COUNT)
+    ).logit(0.01)
     log_size = counts.log()
     return torch.stack(
-        [sure - sure.mean(), log_size - log_size.mean(), (counts == 1).to(counts)], 1
+        [confidence - confidence.mean(), log_size - log_size.mean(), (counts == 1).to(counts)], 1
     )
 
 

@@ -42,7 +42,7 @@ def fit_logistic(support: SupportSet, strength: float = STRENGTH) -> tuple[Logis
     """The head, and held-out log-probabilities [N, C] of the support images."""
     weights = support.balanced_weights() * support.fold_masks()
     by_fold = fit_coefficients(support.z, support.labels, weights, support.way, strength)
-    return Logistic(by_fold.coefficients[0]), support.held_out(by_fold(support.points))
+    return Logistic(by_fold.coefficients[0]), support.select_held_out(by_fold(support.points))
 
 
 def fit_coefficients(

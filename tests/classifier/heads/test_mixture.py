@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from anyshot.classifier.heads.mixture import SHRINK, UNKNOWN_LEVEL, WORST, class_evidence
+from anyshot.classifier.heads.mixture import (
+    DEFAULT_TASK_LEVEL,
+    MIN_LOG_PROBABILITY,
+    PSEUDO_COUNT,
+    class_evidence,
+)
 from anyshot.classifier.heads.support_set import make_support_set
 
 
@@ -29,7 +34,9 @@ def evidence_by_loops(support, held_out):
     means = np.array([z[m].mean(0) for m in members])
     spreads = [((z[m] - means[c]) ** 2).sum() for c, m in enumerate(members)]
     p = held_out.exp().numpy()
-    truth = np.maximum(held_out.numpy()[:, np.arange(images), labels], WORST) / np.log(way)
+    truth = np.maximum(
+        held_out.numpy()[:, np.arange(images), labels], MIN_LOG_PROBABILITY
+    ) / np.log(way)
     rows = []
     for c in range(way):
         row = [
@@ -44,11 +51,11 @@ def evidence_by_loops(support, held_out):
         levels, relative, false_alarms = [], [], []
         for k in range(len(held_out)):
             by_class = [truth[k, m].mean() for m in members if len(m) > 1]
-            level = np.mean(by_class) if by_class else UNKNOWN_LEVEL
+            level = np.mean(by_class) if by_class else DEFAULT_TASK_LEVEL
             count = sizes[c] if sizes[c] > 1 else 0
             total = truth[k, members[c]].sum() if sizes[c] > 1 else 0.0
-            levels.append(level - UNKNOWN_LEVEL)
-            relative.append(2 * ((total + SHRINK * level) / (count + SHRINK) - level))
+            levels.append(level - DEFAULT_TASK_LEVEL)
+            relative.append(2 * ((total + PSEUDO_COUNT * level) / (count + PSEUDO_COUNT) - level))
             others = [p[k, members[d], c].mean() for d in range(way) if d != c]
             false_alarms.append(np.mean(others) * way - 0.5)
         rows.append([*row, *levels, *relative, *false_alarms])

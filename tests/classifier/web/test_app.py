@@ -57,7 +57,7 @@ def test_the_page_answers_as_the_classifier_does(visit, teach, backbone, monkeyp
         found = {c["name"]: c[key] for c in state["classes"]}
         assert found == pytest.approx({c.name: getattr(c, key) for c in explanation.classes})
     following = {c["id"]: c["name"] for c in state["classes"]}[state["expected"]["next"]]
-    assert following == explanation.next
+    assert following == explanation.next_class
     assert state["suggested"] == [state["pool"][i]["id"] for i in classifier.label_next(images)]
 
 
