@@ -78,4 +78,4 @@ def test_fold_masks_leave_out_one_fold_each():
     for fold in range(folds.max() + 1):
         np.testing.assert_array_equal(masks[1 + fold], folds != fold)
     outputs = torch.arange(len(masks)).double()[:, None, None].expand(*masks.shape, 3)
-    np.testing.assert_array_equal(support.held_out(outputs)[:, 0], folds + 1)
+    np.testing.assert_array_equal(support.select_held_out(outputs)[:, 0], folds + 1)
