@@ -85,7 +85,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "TAML",
             "create_method",
         ],
-        "methods.balancing": ["Posterior"],
+        "methods.posterior": ["Posterior"],
         "runs.run": ["Run", "load"],
         "evaluation.evaluate_tasks": ["evaluate"],
         "evaluation.inspection": ["BalanceRecord", "inspect_stream", "inspect_task"],
@@ -170,7 +170,7 @@ if TYPE_CHECKING:
     from anyshot.methods import ProtoNet as ProtoNet
     from anyshot.methods import SimpleShot as SimpleShot
     from anyshot.methods import create_method as create_method
-    from anyshot.methods.balancing import Posterior as Posterior
+    from anyshot.methods.posterior import Posterior as Posterior
     from anyshot.models.bodies import create_body as create_body
     from anyshot.models.network import HEAD_PARAMETERS as HEAD_PARAMETERS
     from anyshot.models.network import Body as Body

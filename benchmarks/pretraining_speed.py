@@ -150,7 +150,7 @@ class TorchLoop:
 
     def part(self, rows: np.ndarray, rng: np.random.Generator) -> tuple[tuple[Tensor, ...], float]:
         """Gradients and loss of a part, as shares of the batch's."""
-        uint8, labels = self.images.get(rows, rng)
+        uint8, labels = self.images.load_batch(rows, rng)
         x = (torch.from_numpy(uint8).permute(0, 3, 1, 2).float() / 255).contiguous(
             memory_format=self.layout
         )

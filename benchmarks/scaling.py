@@ -107,8 +107,8 @@ def _facts(case: dict[str, Any]) -> list[str]:
         f"- 2 × 1 is {case['speedup']:.2f} times as fast as 1 × 1 "
         f"({case['speedup_of_minima']:.2f} by minima), "
         f"1 × 2 {case['speedup_of_threads']:.2f} times.",
-        f"- Ranks wait for {idle['by cost']:.1%} of their time; with tasks assigned in turn it would "
-        f"be {idle['in turn']:.1%}.",
+        f"- Ranks wait for {idle['by cost']:.1%} of their time; with tasks assigned in turn it "
+        f"would be {idle['in turn']:.1%}.",
         f"- A gradient has {case['gradient_bytes']:,} bytes; a rank sends "
         f"{case['sent_bytes']:,} an iteration.",
         f"- Summing in order takes {ordered:.2f} ms, an ordinary all-reduce {plain:.2f} ms.",

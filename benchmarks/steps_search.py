@@ -20,7 +20,7 @@ from anyshot import TaskSettings, TaskStream, create_method, evaluate, open_imag
 from anyshot.core.settings import Settings
 from anyshot.experiments.scale import SHORT
 from anyshot.methods import Method
-from anyshot.runs.start import open_initial_body
+from anyshot.runs.initial_body import open_initial_body
 
 BODY = (0.0003, 0.003, 0.03, 0.1, 0.3)
 HEAD = {"maml": (0.3, 1.0, 3.0), "proto-maml": (0.03, 0.3, 1.0, 3.0)}

@@ -16,9 +16,18 @@ import anyshot
 ROOT = Path(anyshot.__file__).parent
 # A package may import those before it, never those after it.
 ORDER = (
-    "core", "data", "models", "inner_loop", "methods", "runs", "evaluation", "training", "classifier",
-    "experiments", "cli",
-)  # fmt: skip
+    "core",
+    "data",
+    "models",
+    "inner_loop",
+    "methods",
+    "runs",
+    "evaluation",
+    "training",
+    "classifier",
+    "experiments",
+    "cli",
+)
 # Inside a package: a sub-package may import those before it, never those after it.
 ORDER_INSIDE = {
     "evaluation": ("metrics", "report"),

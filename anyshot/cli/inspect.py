@@ -18,10 +18,10 @@ from anyshot.cli.common import (
     parse_images,
     print_size_warnings,
 )
-from anyshot.cli.settings_options import Device, Json, options
+from anyshot.cli.settings_options import Device, Json, add_setting_options
 
 
-@options("task", "method.transductive", default="the run's")
+@add_setting_options("task", "method.transductive", default="the run's")
 def inspect(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run of taml.")],
     images: Images = None,

@@ -29,8 +29,8 @@ from anyshot.cli import (
 from anyshot.cli.help import PlainHelp
 from anyshot.cli.interrupt import EXIT_CODE as INTERRUPTED
 from anyshot.cli.interrupt import raise_on_interrupt
-from anyshot.cli.method_options import find_method_options
 from anyshot.cli.terminal import configure_output, describe_os_error, flush, print_error
+from anyshot.cli.user_method_options import command_with_method_options
 from anyshot.core.code_loading import user_code_location
 from anyshot.core.errors import AnyshotError, is_out_of_memory
 from anyshot.core.parallel import ranks
@@ -84,7 +84,7 @@ def anyshot(
 
 app.command()(demo.demo)
 app.command()(pretrain.pretrain)
-app.command(cls=find_method_options(train.train))(train.train)
+app.command(cls=command_with_method_options(train.train))(train.train)
 app.command()(test.test)
 app.command()(inspect.inspect)
 app.command()(report.report)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyshot.cli.settings_options import Device, Json, Workers, options
+from anyshot.cli.settings_options import Device, Json, Workers, add_setting_options
 from anyshot.cli.training_commands import (
     Folder,
     Preset,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 OPTIONS = ("images", "ood", "task", "method.body", "method.channels", "pretrain")
 
 
-@options(*OPTIONS)
+@add_setting_options(*OPTIONS)
 def pretrain(
     folder: Folder = None,
     preset: Preset = None,

@@ -19,12 +19,14 @@ from anyshot.cli.common import (
     print_size_warnings,
     print_time_estimate,
 )
-from anyshot.cli.settings_options import Device, Workers, options
+from anyshot.cli.settings_options import Device, Workers, add_setting_options
 
 INSPECTED = 100  # tasks at most that ω, γ and z are computed for
 
 
-@options("task", "method.prediction", "method.samples", "method.transductive", default="the run's")
+@add_setting_options(
+    "task", "method.prediction", "method.samples", "method.transductive", default="the run's"
+)
 def report(
     folders: Annotated[
         list[Path], typer.Argument(metavar="RUN", help="Folders of one or several runs.")

@@ -109,14 +109,14 @@ def reproduce(
         iterations=iterations,
         validation_tasks=validation_tasks,
     )
-    check_writable(request.folder / "results.json")
+    check_writable(request.results_folder / "results.json")
     _run(request, jobs=jobs, workers=workers, on=on, address=address)
 
 
 def _run(request: Request, **options: Any) -> None:
     from anyshot.evaluation.report.paper_table import rich_table
     from anyshot.evaluation.report.tables import print_tables
-    from anyshot.experiments.report import tables
+    from anyshot.experiments.report_files import tables
     from anyshot.experiments.reproduce import reproduce
 
     result = reproduce(request, command=shlex.join(["anyshot", *sys.argv[1:]]), **options)
@@ -124,7 +124,9 @@ def _run(request: Request, **options: Any) -> None:
     if shown := [rich_table(rows, f"{name}. {title}") for title, rows in tables(result).items()]:
         print_tables(*shown)
     print(*result.notes, sep="\n")
-    print(f"In {request.folder}: results.json, table.md, table.tex, figures and report.html.")
+    print(
+        f"In {request.results_folder}: results.json, table.md, table.tex, figures and report.html."
+    )
 
 
 def _parse_data(text: str | None) -> DataChoice | None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from anyshot.core.method_options import BUILTIN_OPTIONS
+from anyshot.core.builtin_options import BUILTIN_OPTIONS
 from anyshot.core.options import nested_dataclass
 from anyshot.core.registry import METHODS
 from anyshot.core.settings import MethodSettings, Settings

@@ -1,7 +1,7 @@
 """Command-line options generated from the settings' dataclasses.
 
 Names, defaults, choices and help texts are defined once, in :mod:`anyshot.core.settings` and
-:mod:`anyshot.core.method_options`.
+:mod:`anyshot.core.builtin_options`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from anyshot.cli.setting_fields import (
     single_type,
     value_text,
 )
+from anyshot.core.builtin_options import methods_with, options_class
 from anyshot.core.errors import AnyshotError, CodeError
-from anyshot.core.method_options import methods_with, options_class
 from anyshot.core.method_settings import check_option_names
 from anyshot.core.registry import METHODS, Registry, display_name
 from anyshot.core.settings import PretrainSettings, Settings
@@ -105,11 +105,11 @@ PANELS = {
 }
 
 
-class ForeignOptionError(typer.BadParameter):
+class UnusedOptionError(typer.BadParameter):
     """An option that has no effect on the chosen method."""
 
 
-def options(
+def add_setting_options(
     *wanted: str, default: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of some settings.
@@ -131,7 +131,7 @@ def options(
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD
         ]
         settings = sorted(select_settings(wanted), key=_order_in_help)
-        made = [_parameter(setting, _panel(setting), default) for setting in settings]
+        made = [_parameter(setting, _help_panel(setting), default) for setting in settings]
         wrapped.__signature__ = inspect.Signature([*own, *made])  # type: ignore[attr-defined]
         wrapped.__annotations__ = {}  # Typer reads the signature
         return wrapped
@@ -180,11 +180,11 @@ def settings_with(
                 continue
             parsed = parse_value(value, setting)
             if setting.part in ("method", "options"):
-                reason = _reason_foreign(method, setting)
+                reason = _reason_unused(method, setting)
                 if reason and skip_foreign:
                     continue
                 if reason:
-                    raise ForeignOptionError(reason, param_hint=setting.flag)
+                    raise UnusedOptionError(reason, param_hint=setting.flag)
             changes.setdefault(setting.part, {})[setting.field.name] = parsed
         settings = _replace(base, changes)
         if has_new:
@@ -204,7 +204,7 @@ def settings_of_runs(bases: list[Settings], chosen: Mapping[str, Any]) -> list[S
         for base in bases if value is not None else ():
             try:
                 settings_with(base, {name: value})
-            except ForeignOptionError as error:
+            except UnusedOptionError as error:
                 foreign.append(error)
         if foreign and len(foreign) == len(bases):
             raise foreign[0]
@@ -237,7 +237,7 @@ def settings_diff(
 
 
 # ------------------------------------------------------------------------------- replacing
-def _reason_foreign(method: str, setting: Setting) -> str | None:
+def _reason_unused(method: str, setting: Setting) -> str | None:
     """Why a setting has no effect on a method; None if it has one."""
     name = setting.field.name
     if setting.part == "options":
@@ -270,7 +270,7 @@ def _replace(base: Settings, changes: dict[str, dict[str, Any]]) -> Settings:
 
 
 # ------------------------------------------------------------------------------- help
-def _panel(setting: Setting) -> str:
+def _help_panel(setting: Setting) -> str:
     if setting.name in COMMON:
         return "Common settings"
     if setting.name in VALIDATION:

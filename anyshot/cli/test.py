@@ -22,7 +22,7 @@ from anyshot.cli.common import (
     print_time_estimate,
 )
 from anyshot.cli.setting_fields import split_commas
-from anyshot.cli.settings_options import Device, Json, Workers, options
+from anyshot.cli.settings_options import Device, Json, Workers, add_setting_options
 from anyshot.core.code_loading import fingerprint
 from anyshot.core.errors import AnyshotError
 from anyshot.core.parallel.ranks import process_group, rank
@@ -47,7 +47,7 @@ ExtraMetrics = Annotated[
 ]
 
 
-@options(
+@add_setting_options(
     "task",
     "method.prediction",
     "method.samples",

@@ -17,7 +17,7 @@ from anyshot.cli.settings_options import (
     Json,
     On,
     Workers,
-    options,
+    add_setting_options,
 )
 from anyshot.cli.training_commands import (
     Folder,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from anyshot.runs.run import Run
 
 
-@options(*EVERYTHING, default="")
+@add_setting_options(*EVERYTHING, default="")
 def train(
     folder: Folder = None,
     preset: Preset = None,

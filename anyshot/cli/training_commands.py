@@ -77,7 +77,7 @@ def run_training_command(
     """
     if folder is None and not show:
         raise typer.BadParameter("Missing argument 'RUN': the folder of the run.")
-    base, source = _base(folder, preset, chosen, prepared)
+    base, source = _base_settings(folder, preset, chosen, prepared)
     settings = settings_with(base, chosen, wanted)
     if show:
         typer.echo("\n".join([f"Settings from {source}:", *all_settings(settings, base, wanted)]))
@@ -109,7 +109,7 @@ def _explain_interrupt(command: str, folder: Path) -> Iterator[None]:
         raise KeyboardInterrupt(f"To continue from the last checkpoint: {again}") from error
 
 
-def _base(
+def _base_settings(
     folder: Path | None,
     preset: str | None,
     chosen: Mapping[str, Any],

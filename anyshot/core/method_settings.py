@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from anyshot.core.builtin_options import methods_with, options_class
 from anyshot.core.errors import SettingsError
-from anyshot.core.method_options import methods_with, options_class
 from anyshot.core.old_settings import upgrade_part
 from anyshot.core.options import (
     check_fields,
-    method_options,
     non_default,
     option,
+    parse_method_options,
     refuse_unknown_arguments,
     suggestion,
 )
@@ -100,7 +100,7 @@ flips, zooms
         if METHODS.is_builtin(self.name):
             known = options_class(self.name)
             check_option_names(self.name, self.options, known)
-            options = non_default(method_options(known, self.options))
+            options = non_default(parse_method_options(known, self.options))
             object.__setattr__(self, "options", options)
         elif "statistics" in self.options:  # of your own variant of TAML
             names = tuple(map(STATISTICS.canonical_name, self.options["statistics"]))
@@ -112,7 +112,7 @@ flips, zooms
         >>> MethodSettings(name="mt-net").all_options()
         {'zeta': 0.0}
         """
-        return dataclasses.asdict(method_options(options_class(self.name), self.options))
+        return dataclasses.asdict(parse_method_options(options_class(self.name), self.options))
 
     def with_values(self, values: Mapping[str, Any], skip_foreign: bool = False) -> MethodSettings:
         """A copy with other values of shared settings and of the method's options alike.

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from anyshot.core.builtin_options import BUILTIN_OPTIONS, options_class
 from anyshot.core.errors import SettingsError
-from anyshot.core.method_options import BUILTIN_OPTIONS, options_class
 from anyshot.core.options import default_of
 from anyshot.core.registry import METHODS
 

@@ -153,7 +153,7 @@ def nested_dataclass(hint: Any) -> type | None:
     return None
 
 
-def method_options(cls: type, values: Mapping[str, Any]) -> Any:
+def parse_method_options(cls: type, values: Mapping[str, Any]) -> Any:
     """A method's ``Options`` from plain values, checked like all other settings."""
     for field in dataclasses.fields(cls):
         if default_of(field) is dataclasses.MISSING:

@@ -13,7 +13,7 @@ from anyshot.core.errors import RunError
 from anyshot.core.progress import progress
 from anyshot.data.tasks import Task, TaskStream
 from anyshot.methods import TAML, Method
-from anyshot.methods.balancing import Posterior
+from anyshot.methods.posterior import Posterior
 
 if TYPE_CHECKING:
     from anyshot.evaluation.compare_runs import RunOnSet

@@ -70,25 +70,30 @@ def select_columns(experiment: Experiment, images: Sequence[str]) -> Experiment:
     return replace(experiment, blocks=_filter(experiment, lambda column: column.images in images))
 
 
-def with_ready(experiment: Experiment) -> tuple[Experiment, list[str]]:
-    """Keep what can run on this machine; the sentences name the image sets that were left out."""
+def keep_available(experiment: Experiment) -> tuple[Experiment, list[str]]:
+    """Drop blocks and columns whose image sets are not on this machine; name the sets dropped."""
     blocks = tuple(
         replace(block, images=tuple(filter(is_available, training_sets(block))))
         for block in experiment.blocks
     )
-    kept = _filter(replace(experiment, blocks=blocks), lambda column: is_available(column.images))
-    kept = tuple(block for block in kept if block.images)
+    remaining = tuple(
+        block
+        for block in _filter(
+            replace(experiment, blocks=blocks), lambda column: is_available(column.images)
+        )
+        if block.images
+    )
     sentences = [
         f"{name} is not prepared on this machine and was left out (anyshot data prepare {name})."
         for name in all_sets(experiment)
         if not is_available(name)
     ]
-    if not kept:
+    if not remaining:
         raise DataError(
             f"No part of {experiment.name} can run with the image sets on this machine. "
             f"{' '.join(sentences)}"
         )
-    return replace(experiment, blocks=kept), sentences
+    return replace(experiment, blocks=remaining), sentences
 
 
 def _all_columns(experiment: Experiment) -> list[Column]:
@@ -99,14 +104,14 @@ def _all_columns(experiment: Experiment) -> list[Column]:
 
 
 def _filter(experiment: Experiment, keep: Callable[[Column], bool]) -> tuple[Block, ...]:
-    """The blocks with the kept columns only, without figures and blocks that lost them all."""
+    """The blocks with the columns to keep; figures and blocks without such columns are dropped."""
     blocks = []
     for block in experiment.blocks:
         columns = tuple(filter(keep, block.columns))
         figures = []
         for spec in block.figures:
-            kept = tuple(filter(keep, spec.columns))
-            if kept or (columns and not spec.columns):
-                figures.append(replace(spec, columns=kept))
+            selected = tuple(filter(keep, spec.columns))
+            if selected or (columns and not spec.columns):
+                figures.append(replace(spec, columns=selected))
         blocks.append(replace(block, columns=columns, figures=tuple(figures)))
     return tuple(block for block in blocks if block.columns or block.figures)

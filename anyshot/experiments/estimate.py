@@ -17,7 +17,7 @@ from anyshot.core.settings import MethodSettings, Settings, TaskSettings
 from anyshot.core.task_settings import parse_shots
 from anyshot.data import CATALOGUE, ImageSet
 from anyshot.data.tasks import TaskStream
-from anyshot.experiments.available_data import all_sets, is_available, with_ready
+from anyshot.experiments.available_data import all_sets, is_available, keep_available
 from anyshot.experiments.experiment import Experiment
 from anyshot.experiments.job import Job
 from anyshot.experiments.measurement import Measurement, cache_path
@@ -65,7 +65,7 @@ def estimate(experiment: Experiment, speed: Speed) -> Estimate:
 
     def seconds(scale: Scale) -> float | None:
         try:
-            ready, _ = with_ready(experiment)
+            ready, _ = keep_available(experiment)
         except DataError:
             return None
         return sum(job_seconds(job, speed) for job in make_plan(ready, scale, Path()).jobs)

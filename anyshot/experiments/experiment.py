@@ -195,7 +195,7 @@ class Experiment:
         return tuple(column for block in self.blocks for column in block.columns)
 
     @property
-    def compared_with(self) -> str:
+    def reference_model(self) -> str:
         """The name of the model that the others are compared with."""
         return self.reference or self.models[-1].name
 

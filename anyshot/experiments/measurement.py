@@ -95,7 +95,7 @@ def run_measurement(
     if (values := read_cached(folder, measurement)) is not None:
         return values
     run = Run(folder, trust_code=True)  # the experiment names the code and has trained the run
-    images, checksums = _inputs(run, measurement)
+    images, checksums = _open_inputs(run, measurement)
     run.settings = dataclasses.replace(run.settings, method=measurement.method)
     with torch.inference_mode(False):
         stream = TaskStream(images, "test", measurement.task, measurement.seed)
@@ -111,7 +111,7 @@ def read_cached(folder: str | Path, measurement: Measurement) -> Values | None:
     if not path.exists():
         return None
     values = read_json(path)
-    _, checksums = _inputs(Run(folder), measurement)
+    _, checksums = _open_inputs(Run(folder), measurement)
     if values.get("sums") != checksums or from_plain(Measurement, values["probe"]) != measurement:
         return None
     return values
@@ -130,8 +130,8 @@ def summary_of(values: Values) -> Summary:
     return summarise(scores, values["bins"], values["seconds"])
 
 
-def _inputs(run: Run, measurement: Measurement) -> tuple[ImageSet, dict[str, str]]:
-    """The images, and checksums of all inputs that the measurement itself does not name."""
+def _open_inputs(run: Run, measurement: Measurement) -> tuple[ImageSet, dict[str, str]]:
+    """Open the images, and compute checksums of the inputs that the measurement does not name."""
     images = run.imageset(measurement.images)
     parameters = hashlib.sha256(run.best_path.read_bytes()).hexdigest()
     return images, {"parameters": parameters, "images": images.checksum}

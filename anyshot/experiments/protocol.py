@@ -20,18 +20,18 @@ def protocol_differences(settings: Iterable[tuple[str, Settings, Settings]]) -> 
     everyone = set()
     for model, used, paper in settings:
         everyone.add(model)
-        for key, (there, here) in differences(paper.as_dict(), used.as_dict()).items():
+        for key, (paper_value, used_value) in differences(paper.as_dict(), used.as_dict()).items():
             if key not in IGNORED:
-                values = (_describe(here), _describe(there))
+                values = (_describe(used_value), _describe(paper_value))
                 models = models_of.setdefault(key, {}).setdefault(values, [])
                 if model not in models:
                     models.append(model)
     sentences = []
     for key, values_of in models_of.items():
         parts = []
-        for (here, there), models in values_of.items():
+        for (used_text, paper_text), models in values_of.items():
             who = "" if set(models) == everyone else f" ({', '.join(models)})"
-            parts.append(f"{key} {here}, not {there}{who}")
+            parts.append(f"{key} {used_text}, not {paper_text}{who}")
         sentences.append("; ".join(parts))
     return sentences
 

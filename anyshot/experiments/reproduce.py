@@ -9,13 +9,13 @@ from pathlib import Path
 
 from anyshot.core.errors import SettingsError
 from anyshot.core.registry import EXPERIMENTS
-from anyshot.experiments.available_data import select_columns, with_data, with_ready
+from anyshot.experiments.available_data import keep_available, select_columns, with_data
 from anyshot.experiments.estimate import job_seconds, share_done
 from anyshot.experiments.experiment import Experiment
 from anyshot.experiments.job import Job, run_job, stages
 from anyshot.experiments.launch import run_grid, show_progress
 from anyshot.experiments.plan import Plan, make_plan
-from anyshot.experiments.report import write_report
+from anyshot.experiments.report_files import write_report
 from anyshot.experiments.results import ExperimentResult, Failures, collect
 from anyshot.experiments.scale import DataChoice, Scale, find_scale
 
@@ -37,7 +37,7 @@ class Request:
     validation_tasks: int | None = None
 
     @property
-    def folder(self) -> Path:
+    def results_folder(self) -> Path:
         """The folder of the results."""
         sets = (*self.data.train, *self.data.test) if self.data else self.columns
         words = [self.experiment.name, self.scale, *(Path(name).name for name in sets)]
@@ -79,7 +79,7 @@ def plan_for(request: Request) -> tuple[Plan, list[str]]:
         )
     if request.columns:
         experiment = select_columns(experiment, request.columns)
-    experiment, missing = with_ready(experiment)
+    experiment, missing = keep_available(experiment)
     return make_plan(experiment, scale, request.out, request.start), [*notes, *missing]
 
 
@@ -97,7 +97,7 @@ def run_jobs(
     Pre-training comes before the jobs that start from it. The longest jobs come first, so that no
     single long one remains at the end. A job that fails does not stop the others.
     """
-    failures = {}
+    failures: dict[str, str] = {}
     by_length = sorted(jobs, key=lambda job: job_seconds(job) * (1 - share_done(job)), reverse=True)
     work = partial(run_job, workers=workers, command=command)
     with show_progress(by_length, title, share_done, job_seconds):
@@ -124,5 +124,5 @@ def reproduce(
     title = f"{plan.experiment.name}, {plan.scale.name}"
     failures = run_jobs(plan.jobs, jobs, workers, command, title, on, address)
     result = collect(plan, failures, notes)
-    write_report(result, request.folder)
+    write_report(result, request.results_folder)
     return result

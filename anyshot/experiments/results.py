@@ -35,7 +35,7 @@ class ExperimentResult:
     notes: tuple[str, ...]  #: the sentences of the caption
 
     @property
-    def caption(self) -> str:
+    def caption_paragraph(self) -> str:
         """The notes as one paragraph."""
         return " ".join(self.notes)
 
@@ -71,11 +71,11 @@ def _models_in(plan: Plan, folder: str) -> str:
 def compare_models(plan: Plan) -> PaperComparison:
     """Compare every model in every column with the paper and with the other models."""
     experiment = plan.experiment
-    reference = experiment.compared_with
+    reference = experiment.reference_model
     cells = {}
     for index, column in enumerate(experiment.columns):
         summaries = {m.name: _pooled_summary(plan.tests[m.name, index]) for m in experiment.models}
-        best = _best(summaries)
+        best = _find_best_model(summaries)
         base = summaries[reference]
         for name, summary in summaries.items():
             ahead = None
@@ -88,18 +88,20 @@ def compare_models(plan: Plan) -> PaperComparison:
 
 
 def _pooled_summary(jobs: Sequence[Job]) -> Summary | None:
-    measured = _measured(jobs)
+    measured = _read_measurements(jobs)
     return pool_seeds([summary_of(values) for values in measured]) if measured else None
 
 
-def _measured(jobs: Sequence[Job]) -> list[Values]:
-    """The measurements that the jobs have made."""
-    cached = [read_cached(job.folder, one) for job in jobs for one in job.measurements]
+def _read_measurements(jobs: Sequence[Job]) -> list[Values]:
+    """Read the measurements that the jobs have written."""
+    cached = [
+        read_cached(job.folder, measurement) for job in jobs for measurement in job.measurements
+    ]
     return [values for values in cached if values is not None]
 
 
-def _best(summaries: Mapping[str, Summary | None]) -> str | None:
-    """The model that beats every other by more than the paired interval, if there is one."""
+def _find_best_model(summaries: Mapping[str, Summary | None]) -> str | None:
+    """Find the model that beats every other by more than the paired interval, if there is one."""
     measured = {name: summary for name, summary in summaries.items() if summary}
     if len(measured) < 2:
         return None
@@ -141,7 +143,7 @@ def _long_name(spec: FigureSpec, jobs: FigureJobs) -> str:
 
 
 def _figure_input(model: str, column: Column, value: int, jobs: Sequence[Job]) -> FigureInput:
-    measured = _measured(jobs)
+    measured = _read_measurements(jobs)
     if len(measured) < len(jobs):
         raise RunError(f"not every run of {model} was measured on {column.label}.")
     way = jobs[0].measurements[0].task.way
@@ -158,7 +160,7 @@ def _first_logs(plan: Plan) -> dict[str, list[dict[str, Any]]]:
 
 
 # ---------- the numbers as JSON
-def results(result: ExperimentResult) -> dict[str, Any]:
+def results_as_dict(result: ExperimentResult) -> dict[str, Any]:
     """The numbers as plain values; the keys are those of results.json."""
     comparison = result.comparison
     rows = []

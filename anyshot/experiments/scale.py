@@ -32,7 +32,9 @@ class Scale:
     figure_tasks: int = 300  #: tasks of a figure of ω, γ or z
     seeds: int | None = None  #: replaces the experiment's
     tasks: int | None = None  #: replaces the share
-    fewer_large: bool = False  #: test fewer of the tasks that are larger than those of training
+    reduce_large_tasks: bool = (
+        False  #: fewer test tasks where tasks are larger than those of training
+    )
     task: Mapping[str, Any] = field(default_factory=dict)
     method: Mapping[str, Any] = field(default_factory=dict)
     methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  #: by method name
@@ -51,7 +53,7 @@ class Scale:
         """
         tasks = self.tasks or max(2, round(self.share * experiment.tasks))
         _, _, most = parse_shots(shots)
-        if self.fewer_large and adapts and most > LARGE:
+        if self.reduce_large_tasks and adapts and most > LARGE:
             return max(2, tasks * LARGE // most)
         return tasks
 
@@ -80,7 +82,7 @@ SHORT_FROM_SCRATCH = Scale(
     "short",
     share=0.1,
     figure_tasks=100,
-    fewer_large=True,
+    reduce_large_tasks=True,
     train={
         "iterations": 200,
         "decay": "cosine",
@@ -95,7 +97,7 @@ SMOKE = Scale(
     figure_tasks=3,
     seeds=1,
     tasks=3,
-    fewer_large=True,
+    reduce_large_tasks=True,
     task={"way": 3, "query": 3},
     method={"channels": 16, "start": "he", "steps": 1, "test_steps": 1, "samples": 2},
     train={

@@ -12,7 +12,7 @@ from anyshot.core.progress import progress
 from anyshot.data.tasks import Task, TaskStream
 from anyshot.inner_loop import adapt_many
 from anyshot.methods import TAML, Method
-from anyshot.methods.balancing import Posterior
+from anyshot.methods.posterior import Posterior
 from anyshot.models.network import Parameters
 
 

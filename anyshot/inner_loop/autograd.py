@@ -90,8 +90,8 @@ def features(
     return embed(conv4.features, theta, norm, images, centre, reference)
 
 
-def independent(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Views to differentiate with respect to, although one tensor may be computed from another.
+def differentiable_views(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return views to differentiate by, although one tensor may be computed from another.
 
     Example: a head made of the body's features. The body's gradient must not include the head's.
     """

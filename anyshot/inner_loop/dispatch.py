@@ -142,7 +142,7 @@ def cross_entropy(
     (tensor([1.6094, 1.6094, 1.6094]), torch.Size([3, 5]))
     """
     labels = _check_labels(body, theta, images, labels)
-    reason = unsupported_reason(body, theta, norm, _sets(images, reference))
+    reason = unsupported_reason(body, theta, norm, _with_reference(images, reference))
     if _use_engine(engine, reason):
         return autograd_functions.cross_entropy(
             theta, images, labels, norm, centre, reference, engine
@@ -164,7 +164,7 @@ def features(
 
     They are differentiable in θ, β and s.
     """
-    reason = unsupported_reason(body, theta, norm, _sets(images, reference))
+    reason = unsupported_reason(body, theta, norm, _with_reference(images, reference))
     if _use_engine(engine, reason):
         return autograd_functions.features(theta, norm, images, centre, reference, engine)
     return embed(body, theta, norm, images, centre, reference)
@@ -180,7 +180,7 @@ def logits(
     body: Features = conv4.features,
 ) -> Tensor:
     """Class scores [n, way] of images; by the engine they have no graph."""
-    reason = unsupported_reason(body, theta, norm, _sets(images, reference))
+    reason = unsupported_reason(body, theta, norm, _with_reference(images, reference))
     if _use_engine(engine, reason):
         return autograd_functions.logits(theta, images, norm, centre, reference)
     return network_logits(body, theta, norm, images, centre, reference)
@@ -197,7 +197,8 @@ def _use_engine(engine: str, reason: str | None) -> bool:
     return reason is None
 
 
-def _sets(images: Tensor, reference: Tensor | None) -> list[Tensor]:
+def _with_reference(images: Tensor, reference: Tensor | None) -> list[Tensor]:
+    """The images, and the reference images if there are any."""
     return [images] if reference is None else [images, reference]
 
 

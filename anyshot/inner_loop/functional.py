@@ -24,7 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from anyshot.core.errors import SettingsError
-from anyshot.inner_loop.autograd import independent, transforms_active
+from anyshot.inner_loop.autograd import differentiable_views, transforms_active
 from anyshot.models.network import Parameters
 
 Loss = Callable[..., Tensor]  #: (theta, *inputs) → scalar
@@ -192,7 +192,7 @@ class _LossGradient(torch.autograd.Function):
         at = list(ctx.saved_tensors)
         with evaluation.repeat():
             leaves = sorted({*needed, *range(count)})
-            for i, leaf in zip(leaves, independent([at[i] for i in leaves]), strict=True):
+            for i, leaf in zip(leaves, differentiable_views([at[i] for i in leaves]), strict=True):
                 at[i] = leaf
             value = evaluation.value(at)
             outputs, cotangents = [value], [dvalue]

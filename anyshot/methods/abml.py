@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anyshot.core.method_options import ABMLOptions
+from anyshot.core.builtin_options import ABMLOptions
 from anyshot.core.settings import MethodSettings
 from anyshot.data.tasks import Task
 from anyshot.inner_loop import InnerProblem, query_cross_entropy, support_gradient
 from anyshot.inner_loop.update_rule import update
-from anyshot.methods.base import Objective, Probabilities, accuracy, average_ensemble
+from anyshot.methods.base import Objective, accuracy, average_ensemble
 from anyshot.methods.maml import MAML
-from anyshot.methods.query_views import Views
+from anyshot.methods.test_time_augmentation import Probabilities, Views
 from anyshot.models.network import HEAD_PARAMETERS, Body, Parameters
 
 

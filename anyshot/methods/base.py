@@ -8,22 +8,22 @@ A method owns meta-parameters. Training and evaluation use three functions of it
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from anyshot.core.builtin_options import MethodOptions
 from anyshot.core.errors import CodeError
-from anyshot.core.method_options import MethodOptions
-from anyshot.core.options import method_options
+from anyshot.core.options import parse_method_options
 from anyshot.core.registry import display_name
 from anyshot.core.settings import MethodSettings
 from anyshot.data.tasks import Task
 from anyshot.inner_loop import InnerProblem, features, logits_many
 from anyshot.methods.predictor import Images, Labels, Predictor, as_images, as_labels
-from anyshot.methods.query_views import zoom
+from anyshot.methods.test_time_augmentation import Probabilities, average_over_views, make_views
 from anyshot.models.network import Body, Norm, Parameters
 
 
@@ -69,10 +69,6 @@ def apply_temperature(p: Tensor, temperature: float) -> Tensor:
     if temperature == 1:
         return p
     return (p.clamp_min(torch.finfo(p.dtype).tiny).log() / temperature).softmax(1)
-
-
-#: Images [M, channels, height, width] and the index of their view → probabilities [M, way]
-Probabilities = Callable[[Tensor, int], Tensor]
 
 
 def average_ensemble(
@@ -142,7 +138,7 @@ class Method(nn.Module):
         super().__init__()
         self.settings = settings
         self.body = body
-        self.options: Any = method_options(self.Options, settings.options)
+        self.options: Any = parse_method_options(self.Options, settings.options)
         self.theta = nn.ParameterDict(body.init_parameters(generator, settings.start))
         self.shift = nn.ParameterList(body.norm().shift)
 
@@ -265,12 +261,13 @@ class Method(nn.Module):
         x = self.to_input(images)
         y = as_labels(labels, len(x), self.reference_tensor.device)
         noise = noise or torch.Generator().manual_seed(0)
-        prediction = prediction or getattr(self.options, "prediction", "mc")
+        if prediction is None:
+            prediction = str(getattr(self.options, "prediction", "mc"))
         classify = self.adapt_classifier(x, y, noise, prediction)
 
         def probabilities(queries: Tensor) -> Tensor:
-            by_view = [classify(view, i) for i, view in enumerate(self.views(queries))]
-            return apply_temperature(torch.stack(by_view).mean(0), self.temperature)
+            averaged = average_over_views(classify, self.views(queries))
+            return apply_temperature(averaged, self.temperature)
 
         way = int(y.max()) + 1
         transductive = self.settings.transductive
@@ -306,9 +303,5 @@ class Method(nn.Module):
         return predictor(task.query)
 
     def views(self, images: Tensor) -> Iterator[Tensor]:
-        """Yield the views of test-time augmentation: the images, other zooms, and mirror images."""
-        for scale in (1.0, *self.settings.zooms):
-            view = images if scale == 1 else zoom(images, scale)
-            yield view
-            if self.settings.flips:
-                yield view.flip(3)
+        """Return the images, zoomed ones and mirror images, as the settings say."""
+        return make_views(images, self.settings.zooms, self.settings.flips)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from anyshot.core.errors import CodeError, SettingsError
-from anyshot.core.options import method_options
+from anyshot.core.options import parse_method_options
 from anyshot.core.random import torch_rng
 from anyshot.core.registry import BODIES, METHODS
 from anyshot.core.settings import MethodSettings
@@ -70,7 +70,7 @@ def method_class(settings: MethodSettings) -> type[Method]:
         raise CodeError(
             f"{settings.name!r} is not a method; it must be a subclass of anyshot.Method."
         )
-    method_options(cls.Options, settings.options)
+    parse_method_options(cls.Options, settings.options)
     return cls
 
 

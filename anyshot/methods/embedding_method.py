@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from anyshot.data.tasks import Task
-from anyshot.methods.base import Method, Objective, Probabilities, accuracy
+from anyshot.methods.base import Method, Objective, accuracy
+from anyshot.methods.test_time_augmentation import Probabilities
 
 
 class EmbeddingMethod(Method):
@@ -19,7 +21,13 @@ class EmbeddingMethod(Method):
     test-time augmentation the classifier is fitted to all views of the support images.
     """
 
-    unused_settings = ("steps", "test_steps", "order", "alpha", "alpha_head")  # no inner loop
+    unused_settings: ClassVar[tuple[str, ...]] = (
+        "steps",
+        "test_steps",
+        "order",
+        "alpha",
+        "alpha_head",
+    )  # no inner loop
 
     def fit(self, features: Tensor, labels: Tensor, way: int) -> Callable[[Tensor], Tensor]:
         """Fit a classifier to support features.

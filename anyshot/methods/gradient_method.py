@@ -10,9 +10,10 @@ from torch import Tensor
 from anyshot.data.tasks import Task
 from anyshot.inner_loop import InnerProblem, adapt_many, query_cross_entropy, support_gradient
 from anyshot.inner_loop.update_rule import update
-from anyshot.methods.balancing import Phi, Posterior, apply_gamma, apply_z, image_weights
-from anyshot.methods.base import Method, Objective, Probabilities, accuracy, average_ensemble
-from anyshot.methods.query_views import Views
+from anyshot.methods.balancing import Phi, apply_gamma, apply_z, image_weights
+from anyshot.methods.base import Method, Objective, accuracy, average_ensemble
+from anyshot.methods.posterior import Posterior
+from anyshot.methods.test_time_augmentation import Probabilities, Views
 from anyshot.models.network import HEAD_PARAMETERS, Norm, Parameters, zero_head
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
-from anyshot.core.method_options import MetaSGDOptions
+from anyshot.core.builtin_options import MetaSGDOptions
 from anyshot.core.settings import MethodSettings
 from anyshot.methods.balancing import Phi, image_weights
 from anyshot.methods.gradient_method import GradientMethod, constant_rates
@@ -27,7 +29,7 @@ class MetaSGD(GradientMethod):
     number for the bias, so that a trained method works with any number of classes.
     """
 
-    Options = MetaSGDOptions
+    Options: ClassVar[type] = MetaSGDOptions
     options: MetaSGDOptions
     alpha = 0.01
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anyshot.core.method_options import MetaSGDOptions
+from anyshot.core.builtin_options import MetaSGDOptions
 from anyshot.models.network import Parameters
 
 INITIAL_SCALE = 0.1  #: of the logits of a prototype head; learned

@@ -43,6 +43,6 @@ class RFS(EmbeddingMethod):
             return loss.item(), gradient.flatten().numpy()
 
         start = np.zeros(way * (x.shape[1] + 1))
-        found = minimize(loss_and_gradient, start, jac=True, method="L-BFGS-B")
-        head = torch.from_numpy(found.x).view(way, -1).to(features)
+        result = minimize(loss_and_gradient, start, jac=True, method="L-BFGS-B")
+        head = torch.from_numpy(result.x).view(way, -1).to(features)
         return lambda query: F.normalize(query) @ head[:, :-1].t() + head[:, -1]

@@ -43,13 +43,13 @@ class FeatureSets:
         return self.share @ self.features
 
     @cached_property
-    def centred(self) -> Tensor:
+    def centred_features(self) -> Tensor:
         """Each vector minus the mean of its set, [n, width]."""
         return self.features - self.members.t() @ self.mean
 
     def moment(self, order: int) -> Tensor:
         """Mean of the centred features to a power, [sets, width]."""
-        return self.share @ self.centred**order
+        return self.share @ self.centred_features**order
 
     def standardised_moment(self, order: int) -> Tensor:
         """The moment divided by a power of the standard deviation, [sets, width]."""

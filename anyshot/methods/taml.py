@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from anyshot.core.method_options import BALANCING, TAMLOptions
+from anyshot.core.builtin_options import BALANCING, TAMLOptions
 from anyshot.core.settings import MethodSettings
-from anyshot.methods.balancing import Phi, Posterior, apply_z
+from anyshot.methods.balancing import Phi, apply_z
 from anyshot.methods.meta_sgd import MetaSGD
+from anyshot.methods.posterior import Posterior
 from anyshot.methods.task_encoder import TaskEncoder
 from anyshot.models.network import Body, Norm, Parameters
 

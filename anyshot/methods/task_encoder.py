@@ -15,10 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anyshot.core.method_options import TAMLOptions
+from anyshot.core.builtin_options import TAMLOptions
 from anyshot.core.parallel.threads import single_task_threads
 from anyshot.core.registry import STATISTICS
-from anyshot.methods.balancing import Posterior, variable_sizes
+from anyshot.methods.balancing import variable_sizes
+from anyshot.methods.posterior import Posterior
 from anyshot.methods.set_statistics import FeatureSets, set_statistics
 from anyshot.models.network import Body, truncated_normal
 

@@ -90,14 +90,14 @@ class _Backward(torch.autograd.Function):
                 outputs = _torch_backward(dz, y, scale, mean, deviation, ctx.eps, ctx.needed)
             both = zip(outputs, v, strict=True)
             pairs = [(o, d) for o, d in both if o is not None and d is not None]
-            found = torch.autograd.grad(
+            gradients = torch.autograd.grad(
                 [output for output, _ in pairs],
                 inputs,
                 [d for _, d in pairs],
                 create_graph=graph,
                 allow_unused=True,
             )
-        return (*found, *[None] * (7 - len(found)))
+        return (*gradients, *[None] * (7 - len(gradients)))
 
 
 def _leaf(t: Tensor, graph: bool) -> Tensor:
@@ -114,10 +114,10 @@ def _torch_backward(
     eps: float,
     needed: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
-    found = aten.native_batch_norm_backward(
+    gradients = aten.native_batch_norm_backward(
         dz, y, scale, None, None, mean, deviation, True, eps, list(needed)
     )
-    return tuple(g if wanted else None for g, wanted in zip(found, needed, strict=True))
+    return tuple(g if is_needed else None for g, is_needed in zip(gradients, needed, strict=True))
 
 
 def _differentiable_backward(

@@ -35,24 +35,26 @@ def read_description(file: Path) -> Description:
     """Read and check a description; anything else than a description is a RunError."""
     info = read_json(file)
     if not isinstance(info, dict):
-        raise _damaged(file, f"it holds {type(info).__name__}, not an object")
+        raise _damaged_file_error(file, f"it holds {type(info).__name__}, not an object")
     try:
         settings = Settings.from_dict(info["settings"])
         height, width = map(int, info["image_size"])
         if min(height, width) < 1:
             raise ValueError(f"the image size is {height}×{width}")
         sets = tuple(map(SetRecord.from_dict, info["sets"]))
-        code = {path: dict(info["code"][path]) for path in settings.user_code()}
+        code: dict[str, Fingerprint] = {
+            path: dict(info["code"][path]) for path in settings.user_code()
+        }
     except KeyError as error:
-        raise _damaged(file, f"{error} is missing") from error
+        raise _damaged_file_error(file, f"{error} is missing") from error
     except (AnyshotError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise _damaged(file, str(error)) from error
+        raise _damaged_file_error(file, str(error)) from error
     run_id = info.get("id")
     run_id = None if run_id is None else str(run_id)
     return Description(info, settings, (height, width), sets, code, run_id)
 
 
-def _damaged(file: Path, reason: str) -> RunError:
+def _damaged_file_error(file: Path, reason: str) -> RunError:
     return RunError(
         f"'{file}' does not describe a run ({reason}); restore it, or choose another folder."
     )

@@ -34,7 +34,9 @@ class SetRecord:
     checksum: str  #: of the whole set
 
     @classmethod
-    def of(cls, images: ImageSet, given: str, place: str | None, learned: bool = True) -> SetRecord:
+    def from_images(
+        cls, images: ImageSet, given: str, place: str | None, learned: bool = True
+    ) -> SetRecord:
         """Record a set."""
         splits = {
             split: tuple(images.classes[c] for c in members)

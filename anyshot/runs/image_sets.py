@@ -116,7 +116,7 @@ def _open(
         location = source if is_builtin else os.path.realpath(os.path.expanduser(source))
     record = next((r for r in recorded if r.name == images.name), None)
     if record is None:
-        return images, SetRecord.of(images, given, location, train)
+        return images, SetRecord.from_images(images, given, location, train)
     if change := record.difference(images):
         raise DataError(
             f"The image set {images.name!r} has changed since this run started: {change}. "

@@ -32,8 +32,8 @@ class TrainContext:
 class TrainingLoop(ABC):
     """One stage of a run: repeats :meth:`step`, validates, logs and saves checkpoints.
 
-    A subclass is one training objective. It counts its steps in ``done``, up to ``total``, and
-    offers what the next step depends on as :meth:`state` and :meth:`tensors`.
+    A subclass is one training objective. It counts its steps in ``finished_steps``, up to
+    ``total``, and offers what the next step depends on as :meth:`state` and :meth:`tensors`.
     """
 
     counter: ClassVar[str]  #: what a step is called in the log and in checkpoints
@@ -47,7 +47,7 @@ class TrainingLoop(ABC):
 
     @property
     @abstractmethod
-    def done(self) -> int:
+    def finished_steps(self) -> int:
         """The number of finished steps."""
 
     @property
@@ -88,24 +88,27 @@ class TrainingLoop(ABC):
 
     def is_done(self) -> bool:
         """Whether no step is left."""
-        return self.done >= self.total
+        return self.finished_steps >= self.total
 
     def finish(self) -> None:  # noqa: B027 (not abstract: most objectives have nothing to add)
-        """What follows the last step."""
+        """Called once, after the last step; a subclass may override it."""
 
     def train(self) -> Run:
         """Train all steps that are left, from the newest checkpoint if there is one."""
         resumed = self.restore()
-        self.log.open_board(self.done, self.context.tensorboard)
+        self.log.open_board(self.finished_steps, self.context.tensorboard)
         if not resumed:
-            self.save_checkpoint()  # from here on the run counts as started
+            self.save_checkpoint()  # the run counts as started once it has a checkpoint
         title, length, finished = self.progress_bar()
         with progress(title, length, done=finished) as advance:
             while not self.is_done():
                 self.step(advance)
-                if self.done % (self.validate_every or self.total) == 0 or self.done == self.total:
+                if (
+                    self.finished_steps % (self.validate_every or self.total) == 0
+                    or self.finished_steps == self.total
+                ):
                     self.validate()
-                if self.done % self.checkpoint_every == 0 or self.is_done():
+                if self.finished_steps % self.checkpoint_every == 0 or self.is_done():
                     self.save_checkpoint()
         self.finish()
         self.log.close()
@@ -115,9 +118,11 @@ class TrainingLoop(ABC):
         """Save everything that the next step depends on."""
         collectives.broadcast_tensors(self.tensors().values())
         if work := ranks.utilisation():
-            self.log.add({"kind": "ranks", self.counter: self.done, **work}, self.done)
+            self.log.add(
+                {"kind": "ranks", self.counter: self.finished_steps, **work}, self.finished_steps
+            )
         state = {**self.state(), "log_lines": self.run.log_lines()}
-        name = f"{self.checkpoint_prefix}-{self.done:07d}"
+        name = f"{self.checkpoint_prefix}-{self.finished_steps:07d}"
         self.run.save_checkpoint(name, Checkpoint(state, self.tensors()))
 
     def restore(self) -> bool:

@@ -80,7 +80,7 @@ class MetaTraining(TrainingLoop):
             )
 
     @property
-    def done(self) -> int:
+    def finished_steps(self) -> int:
         """Finished iterations."""
         return self.status.iteration
 
@@ -96,7 +96,7 @@ class MetaTraining(TrainingLoop):
 
     def progress_bar(self) -> tuple[str, int, int]:
         """The progress bar counts iterations."""
-        return f"Meta-training {self.method.name}", self.total, self.done
+        return f"Meta-training {self.method.name}", self.total, self.finished_steps
 
     def is_done(self) -> bool:
         """All iterations are done, or too many validations brought no improvement."""
@@ -112,14 +112,14 @@ class MetaTraining(TrainingLoop):
         """One meta-batch; a non-finite loss or gradient changes no parameter and is counted."""
         started = time.perf_counter()
         meta_batch = self.settings.meta_batch
-        first = self.done * meta_batch
+        first = self.finished_steps * meta_batch
         tasks = [self.stream.sample_indices(first + i) for i in range(meta_batch)]
 
-        def one(indices: TaskIndices) -> tuple[list[Tensor], dict[str, float]]:
+        def gradients_of(indices: TaskIndices) -> tuple[list[Tensor], dict[str, float]]:
             return task_gradients(self.method, self.stream.load_task(indices))
 
         sums, infos = collectives.map_and_sum_gradients(
-            one, tasks, list(self.method.parameters()), self.context.workers, size=len
+            gradients_of, tasks, list(self.method.parameters()), self.context.workers, size=len
         )
         gradients = [total / meta_batch for total in sums]
         means = {k: sum(info[k] for info in infos) / meta_batch for k in infos[0]}
@@ -203,7 +203,7 @@ class MetaTraining(TrainingLoop):
 
     def save_best(self, selection: float | None, by: str) -> None:
         """Save these parameters as the ones to use."""
-        state = {"iteration": self.done, "selection": selection, "by": by}
+        state = {"iteration": self.finished_steps, "selection": selection, "by": by}
         self.run.save_best(Checkpoint(state, dict(self.method.state_dict())))
 
     def finish(self) -> None:
@@ -234,7 +234,7 @@ class MetaTraining(TrainingLoop):
             "iteration": best.state["iteration"],
             "temperature": temperature,
         }
-        self.log.add(record, self.done)
+        self.log.add(record, self.finished_steps)
         self.run.save_best(Checkpoint({**best.state, "temperature": temperature}, best.tensors))
         self.save_checkpoint()  # includes this line of the log
 

@@ -1,8 +1,8 @@
 """Pre-training: the backbone, with a linear layer on top, learns to classify all training classes.
 
-The few inner steps of a task need a backbone with useful features; from the paper's initialisation
-it takes days to get there. The result is a run whose backbone any method can start from. Without
-further training it is a prototypical network.
+The few inner steps of a task need a backbone with useful features. Meta-training from the paper's
+initialisation takes days to learn them. The result is a run whose backbone any method can start
+from. Without further training it is a prototypical network.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Pretraining(TrainingLoop):
     """The pre-training stage; a step of the loop is an epoch of SGD."""
 
     counter = "epoch"
+    # "warm" is the earlier name of pre-training; it stays here and in seeds, for old checkpoints
     checkpoint_prefix = "warm"
 
     def __init__(
@@ -76,7 +77,7 @@ class Pretraining(TrainingLoop):
         self.epoch = 0
 
     @property
-    def done(self) -> int:
+    def finished_steps(self) -> int:
         """Finished epochs."""
         return self.epoch
 
@@ -98,7 +99,7 @@ class Pretraining(TrainingLoop):
 
     @property
     def batches(self) -> int:
-        """Batches in an epoch; the images that do not fill one are left out, others each epoch."""
+        """Full batches in an epoch. A random few images, fewer than a batch, are left over."""
         return len(self.images) // self.batch
 
     def progress_bar(self) -> tuple[str, int, int]:
@@ -157,7 +158,7 @@ class Pretraining(TrainingLoop):
 
         All are weighted by the part's share of the batch.
         """
-        pixels, labels = self.images.get(indices, rng)
+        pixels, labels = self.images.load_batch(indices, rng)
         x = self.method.to_input(torch.from_numpy(pixels))
         y = torch.from_numpy(labels).to(self.method.reference_tensor.device)
         scores = F.linear(self.method.embed(x), *self.layer)
@@ -171,15 +172,15 @@ class Pretraining(TrainingLoop):
     # --------------------------------------------------------------------------------- validation
     def validate(self) -> None:
         """Classify validation tasks by class prototypes alone; save the backbone at the end."""
-        found: dict[str, float] = {}
+        accuracies: dict[str, float] = {}
         for name, stream in self.streams.items():
             tasks = [partial(stream.task, i) for i in range(self.settings.check_tasks)]
             results = collectives.map_and_gather(
                 lambda task: prototype_accuracies(self.method, task()), tasks, self.context.workers
             )
             nearest, cosine = np.mean(results, 0).tolist()
-            found |= {f"{name} nearest mean": nearest, f"{name} cosine": cosine}
-        self.log.add({"kind": "check", "epoch": self.epoch, **found}, self.epoch)
+            accuracies |= {f"{name} nearest mean": nearest, f"{name} cosine": cosine}
+        self.log.add({"kind": "check", "epoch": self.epoch, **accuracies}, self.epoch)
         if self.is_done():
             self.run.save_best(Checkpoint({"epoch": self.epoch}, dict(self.method.state_dict())))
 

@@ -39,11 +39,11 @@ class PretrainingImages:
     def __len__(self) -> int:
         return len(self.label)
 
-    def get(self, indices: Indices, rng: np.random.Generator) -> tuple[Images, Indices]:
-        """Augmented images uint8 [n, height, width, 3] and labels [n] of these indices."""
+    def load_batch(self, indices: Indices, rng: np.random.Generator) -> tuple[Images, Indices]:
+        """Return augmented images uint8 [n, height, width, 3] and labels [n] of these indices."""
         images = np.empty((len(indices), *self.imagesets[0].images.shape[1:]), np.uint8)
         for k, imageset in enumerate(self.imagesets):
-            here = self.source[indices] == k
-            rows = self.row[indices[here]]
-            images[here] = augment(imageset.images[rows], self.augmentations[k], rng)
+            is_from_set = self.source[indices] == k
+            rows = self.row[indices[is_from_set]]
+            images[is_from_set] = augment(imageset.images[rows], self.augmentations[k], rng)
         return images, self.label[indices]

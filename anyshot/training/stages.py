@@ -15,8 +15,9 @@ from anyshot.core.parallel import ranks
 from anyshot.core.parallel.collectives import broadcast_from_rank_zero
 from anyshot.core.settings import Settings
 from anyshot.data import ImageSet
+from anyshot.runs.initial_body import open_initial_body
+from anyshot.runs.open_run import open_or_create_run
 from anyshot.runs.run import PRETRAIN_FOLDER, Run
-from anyshot.runs.start import open_initial_body, open_or_create_run
 from anyshot.runs.training_lock import exclusive_training
 from anyshot.runs.training_log import Callback
 from anyshot.training.loop import TrainContext
@@ -96,7 +97,7 @@ def train(
     sources: dict[str, Any] = {"imagesets": imagesets, "ood": ood, "command": command}
     if settings.pretrains_only:
         return _pretrain(settings, folder, sources, context)
-    with _exclusive(folder):
+    with _lock_and_enable_gradients(folder):
         run, image_sets, body = open_or_create_run(settings, folder, **sources)
         for sentence in image_sets.describe():
             log.info("%s", sentence)
@@ -158,8 +159,8 @@ def pretrain(
     _check_settings(settings)
     context = TrainContext(workers, device, callback, tensorboard)
     sources: dict[str, Any] = {"imagesets": imagesets, "ood": ood, "command": command}
-    begun = Run.find_started(folder)
-    if begun is not None and not begun.settings.pretrains_only:
+    started = Run.find_started(folder)
+    if started is not None and not started.settings.pretrains_only:
         raise RunError(f"'{folder}' holds a run with meta-training; anyshot train continues it.")
     return _pretrain(settings, folder, sources, context)
 
@@ -167,13 +168,13 @@ def pretrain(
 def _pretrain(
     settings: Settings, folder: str | Path, sources: dict[str, Any], context: TrainContext
 ) -> Run:
-    with _exclusive(folder):
+    with _lock_and_enable_gradients(folder):
         run, image_sets, _ = open_or_create_run(pretraining_settings(settings), folder, **sources)
         return Pretraining(run, image_sets.images, image_sets.ood, context).train()
 
 
 @contextmanager
-def _exclusive(folder: str | Path) -> Iterator[None]:
+def _lock_and_enable_gradients(folder: str | Path) -> Iterator[None]:
     """Lock the run's folder, and compute with gradients whatever the caller's mode is."""
     with (
         ranks.on_rank_zero(exclusive_training(folder)),

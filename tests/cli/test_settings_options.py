@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from anyshot.cli.setting_fields import EVERYTHING, select_settings
 from anyshot.cli.settings_options import (
-    options,
+    add_setting_options,
     settings_of_runs,
     settings_with,
 )
-from anyshot.core.method_options import TAMLOptions
+from anyshot.core.builtin_options import TAMLOptions
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
 
 
@@ -24,7 +24,7 @@ def run(*arguments: str, wanted: tuple[str, ...] = EVERYTHING) -> tuple[int, str
     app = typer.Typer()
 
     @app.command()
-    @options(*wanted)
+    @add_setting_options(*wanted)
     def command(folder: str = "x", **chosen: Any) -> None:
         found.append(settings_with(Settings(), chosen))
 
@@ -124,7 +124,7 @@ def test_the_help_tells_meaning_choices_and_default(monkeypatch):
 
 
 def test_the_help_of_another_command_may_name_another_default():
-    @options("task.way", default="the run's")
+    @add_setting_options("task.way", default="the run's")
     def command(**chosen: Any) -> None: ...
 
     (parameter,) = inspect.signature(command).parameters.values()

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from anyshot.core.errors import AnyshotError, SettingsError
-from anyshot.core.method_options import (
+from anyshot.core.builtin_options import (
     BUILTIN_OPTIONS,
     ABMLOptions,
     TAMLOptions,
 )
+from anyshot.core.errors import AnyshotError, SettingsError
 from anyshot.core.options import check_fields
 from anyshot.core.settings import (
     MethodSettings,

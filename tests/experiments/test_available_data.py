@@ -5,7 +5,7 @@ import pytest
 from anyshot.core.errors import DataError, SettingsError
 from anyshot.core.registry import EXPERIMENTS
 from anyshot.experiments import Block, Column, Experiment, FigureSpec, Model, available_data
-from anyshot.experiments.available_data import all_sets, select_columns, with_data, with_ready
+from anyshot.experiments.available_data import all_sets, keep_available, select_columns, with_data
 from anyshot.experiments.scale import DataChoice
 
 
@@ -25,14 +25,14 @@ def column_sets(experiment) -> list[list[str]]:
 
 def test_missing_images_remove_their_columns_with_a_sentence(available):
     available("cifar-fs", "svhn", "miniimagenet")
-    ready, (sentence,) = with_ready(EXPERIMENTS["any-shot"])
+    ready, (sentence,) = keep_available(EXPERIMENTS["any-shot"])
     assert column_sets(ready) == [["cifar-fs", "svhn"], ["miniimagenet"]]
     assert "anyshot data prepare cub" in sentence
 
 
 def test_a_block_trains_on_the_sets_that_are_ready(available):
     available("quickdraw", "vgg-flower", "gtsrb", "fashion-mnist")
-    ready, sentences = with_ready(EXPERIMENTS["multi-dataset"])
+    ready, sentences = keep_available(EXPERIMENTS["multi-dataset"])
     assert ready.blocks[0].images == ("quickdraw", "vgg-flower")
     assert column_sets(ready) == [["quickdraw", "vgg-flower", "gtsrb", "fashion-mnist"]]
     assert len(sentences) == 1
@@ -40,13 +40,13 @@ def test_a_block_trains_on_the_sets_that_are_ready(available):
 
 def test_a_block_without_training_sets_is_removed(available):
     available("cifar-fs", "svhn", "cub")
-    ready, _ = with_ready(EXPERIMENTS["any-shot"])
+    ready, _ = keep_available(EXPERIMENTS["any-shot"])
     assert column_sets(ready) == [["cifar-fs", "svhn"]]
 
 
 def test_a_block_without_columns_keeps_its_figures(available):
     available("cifar-fs")
-    ready, _ = with_ready(EXPERIMENTS["ood"])
+    ready, _ = keep_available(EXPERIMENTS["ood"])
     assert column_sets(ready) == [[]]
     assert [column.images for column in ready.blocks[0].figures[0].columns] == ["cifar-fs"]
 
@@ -54,7 +54,7 @@ def test_a_block_without_columns_keeps_its_figures(available):
 def test_no_images_at_all_are_an_error_with_the_command_to_run(available):
     available()
     with pytest.raises(DataError, match=r"statistics.*anyshot data prepare cifar-fs"):
-        with_ready(EXPERIMENTS["statistics"])
+        keep_available(EXPERIMENTS["statistics"])
 
 
 def test_selected_columns_are_kept():

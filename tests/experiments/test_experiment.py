@@ -40,5 +40,5 @@ def test_an_experiment_needs_a_block():
 
 def test_the_reference_is_the_last_model_by_default():
     models = (Model("a", "maml"), Model("b"))
-    assert Experiment("x", "x", models, (Block("glyphs"),)).compared_with == "b"
-    assert Experiment("x", "x", models, (Block("glyphs"),), reference="a").compared_with == "a"
+    assert Experiment("x", "x", models, (Block("glyphs"),)).reference_model == "b"
+    assert Experiment("x", "x", models, (Block("glyphs"),), reference="a").reference_model == "a"

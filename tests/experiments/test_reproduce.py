@@ -45,17 +45,17 @@ def out(tmp_path_factory):
 def test_an_experiment_writes_results_tables_figures_and_a_page(name, out):
     request = Request(EXPERIMENTS[name], "smoke", out)
     result = reproduce(request)
-    written = json.loads((request.folder / "results.json").read_text())["results"]
+    written = json.loads((request.results_folder / "results.json").read_text())["results"]
     rows = {(row["model"], row["column"]): row["accuracy"] for row in written["rows"]}
     assert len(rows) == len(result.comparison.models) * len(result.comparison.columns)
-    table = (request.folder / "table.md").read_text()
+    table = (request.results_folder / "table.md").read_text()
     for accuracy in rows.values():
         assert f"{100 * accuracy:.2f} ±" in table
-    assert r"\toprule" in (request.folder / "table.tex").read_text()
-    page = (request.folder / "report.html").read_text()
+    assert r"\toprule" in (request.results_folder / "table.tex").read_text()
+    page = (request.results_folder / "report.html").read_text()
     for figure in [*FIGURES.get(name, []), "training"]:
-        assert (request.folder / f"{figure}.png").stat().st_size > 1000
-        assert (request.folder / f"{figure}.svg").stat().st_size > 1000
+        assert (request.results_folder / f"{figure}.png").stat().st_size > 1000
+        assert (request.results_folder / f"{figure}.svg").stat().st_size > 1000
     assert page.count("data:image/png") == len(result.figures)
     assert not re.search(r'(src|href)="(?!data:|#)', page)  # the page is self-contained
 
@@ -130,7 +130,7 @@ def test_the_recipes_experiment_runs(tmp_path):
     file = Path(__file__).parents[2] / "examples" / "recipe_experiment.py"
     result = reproduce(Request(find_experiment(str(file)), "smoke", tmp_path))
     assert len(result.plan.jobs) == len(result.comparison.models) == 7
-    assert "failed" not in result.caption
+    assert "failed" not in result.caption_paragraph
 
 
 @pytest.fixture
@@ -159,8 +159,8 @@ def test_an_experiment_runs_on_other_images(sets, tmp_path):
     result = reproduce(request)
     (distances, _) = result.figures
     assert list(distances.numbers) == ["tiny", "other"]
-    assert f"Run on {', '.join(sets)} instead" in result.caption
-    assert request.folder.name == "initialisation-smoke-tiny-other"
+    assert f"Run on {', '.join(sets)} instead" in result.caption_paragraph
+    assert request.results_folder.name == "initialisation-smoke-tiny-other"
 
 
 # ---------- jobs

@@ -11,7 +11,7 @@ from anyshot.evaluation.report.paper_table import accuracy_lines, paired_lines
 from anyshot.experiments import results as results_module
 from anyshot.experiments.plan import make_plan
 from anyshot.experiments.reproduce import run_jobs
-from anyshot.experiments.results import collect, compare_models, results
+from anyshot.experiments.results import collect, compare_models, results_as_dict
 
 PUBLISHED = sorted((Path(__file__).parents[2] / "docs" / "results").glob("*/results.json"))
 
@@ -83,17 +83,20 @@ def test_a_failed_model_has_a_sentence_and_an_empty_cell(result):
         for column in (0, 1)
     }
     failed = collect(replace(plan, tests={**plan.tests, **gone}), {"gone": "The loss is NaN."})
-    assert "MAML failed: The loss is NaN." in failed.caption
+    assert "MAML failed: The loss is NaN." in failed.caption_paragraph
     assert accuracy_lines(failed.comparison)[1][1].text == "–"
     assert paired_lines(failed.comparison)[1][1].text == "–"
 
 
 def test_failed_pretraining_has_a_sentence(result):
-    assert "Pre-training failed: Full." in collect(result.plan, {"elsewhere": "Full."}).caption
+    assert (
+        "Pre-training failed: Full."
+        in collect(result.plan, {"elsewhere": "Full."}).caption_paragraph
+    )
 
 
 def test_the_results_hold_every_pair_of_models(result):
-    pairs = results(result)["pairs"]
+    pairs = results_as_dict(result)["pairs"]
     assert [(p["model"], p["minus"]) for p in pairs[:3]] == [
         ("MAML", "TAML, naive"),
         ("MAML", "TAML"),
@@ -109,12 +112,12 @@ def test_the_caption_names_the_weights_that_models_start_from(result):
     plan = result.plan
     train = replace(plan.jobs[0].settings.train, body_from="glyphs")
     jobs = tuple(replace(job, settings=replace(job.settings, train=train)) for job in plan.jobs)
-    assert "(weights glyphs)" in collect(replace(plan, jobs=jobs), {}).caption
+    assert "(weights glyphs)" in collect(replace(plan, jobs=jobs), {}).caption_paragraph
     assert "weights glyphs" not in result.caption
 
 
 def test_the_results_name_runs_and_differences(result):
-    rows = results(result)["rows"]
+    rows = results_as_dict(result)["rows"]
     assert len(rows) == 6
     assert {row["reference"] for row in rows} == {"TAML"}
     folders = {Path(job.folder).name for job in result.plan.jobs}
@@ -130,7 +133,7 @@ def test_the_results_name_runs_and_differences(result):
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.parent.name)
 def test_published_results_have_the_keys_that_are_written_today(path, result):
     published = json.loads(path.read_text())["results"]
-    today = results(result)
+    today = results_as_dict(result)
     assert published.keys() == today.keys()
     if published["rows"]:
         assert published["rows"][0].keys() == today["rows"][0].keys()

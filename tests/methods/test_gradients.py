@@ -19,17 +19,37 @@ CASES = {
     "taml": ("taml", {"alpha": 0.1}),
     "taml with gains": ("taml", {"alpha": 0.1, "gains": (1.0, 0.5, 0.2)}),
     "taml, z on activations": ("taml", {"alpha": 0.1, "z_site": "activation"}),
-    "taml, deterministic and flat": ("taml", {"alpha": 0.1, "bayesian": False, "hierarchical": False}),
-    "taml, all statistics": ("taml", {"alpha": 0.1, "statistics": ("mean", "N", "var", "skewness", "kurtosis")}),
+    "taml, deterministic and flat": (
+        "taml",
+        {"alpha": 0.1, "bayesian": False, "hierarchical": False},
+    ),
+    "taml, all statistics": (
+        "taml",
+        {"alpha": 0.1, "statistics": ("mean", "N", "var", "skewness", "kurtosis")},
+    ),
     "taml, head of shrunk means, prior by size": (
-        "taml", {"alpha": 0.05, "head": "shrunk-prototypes", "omega_prior": 0.5, "centre": True, "cardinality": "log"}
+        "taml",
+        {
+            "alpha": 0.05,
+            "head": "shrunk-prototypes",
+            "omega_prior": 0.5,
+            "centre": True,
+            "cardinality": "log",
+        },
     ),
     "taml, head of means, z on activations": (
-        "taml", {"alpha": 0.05, "head": "prototypes", "z_site": "activation", "gains": (1.0, 0.5, 0.2)}
+        "taml",
+        {"alpha": 0.05, "head": "prototypes", "z_site": "activation", "gains": (1.0, 0.5, 0.2)},
     ),
-    "meta-sgd, head of shrunk means": ("meta-sgd", {"alpha": 0.05, "head": "shrunk-prototypes", "omega_prior": 1.0}),
-    "taml, one by one": ("taml", {"alpha": 0.1, "transductive": False, "centre": True, "z_site": "activation"}),
-}  # fmt: skip
+    "meta-sgd, head of shrunk means": (
+        "meta-sgd",
+        {"alpha": 0.05, "head": "shrunk-prototypes", "omega_prior": 1.0},
+    ),
+    "taml, one by one": (
+        "taml",
+        {"alpha": 0.1, "transductive": False, "centre": True, "z_site": "activation"},
+    ),
+}
 BODIES = {"conv4": {}, "resnet12": {"body": "resnet12", "channels": 2, "steps": 2}}
 
 
@@ -62,7 +82,8 @@ def test_meta_gradients_agree_with_finite_differences(case, body, monkeypatch):
 def directional_error(objective, pairs, h: float = 1e-8) -> float:
     """Relative error of the derivative along the gradient's own direction mixed with a random one.
 
-    h is small because a ReLU or a pooling maximum may switch within it, where no derivative exists; float64 allows it.
+    h is small, because a ReLU or a pooling maximum may switch within it, where no derivative
+    exists. float64 allows it.
     """
     generator = torch_rng(7)
     directions = []
@@ -84,7 +105,7 @@ def directional_error(objective, pairs, h: float = 1e-8) -> float:
 
 
 def differentiate_the_straight_through_surrogate(method, way, monkeypatch) -> None:
-    """The hard mask is a step function of ζ; straight-through means the gradient of hard + soft(ζ) − soft(ζ now)."""
+    """Replace the hard mask, a step function of ζ, by hard + soft(ζ) − soft(ζ now)."""
     with torch.no_grad():
         soft = method.soft_mask(torch_rng(1), way)
         offset = {name: (value > 0.5).to(value) - value for name, value in soft.items()}

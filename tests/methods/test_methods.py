@@ -1,4 +1,4 @@
-"""What must hold between the methods, and for each of them: reductions, invariances, predictions, any way."""
+"""Relations between methods, and what holds for each: reductions, invariances, predictions."""
 
 from dataclasses import replace
 
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support import make_imageset, make_method, make_task
 from torch.distributions import Gamma, Normal, kl_divergence
 
+from anyshot.core.builtin_options import TAMLOptions
 from anyshot.core.errors import CodeError, SettingsError
-from anyshot.core.method_options import TAMLOptions
 from anyshot.core.parallel.threads import map_tasks
 from anyshot.core.random import torch_rng
 from anyshot.core.settings import MethodSettings, TaskSettings
@@ -21,7 +21,7 @@ from anyshot.methods import MAML, METHODS, abml, create_method
 from anyshot.training.meta_training import task_gradients
 
 
-# ---------------------------------------------------------------------------------------------------- reductions
+# ---------------------------------------------------------------------- reductions
 def test_taml_with_uniform_omega_gamma_one_and_z_zero_is_meta_sgd_exactly():
     task, taml, sgd = (
         make_task(),
@@ -84,7 +84,7 @@ def test_mt_net_with_all_channels_moving_and_no_mixing_is_maml():
     torch.testing.assert_close(mt_net.predict(task), maml.predict(task))
 
 
-# ---------------------------------------------------------------------------------------------------- invariances
+# --------------------------------------------------------------------- invariances
 def renamed(task: Task, new: torch.Tensor) -> Task:
     """Class c is now called new[c]."""
     return Task(
@@ -161,7 +161,7 @@ def test_any_way_at_test_time_and_classes_of_one_image(name):
         assert not p.requires_grad
 
 
-# ---------------------------------------------------------------------------------------------------- predictions
+# --------------------------------------------------------------------- predictions
 def certain(method) -> None:
     """σ → 0: the second half of each output is softplus's input."""
     with torch.no_grad():
@@ -202,7 +202,7 @@ def test_the_objective_is_query_loss_plus_kl_over_all_images():
 
 
 def test_the_elbo_equals_its_monte_carlo_estimate():
-    """E[objective] = E[−log p(query | φ) + (log q(φ) − log p(φ)) / (N + M)], computed apart from the same samples."""
+    """E[objective] = E[−log p(query | φ) + (log q(φ) − log p(φ)) / (N + M)]."""
     method, task = make_method("taml", alpha=0.1, steps=1), make_task()
     x, y, xq, yq = method.task_tensors(task)
     q, images = method.posterior(x, y, task.way), len(task) + len(task.query)
@@ -283,7 +283,7 @@ def test_switches_reach_the_inner_problem():
         assert method.means_head is None
 
 
-# ---------------------------------------------------------------------------------------------------- ABML
+# ---------------------------------------------------------------------------- ABML
 def test_abmls_kl_and_hyperprior_equal_torchs():
     method = make_method("abml", deviation=0.2)
     x, y, _, _ = method.task_tensors(make_task())
@@ -341,7 +341,7 @@ def test_abml_stays_finite_at_the_papers_step_size():
 
 
 def stepped(inner, start, loss, rates, steps: int) -> dict[str, torch.Tensor]:
-    """Plain steps of autograd's gradient of ``loss(θ, support loss)``, whatever the engine and the shared update do."""
+    """Steps of autograd's gradient of ``loss(θ, support loss)``, without the engine."""
     at = {name: value.detach() for name, value in start.items()}
     for _ in range(steps):
         at = {name: value.detach().requires_grad_() for name, value in at.items()}
@@ -393,7 +393,7 @@ def test_abmls_steps_are_those_of_its_definition():
         torch.testing.assert_close(found[key], expected[key], rtol=1e-9, atol=1e-12, msg=key)
 
 
-# ---------------------------------------------------------------------------------------------------- MT-net
+# -------------------------------------------------------------------------- MT-net
 def test_mt_nets_steps_move_masked_weights_before_the_mixing():
     """W ← W − α M ∘ ∇_W CE(T W), T as a 1×1 convolution."""
     method, task = make_method("mt-net", alpha=0.3), make_task()
@@ -424,7 +424,7 @@ def test_mt_nets_steps_move_masked_weights_before_the_mixing():
         torch.testing.assert_close(found[name], expected[name], rtol=1e-9, atol=1e-12, msg=name)
 
 
-# ---------------------------------------------------------------------------------------------------- rates
+# --------------------------------------------------------------------------- rates
 def test_step_sizes_learn_in_proportion_to_their_start_at_most_ten_times_as_fast():
     slow = make_method("meta-sgd", alpha=0.003, alpha_head=1.0).learning_rate_multipliers()
     assert slow["rate.conv2_weight"] == pytest.approx(0.3)

@@ -5,7 +5,7 @@ import torch
 from support import make_method, make_task
 from torch.distributions import MultivariateNormal
 
-from anyshot.core.method_options import MetaSGDOptions
+from anyshot.core.builtin_options import MetaSGDOptions
 from anyshot.core.random import torch_rng
 from anyshot.data.tasks import Task
 from anyshot.methods.balancing import image_weights
@@ -68,7 +68,7 @@ def test_permuting_classes_permutes_probabilities_and_any_way_will_do(name, head
 
 @pytest.mark.parametrize("head", HEADS)
 def test_without_steps_the_head_classifies_at_the_shifted_start(head):
-    """Features that the means are taken of are those that z has shifted, and that the head then sees."""
+    """The prototypes are means of the features that z has shifted, as the head sees them."""
     method, task = (
         make_method("taml", head=head, z_site="activation", test_steps=0, steps=0),
         make_task(),

@@ -23,8 +23,12 @@ def test_statistics_equal_scipys():
     for c in range(2):
         x = features[labels == c].numpy()
         expected = [
-            x.mean(0), np.full(5, [0.25, 0.5][c]), x.var(0), scipy.stats.skew(x), scipy.stats.kurtosis(x, fisher=False),
-        ]  # fmt: skip
+            x.mean(0),
+            np.full(5, [0.25, 0.5][c]),
+            x.var(0),
+            scipy.stats.skew(x),
+            scipy.stats.kurtosis(x, fisher=False),
+        ]
         np.testing.assert_allclose(found[c].numpy(), np.stack(expected, -1), rtol=1e-10)
 
 

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from anyshot.core.method_options import TAMLOptions
+from anyshot.core.builtin_options import TAMLOptions
 from anyshot.core.random import torch_rng
 from anyshot.methods.task_encoder import TaskEncoder
 from anyshot.models.bodies.conv4 import conv4
@@ -116,7 +116,7 @@ def test_the_flat_encoder_does_not_see_labels_but_through_omega():
 def by_hand(
     p: dict[str, torch.Tensor], x: torch.Tensor, sizes: list[int]
 ) -> dict[str, torch.Tensor]:
-    """The paper's encoder from its parameters alone, class after class: (μ, softplus⁻¹ σ) of every variable."""
+    """The paper's encoder, class after class: (μ, softplus⁻¹ σ) of every variable."""
 
     def linear(name: str, h: torch.Tensor) -> torch.Tensor:
         return h @ p[f"{name}.weight"].t() + p[f"{name}.bias"]
@@ -165,13 +165,23 @@ def test_the_posterior_is_that_of_the_formulas():
 
 def test_layers_have_the_papers_widths():
     e = TaskEncoder(TAMLOptions(), conv4((32, 32)), torch_rng(0))
-    assert {name: tuple(p.shape) for name, p in e.named_parameters() if name.endswith("weight")} == {
-        "conv1.weight": (10, 3, 3, 3), "conv2.weight": (10, 10, 3, 3), "image_features.weight": (64, 10 * 8 * 8),
-        "class_pooling.mix.weight": (4, 3), "class_features.0.weight": (128, 256), "class_features.2.weight": (32, 128),
-        "task_pooling.mix.weight": (4, 3), "heads.omega.0.weight": (64, 256), "heads.omega.2.weight": (2, 64),
-        "heads.gamma.0.weight": (64, 128), "heads.gamma.2.weight": (10, 64),
-        "heads.z.0.weight": (64, 128), "heads.z.2.weight": (512, 64),
-    }  # fmt: skip
+    assert {
+        name: tuple(p.shape) for name, p in e.named_parameters() if name.endswith("weight")
+    } == {
+        "conv1.weight": (10, 3, 3, 3),
+        "conv2.weight": (10, 10, 3, 3),
+        "image_features.weight": (64, 10 * 8 * 8),
+        "class_pooling.mix.weight": (4, 3),
+        "class_features.0.weight": (128, 256),
+        "class_features.2.weight": (32, 128),
+        "task_pooling.mix.weight": (4, 3),
+        "heads.omega.0.weight": (64, 256),
+        "heads.omega.2.weight": (2, 64),
+        "heads.gamma.0.weight": (64, 128),
+        "heads.gamma.2.weight": (10, 64),
+        "heads.z.0.weight": (64, 128),
+        "heads.z.2.weight": (512, 64),
+    }
 
 
 def test_the_start_comes_from_the_given_generator_alone():

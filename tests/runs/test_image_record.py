@@ -32,7 +32,7 @@ def names(images: ImageSet) -> dict[str, list[str]]:
 
 @pytest.fixture
 def record() -> SetRecord:
-    return SetRecord.of(zoo(), "zoo", None)
+    return SetRecord.from_images(zoo(), "zoo", None)
 
 
 def test_record_is_read_back_from_json(record):
@@ -64,7 +64,7 @@ def test_set_that_is_only_validated_on_has_no_training_classes(record):
 
 def test_classes_with_equal_images_from_the_start_keep_their_split():
     images = zoo({"dog": arrays()["ape"]})
-    seen, moved = apply_record([SetRecord.of(images, "zoo", None)], images)
+    seen, moved = apply_record([SetRecord.from_images(images, "zoo", None)], images)
     assert names(seen) == SPLITS
     assert moved == []
 
@@ -91,9 +91,17 @@ def test_difference_names_what_has_changed(record):
 
 @pytest.mark.parametrize(
     "change",
-    [{"name": 3}, {"splits": {"train": ["nobody"]}}, {"splits": 3}, {"counts": {}}, {"sums": None}, {"more": 1},
-     {"splits": {"tests": []}}, {"learned": "yes"}],
-)  # fmt: skip
+    [
+        {"name": 3},
+        {"splits": {"train": ["nobody"]}},
+        {"splits": 3},
+        {"counts": {}},
+        {"sums": None},
+        {"more": 1},
+        {"splits": {"tests": []}},
+        {"learned": "yes"},
+    ],
+)
 def test_invalid_record_is_refused(record, change):
     with pytest.raises((KeyError, TypeError, ValueError, AttributeError)):
         SetRecord.from_dict({**asdict(record), **change})

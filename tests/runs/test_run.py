@@ -33,7 +33,7 @@ def test_created_run_is_read_back(tmp_path):
 
 
 def test_extended_run_keeps_what_it_recorded(tmp_path):
-    record = SetRecord.of(make_imageset(), "tiny", None)
+    record = SetRecord.from_images(make_imageset(), "tiny", None)
     body, code = {"source": "runs/warm", "sha256": "0" * 64}, "statistics:median"
     settings = Settings(
         images=("tiny",), method=MethodSettings(options={"statistics": ("mean", code)})

@@ -55,7 +55,7 @@ def test_an_interrupted_run_equals_a_whole_one_for_any_number_of_workers(tmp_pat
     first = MetaTraining(made, [make_imageset()])
     for _ in range(3):
         first.step(lambda *_: None)
-        if first.done == 2:
+        if first.finished_steps == 2:
             first.validate()
             first.save_checkpoint()  # the third step is lost
     run(settings, parts, workers=1)

@@ -117,7 +117,7 @@ def test_the_classes_of_several_image_sets_have_different_labels():
     pool = PretrainingImages(sets, PretrainSettings(augment=()))
     assert len(pool) == 4 * 30 + 8 * 30
     assert pool.classes == 12
-    images, labels = pool.get(np.array([0, 119, 120, 359]), numpy_rng(0))
+    images, labels = pool.load_batch(np.array([0, 119, 120, 359]), numpy_rng(0))
     assert labels.tolist() == [0, 3, 4, 11]
     assert (images[1] == sets[0].images_of("class 3")[-1]).all()
     assert (images[2] == sets[1].images_of("class 0")[0]).all()
@@ -131,7 +131,7 @@ def test_images_are_flipped_only_where_their_set_allows_it():
     ramp = dict.fromkeys(letters.classes, pixels)
     for kind, mirrored in (("photographs", True), ("characters", False)):
         images = ImageSet.from_arrays("ramp", ramp, {"train": list(ramp)}, kind=kind)
-        found, _ = PretrainingImages([images], PretrainSettings(augment=("auto",))).get(
+        found, _ = PretrainingImages([images], PretrainSettings(augment=("auto",))).load_batch(
             np.arange(60), numpy_rng(0)
         )
         falling = found[:, 0, 0, 0] > found[:, 0, -1, 0]

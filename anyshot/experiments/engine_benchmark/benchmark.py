@@ -64,7 +64,7 @@ def run_benchmark(
             for name, peak in zip(chosen, peaks, strict=True):
                 timings[name].peak_mb = peak
                 advance(0, f"{case.name}: {name} {peak:.0f} MB")
-        results[case.name] = _case(case, timings)
+        results[case.name] = _case_result(case, timings)
     main = results[standard_cases(quick)[0].name]
     return {
         "machine": describe_machine(),
@@ -101,7 +101,7 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def _case(case: Case, timings: dict[str, Timing]) -> dict[str, Any]:
+def _case_result(case: Case, timings: dict[str, Timing]) -> dict[str, Any]:
     engine = timings["engine"]
     peers = {name: t for name, t in timings.items() if name != "engine"}
     return {

@@ -121,7 +121,7 @@ def make_inner_tasks(case: Case, seed: int = 0) -> list[Task]:
     ] + list(norm.shift)
     for leaf in leaves:
         leaf.requires_grad_(not case.adaptation_only)
-    made = []
+    inner_tasks = []
     for images, labels, queries, query_labels in _sample_sets(case, rng):
         weights = torch.full((len(labels),), 1 / len(labels))
         inner = InnerProblem(
@@ -133,8 +133,8 @@ def make_inner_tasks(case: Case, seed: int = 0) -> list[Task]:
             norm=norm,
             steps=case.steps,
         )
-        made.append(Task(inner, queries, query_labels, leaves))
-    return made
+        inner_tasks.append(Task(inner, queries, query_labels, leaves))
+    return inner_tasks
 
 
 def _make_method_tasks(case: Case, seed: int) -> list[MethodTask]:
@@ -147,19 +147,20 @@ def _make_method_tasks(case: Case, seed: int) -> list[MethodTask]:
         start="he",
         alpha=0.05,
     )
-    method, made = create_method(settings, (case.size, case.size), seed), []
+    method = create_method(settings, (case.size, case.size), seed)
+    method_tasks = []
     for i, (images, labels, queries, query_labels) in enumerate(
         _sample_sets(case, torch_rng(seed, "bench", case.size))
     ):
         support, query = (
             x.mul(255).byte().permute(0, 2, 3, 1).contiguous() for x in (images, queries)
         )
-        made.append(
+        method_tasks.append(
             MethodTask(
                 method, tasks.Task(support, labels, query, query_labels, seed=(seed, "bench", i))
             )
         )
-    return made
+    return method_tasks
 
 
 def _sample_sets(

@@ -100,10 +100,10 @@ def by_higher(task: Task, order: int) -> Result:
             return loss.detach(), []
         # first order in these libraries: the gradient at θ_K
         start = fast.parameters(time=0 if order == 2 else -1)
-        wanted = [p for p, name in zip(start, names, strict=True) if name in CONV_WEIGHTS]
+        inputs = [p for p, name in zip(start, names, strict=True) if name in CONV_WEIGHTS]
         steps = [task.inner.rates[name] for name in NAMES] if order == 2 else []
         return loss.detach(), list(
-            torch.autograd.grad(loss, [*wanted, *steps, *task.inner.norm.shift])
+            torch.autograd.grad(loss, [*inputs, *steps, *task.inner.norm.shift])
         )
 
 
@@ -125,8 +125,8 @@ def by_torchopt(task: Task, order: int) -> Result:
     loss = F.cross_entropy(model(task.images), task.labels)
     if order == 0:
         return loss.detach(), []
-    wanted = [start[name] for name in CONV_WEIGHTS]
-    return loss.detach(), list(torch.autograd.grad(loss, [*wanted, *task.inner.norm.shift]))
+    inputs = [start[name] for name in CONV_WEIGHTS]
+    return loss.detach(), list(torch.autograd.grad(loss, [*inputs, *task.inner.norm.shift]))
 
 
 def _import_without_warnings(name: str) -> ModuleType:

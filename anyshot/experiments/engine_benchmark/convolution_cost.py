@@ -73,7 +73,7 @@ def _forward(_: torch.Tensor, x: torch.Tensor, W: torch.Tensor) -> torch.Tensor:
 
 
 def _fastest(function: Callable[[], Any], repeats: int) -> float:
-    def one(_: int) -> float:
+    def measure(_: int) -> float:
         times = []
         for _ in range(repeats + 1):  # the first warms up
             start = time.perf_counter()
@@ -81,7 +81,7 @@ def _fastest(function: Callable[[], Any], repeats: int) -> float:
             times.append(time.perf_counter() - start)
         return min(times)
 
-    return map_tasks(one, [0], workers=1)[0]  # one thread
+    return map_tasks(measure, [0], workers=1)[0]  # one thread
 
 
 def time_shares(case: Case) -> dict[str, float]:
@@ -94,7 +94,7 @@ def time_shares(case: Case) -> dict[str, float]:
         0
     ].with_memory_format(CHANNELS_LAST)
 
-    def one(_: int) -> float:
+    def measure(_: int) -> float:
         CONTESTANTS["engine"](task, case.order)
         with _measure_functions(
             choose_backend([task.inner.theta[name] for name in CONV_WEIGHTS]), PASSES, spent
@@ -103,7 +103,7 @@ def time_shares(case: Case) -> dict[str, float]:
             CONTESTANTS["engine"](task, case.order)
             return time.perf_counter() - start
 
-    total = map_tasks(one, [0], workers=1)[0]
+    total = map_tasks(measure, [0], workers=1)[0]
     return {name: seconds / total for name, seconds in spent.items()}
 
 
@@ -114,7 +114,7 @@ def _measure_functions(
     """Add the seconds spent in some functions of a module to ``spent``."""
     before = {name: getattr(module, name) for name in names}
 
-    def timed(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def add_timing(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         def wrapper(*arguments: Any) -> Any:
             start = time.perf_counter()
             try:
@@ -125,7 +125,7 @@ def _measure_functions(
         return wrapper
 
     for name, function in before.items():
-        setattr(module, name, timed(function, name))
+        setattr(module, name, add_timing(function, name))
     try:
         yield
     finally:

@@ -65,13 +65,13 @@ def run_iteration(
 ) -> tuple[float, list[Tensor]]:
     """Mean loss and mean gradients of one meta-iteration (or of the adaptations of its tasks)."""
 
-    def one(task: AnyTask) -> tuple[Tensor, list[Tensor]]:
+    def run_task(task: AnyTask) -> tuple[Tensor, list[Tensor]]:
         return CONTESTANTS[name](task, order)
 
     if mode.workers > 1:
-        results = map_tasks(one, tasks, mode.workers, size=len)
+        results = map_tasks(run_task, tasks, mode.workers, size=len)
     else:
-        results = [one(task) for task in tasks]
+        results = [run_task(task) for task in tasks]
     gradients = [torch.stack(g).mean(0) for g in zip(*(g for _, g in results), strict=True)]
     return float(torch.stack([loss for loss, _ in results]).mean()), gradients
 

@@ -137,9 +137,11 @@ def _check_nodes(ray: Any, folder: Path) -> None:
         remote = ray.remote(num_cpus=0)(_inspect_node)
         inspected = {}
         for node, name in nodes.items():
-            there = NodeAffinitySchedulingStrategy(node, soft=False)
+            on_node = NodeAffinitySchedulingStrategy(node, soft=False)
             with suppress(ray.exceptions.RayError):  # the node died in the meantime
-                inspected[name] = ray.get(remote.options(scheduling_strategy=there).remote(marker))
+                inspected[name] = ray.get(
+                    remote.options(scheduling_strategy=on_node).remote(marker)
+                )
     finally:
         marker.unlink()
     for name, (version, visible) in inspected.items():

@@ -67,8 +67,8 @@ class LabelledPass:
         return ced, self.parameters.to_caller(*products)
 
 
-def _carry(value: Any) -> Tensor:
-    """An empty tensor with ``value`` attached: autograd frees saved tensors after backward."""
+def _attach_to_tensor(value: Any) -> Tensor:
+    """Attach a value to an empty tensor: autograd frees saved tensors after backward."""
     handle = torch.empty(0)
     handle.carried = value  # type: ignore[attr-defined]
     return handle
@@ -82,7 +82,7 @@ class _Gradient(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.caller = object()
         ce, gradients = labelled.gradients(c, ctx.caller)
-        ctx.save_for_backward(_carry(labelled), ce, c, *inputs, *gradients)
+        ctx.save_for_backward(_attach_to_tensor(labelled), ce, c, *inputs, *gradients)
         return (c @ ce, *gradients)
 
     @staticmethod
@@ -129,7 +129,7 @@ def _differentiate_by_autograd(
     """The backward pass of :class:`_Gradient`, differentiable if gradients are on."""
     graph = torch.is_grad_enabled()
     with torch.enable_grad():
-        weights, *at = autograd.independent((c, *inputs))
+        weights, *at = autograd.differentiable_views((c, *inputs))
         theta, norm = _unpack(NAMES, at)
         net = labelled.net
         loss = autograd.support_loss(
@@ -160,7 +160,7 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, labelled: LabelledPass, *inputs: Tensor) -> Tensor:
-        ctx.save_for_backward(_carry(labelled), *inputs)
+        ctx.save_for_backward(_attach_to_tensor(labelled), *inputs)
         return labelled.net.loss(labelled.labels, inputs[0].new_ones(len(labelled.labels)))
 
     @staticmethod
@@ -176,7 +176,7 @@ class _Features(torch.autograd.Function):
     def forward(
         ctx: Any, parameters: EngineParameters, body: Body, engine: str, *inputs: Tensor
     ) -> Tensor:
-        ctx.save_for_backward(_carry((parameters, body, engine)), *inputs)
+        ctx.save_for_backward(_attach_to_tensor((parameters, body, engine)), *inputs)
         return body.f.clone()
 
     @staticmethod
@@ -185,10 +185,10 @@ class _Features(torch.autograd.Function):
         parameters, body, engine = handle.carried
         if not torch.is_grad_enabled():
             with single_task_threads():
-                found = parameters.to_caller(*body.body_backward(df.clone()))
-            return (None, None, None, *found)
+                gradients = parameters.to_caller(*body.body_backward(df.clone()))
+            return (None, None, None, *gradients)
         fall_back_to_autograd("a second derivative of features is needed", engine)
-        at = autograd.independent(inputs)
+        at = autograd.differentiable_views(inputs)
         theta, norm = _unpack(CONV_WEIGHTS, at)
         f = autograd.features(theta, norm, body.images, body.centre, body.reference)
         return (None, None, None, *torch.autograd.grad(f, at, df, create_graph=True))
@@ -206,13 +206,13 @@ def gradient(
 ) -> tuple[Parameters, Tensor]:
     """:func:`anyshot.gradient` by the engine."""
     with torch.no_grad():
-        parameters = EngineParameters.of(theta, norm)
+        parameters = EngineParameters.from_parameters(theta, norm)
         # The shortcut of the first step: no gradient passes through a zero head.
         zero_head = not any(
             theta[name].requires_grad or bool(theta[name].count_nonzero())
             for name in HEAD_PARAMETERS
         )
-        net = parameters.net(images, centre)
+        net = parameters.forward_net(images, centre)
         labelled = LabelledPass(parameters, net, labels, engine, zero_head)
     loss, *found = _Gradient.apply(labelled, weights, *inputs_of(theta, norm))
     g = dict(zip(NAMES, found, strict=False))
@@ -232,8 +232,8 @@ def cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """:func:`anyshot.cross_entropy` by the engine."""
     with torch.no_grad():
-        parameters = EngineParameters.of(theta, norm)
-        net = parameters.net(images, centre, reference)
+        parameters = EngineParameters.from_parameters(theta, norm)
+        net = parameters.forward_net(images, centre, reference)
         labelled = LabelledPass(parameters, net, labels, engine)
     return _CrossEntropy.apply(labelled, *inputs_of(theta, norm)), net.logits
 
@@ -243,7 +243,11 @@ def logits(
 ) -> Tensor:
     """Class scores, without a graph."""
     with torch.no_grad():
-        return EngineParameters.of(theta, norm).net(images, centre, reference).logits
+        return (
+            EngineParameters.from_parameters(theta, norm)
+            .forward_net(images, centre, reference)
+            .logits
+        )
 
 
 def features(
@@ -256,6 +260,6 @@ def features(
 ) -> Tensor:
     """Features by the engine."""
     with torch.no_grad():
-        parameters = EngineParameters.of(theta, norm)
-        body = parameters.body(images, centre, reference)
+        parameters = EngineParameters.from_parameters(theta, norm)
+        body = parameters.forward_body(images, centre, reference)
     return _Features.apply(parameters, body, engine, *inputs_of(theta, norm, CONV_WEIGHTS))

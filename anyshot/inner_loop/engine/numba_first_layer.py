@@ -26,11 +26,12 @@ def patch_moments(x: Images) -> tuple[Array, Array]:
     def run(part: slice) -> tuple[Array, Array]:
         T = np.zeros((3, 3, x.colours, 3, first_layer.REACH))
         single = np.zeros((3, 3, x.colours))
-        first_layer.patch_sums(x.values[part], x.padded(np.float64), T, single)
+        first_layer.patch_sums(x.values[part], x.padded_buffer(np.float64), T, single)
         return T, single
 
     T, single = map(
-        total, zip(*map_over_parts(run, len(x.values), x.work(9 * x.colours)), strict=True)
+        total,
+        zip(*map_over_parts(run, len(x.values), x.multiplications(9 * x.colours)), strict=True),
     )
     dtype, c, pixels = x.values.dtype, x.colours, x.values.size // x.colours
     m = np.einsum("ai,bj,ijc->abc", EDGES, EDGES, single) / pixels
@@ -58,22 +59,24 @@ def first_forward(x: Images, V: Array, offset: Array) -> tuple[Activation, Array
     V = _to_filter_layout(V)
 
     def run(i: slice) -> None:
-        first_layer.forward(x.values[i], x.colours, V, offset, a.values[i], code[i], x.padded())
+        first_layer.forward(
+            x.values[i], x.colours, V, offset, a.values[i], code[i], x.padded_buffer()
+        )
 
-    map_over_parts(run, n, x.work(len(offset)))
+    map_over_parts(run, n, x.multiplications(len(offset)))
     return a, code
 
 
 def first_tangent(x: Images, V: Array, offset: Array, a: Activation, code: Array) -> Activation:
     """:func:`.torch_ops.first_tangent`."""
-    ad, V = a.like(), _to_filter_layout(V)
+    ad, V = a.empty_like(), _to_filter_layout(V)
 
     def run(i: slice) -> None:
         first_layer.tangent(
-            x.values[i], x.colours, V, offset, a.values[i], code[i], ad.values[i], x.padded()
+            x.values[i], x.colours, V, offset, a.values[i], code[i], ad.values[i], x.padded_buffer()
         )
 
-    map_over_parts(run, len(a), x.work(len(offset)))
+    map_over_parts(run, len(a), x.multiplications(len(offset)))
     return ad
 
 
@@ -90,10 +93,12 @@ def gated_correlation(
         part = np.zeros((1, channels), dtype)
         G, Sb = np.zeros(sums.shape), np.zeros(part.shape)
         first_layer.gated_patch_sums(
-            d.values[i], a.values[i], code[i], x.values[i], x.colours, x.padded(), dz, patches,
-            sums, part, G, Sb,
+            d.values[i], a.values[i], code[i], x.values[i], x.colours, x.padded_buffer(), dz,
+            patches, sums, part, G, Sb,
         )  # fmt: skip
         return G, Sb
 
-    G, Sb = map(total, zip(*map_over_parts(run, len(a), x.work(channels) // 4), strict=True))
+    G, Sb = map(
+        total, zip(*map_over_parts(run, len(a), x.multiplications(channels) // 4), strict=True)
+    )
     return Sb[0].astype(dtype), G[:, : W[0].size].astype(dtype).reshape(W.shape)

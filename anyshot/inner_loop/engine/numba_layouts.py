@@ -29,13 +29,13 @@ class Activation:
     def __len__(self) -> int:
         return len(self.values)
 
-    def like(self) -> Activation:
+    def empty_like(self) -> Activation:
         """Uninitialised memory for another of the same size."""
         return Activation(np.empty_like(self.values), self.height, self.width)
 
 
 def empty_activation(n: int, blocks: int, height: int, width: int, dtype: np.dtype) -> Activation:
-    """Uninitialised memory for n images of so many blocks of eight channels."""
+    """Uninitialised memory for n images of ``blocks`` blocks of eight channels."""
     padded_height = -(-height // OUTPUT_SIDE) * OUTPUT_SIDE + 2
     padded_width = -(-width // OUTPUT_SIDE) * OUTPUT_SIDE + 2
     values = np.empty((n, blocks, padded_height, padded_width, LANES), dtype)
@@ -60,7 +60,8 @@ def features(a: Activation) -> Tensor:
 
 def from_features(d: Tensor, a: Activation) -> Activation:
     """:func:`.torch_ops.from_features`."""
-    to, blocks = a.like(), a.values.shape[1]
+    to = a.empty_like()
+    blocks = a.values.shape[1]
     inside = d.numpy().reshape(len(a), blocks, LANES, a.height, a.width).transpose(0, 1, 3, 4, 2)
     # The border of a cotangent is never read.
     to.values[:, :, 1 : a.height + 1, 1 : a.width + 1] = inside
@@ -74,11 +75,11 @@ class Images:
     values: Array  #: [n, height, width · colours]
     colours: int
 
-    def work(self, channels: int) -> int:
-        """Multiplications of a direct convolution of one image to so many channels."""
+    def multiplications(self, channels: int) -> int:
+        """Multiplications of a direct convolution of one image to this number of channels."""
         return 9 * channels * self.values[0].size
 
-    def padded(self, dtype: Any = None) -> Array:
+    def padded_buffer(self, dtype: Any = None) -> Array:
         """Memory for one image with a border of zeros, and for the reads beyond its end."""
         _, height, numbers = self.values.shape
         return np.zeros(

@@ -107,7 +107,7 @@ def _tile_buffers(W: Array, count: int) -> tuple[Array, Array]:
 def _filters(W: Array) -> Array:
     """G W Gᵀ as [36, outputs, inputs], for the backward passes."""
     U = np.empty((FREQUENCIES, len(W), W.shape[3]), W.dtype)
-    conv_layers.filters(W, U)
+    conv_layers.transform_filters(W, U)
     return U
 
 
@@ -119,7 +119,7 @@ def _forward_filters(W: Array) -> Array:
 def _weights(dU: Array) -> Array:
     """The transpose of :func:`_filters`."""
     dW = np.empty((dU.shape[1], 3, 3, dU.shape[2]), dU.dtype)
-    conv_layers.weights(dU, dW)
+    conv_layers.transform_filters_backward(dU, dW)
     return dW
 
 
@@ -191,7 +191,7 @@ def backward(
     x: Activation, W: Array, y: Array, c1: Array, c0: Array, dz: Array, code: Array
 ) -> tuple[Array, Activation]:
     """:func:`.torch_ops.backward`."""
-    dx, U = x.like(), _filters(W)
+    dx, U = x.empty_like(), _filters(W)
 
     def run(i: slice) -> Array:
         dU = np.zeros_like(U)
@@ -234,7 +234,7 @@ def gated_affine(
     scale: Array,
 ) -> tuple[Activation, Array]:
     """:func:`.torch_ops.gated_affine`."""
-    xd, shape = a.like(), (1, len(slope))
+    xd, shape = a.empty_like(), (1, len(slope))
 
     def run(i: slice) -> Array:
         total = np.zeros(shape)
@@ -260,7 +260,7 @@ def tangent_backward(
     code: Array,
 ) -> tuple[Array, Activation]:
     """:func:`.torch_ops.tangent_backward`."""
-    dxd, U, Ud = x.like(), _filters(W), _filters(Wd)
+    dxd, U, Ud = x.empty_like(), _filters(W), _filters(Wd)
 
     def run(i: slice) -> Array:
         dU = np.zeros_like(U)

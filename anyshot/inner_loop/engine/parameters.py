@@ -67,7 +67,7 @@ class EngineParameters:
     ops: ModuleType  #: :mod:`.torch_ops` or :mod:`.numba_ops`
 
     @staticmethod
-    def of(theta: Parameters, norm: Norm) -> EngineParameters:
+    def from_parameters(theta: Parameters, norm: Norm) -> EngineParameters:
         """Convert parameters and normalisation."""
         shift = [t.detach() for t in norm.shift]
         sign = None
@@ -83,17 +83,17 @@ class EngineParameters:
         )
 
     @single_task_threads()
-    def body(self, x: Tensor, centre: bool, reference: Tensor | None = None) -> Body:
-        """The blocks' forward pass, up to the features."""
+    def forward_body(self, x: Tensor, centre: bool, reference: Tensor | None = None) -> Body:
+        """Run the blocks, up to the features."""
         return Body(*self._body_arguments(x, centre, reference))
 
     @single_task_threads()
-    def net(self, x: Tensor, centre: bool, reference: Tensor | None = None) -> Net:
-        """The forward pass, up to the logits."""
+    def forward_net(self, x: Tensor, centre: bool, reference: Tensor | None = None) -> Net:
+        """Run the network, up to the logits."""
         return Net(self.theta[LAYERS:], *self._body_arguments(x, centre, reference))
 
     def _body_arguments(self, x: Tensor, centre: bool, reference: Tensor | None) -> tuple[Any, ...]:
-        source = None if reference is None else self.body(reference, centre)
+        source = None if reference is None else self.forward_body(reference, centre)
         patches = image_patches(self.ops, x)
         return self.ops, self.theta[:LAYERS], self.shift, self.scale, centre, patches, source
 

@@ -43,7 +43,11 @@ def decisions(case):
             (case.images, inner.steps),
         ]:
             theta = adapt(replace(inner, steps=steps))
-            nets.append(EngineParameters.of(theta, inner.norm).net(images, inner.centre))
+            nets.append(
+                EngineParameters.from_parameters(theta, inner.norm).forward_net(
+                    images, inner.centre
+                )
+            )
     for net in nets:
         for block in (net.first, *net.rest):
             height, width = block.a.height, block.a.width

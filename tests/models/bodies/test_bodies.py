@@ -101,11 +101,15 @@ def test_run_with_another_body_is_trained_and_loaded(method, body, own, tmp_path
         images=("tiny",),
         task=TaskSettings(way=2, shots="any-shot:1-4", query=3),
         method=MethodSettings(
-            name=method, body=f"{own}:perceptron" if body == "own" else body, channels=2, steps=1, test_steps=1,
+            name=method,
+            body=f"{own}:perceptron" if body == "own" else body,
+            channels=2,
+            steps=1,
+            test_steps=1,
             alpha=0.05,
         ),
         train=TrainSettings(iterations=2, meta_batch=1, validate_every=0, validation_tasks=2),
-    )  # fmt: skip
+    )
     made = train(settings, tmp_path / "run", imagesets=[make_imageset()], ood=[])
     assert list(Run(tmp_path / "run").code) == ([f"{own}:perceptron"] if body == "own" else [])
     p = made.load_method().predict(make_task(way=2))

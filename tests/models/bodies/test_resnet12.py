@@ -1,4 +1,4 @@
-"""ResNet-12 against torch's modules, and with every method (gradients: methods/test_gradients.py)."""
+"""ResNet-12 against torch's modules, and with every method."""
 
 import math
 

@@ -91,7 +91,7 @@ class Builder:
             yield Int(self, index)
 
     @contextmanager
-    def when(self, condition: Any) -> Iterator[None]:
+    def if_then(self, condition: Any) -> Iterator[None]:
         """``if condition``."""
         with self.llvm.if_then(condition):
             yield

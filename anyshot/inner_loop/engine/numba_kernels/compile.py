@@ -73,7 +73,7 @@ def _as_intrinsic(
     """A Numba intrinsic whose code is the instructions that the function emits."""
 
     @functools.wraps(function)  # Numba reads the names of the arguments
-    def typed(_: Any, *given: Any) -> Any:
+    def infer_signature(_: Any, *given: Any) -> Any:
         kinds = [types.intp if isinstance(t, types.Integer) else t for t in given]
         return types.void(*kinds), generate
 
@@ -82,7 +82,7 @@ def _as_intrinsic(
         function(builder, *builder.unpack_arguments(names, shapes, signature, arguments))
         return context.get_dummy_value()
 
-    return intrinsic(typed)
+    return intrinsic(infer_signature)
 
 
 # ---------------------------------------------------------------------- the cache on disk

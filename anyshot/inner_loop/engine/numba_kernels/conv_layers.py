@@ -54,7 +54,7 @@ TABLE = "tile 3"  #: image, row and column of each tile of this batch and of the
 
 # ---------------------------------------------------------------------- filters
 @kernel(W="output 3 3 input", U=FILTERS_TRANSPOSED)
-def filters(builder: Builder, W: ArrayView, U: ArrayView) -> None:
+def transform_filters(builder: Builder, W: ArrayView, U: ArrayView) -> None:
     """U = G W Gᵀ, for the backward passes; from W [inputs, 3, 3, outputs] for the forward ones."""
     with builder.loop(W.length("output")) as o, builder.loop(W.length("input"), LANES) as i:
         store_tile(
@@ -64,8 +64,8 @@ def filters(builder: Builder, W: ArrayView, U: ArrayView) -> None:
 
 
 @kernel(dU=FILTERS_TRANSPOSED, dW="output 3 3 input")
-def weights(builder: Builder, dU: ArrayView, dW: ArrayView) -> None:
-    """The transpose of :func:`filters`: dW = Gᵀ dU G."""
+def transform_filters_backward(builder: Builder, dU: ArrayView, dW: ArrayView) -> None:
+    """The transpose of :func:`transform_filters`: dW = Gᵀ dU G."""
     with builder.loop(dW.length("output")) as o, builder.loop(dW.length("input"), LANES) as i:
         store_tile(
             apply_both_sides(G.T, load_tile(_frequencies(dU, o, i))),
@@ -100,7 +100,7 @@ class TileBatch:
         self.capacity = table.length("tile") // 2
 
     @contextmanager
-    def each(self, blocks: Any) -> Iterator[tuple[Int, Int]]:
+    def loop(self, blocks: Any) -> Iterator[tuple[Int, Int]]:
         """Loop over blocks of channels and tiles."""
         with self.builder.loop(blocks) as g, self.builder.loop(self.count) as t:
             yield g, t
@@ -109,7 +109,7 @@ class TileBatch:
         """Image, row and column of a tile."""
         return [self.table.get_int(t, k) for k in range(3)]
 
-    def part(
+    def tile_window(
         self, view: ArrayView, g: Int, t: Int, side: int, scale: int = OUTPUT_SIDE
     ) -> ArrayView:
         """A tile's side × side part of an array in which tiles are ``scale`` pixels apart."""
@@ -123,8 +123,8 @@ class TileBatch:
             for s in (0, 2):  # two pixels fill a cache line of 64 bytes
                 view.prefetch(image, g, row * OUTPUT_SIDE + r, column * OUTPUT_SIDE + s)
 
-    def remaining(self, t: Int) -> tuple[Int, Int]:
-        """How many valid rows and columns of y begin at this tile."""
+    def valid_size(self, t: Int) -> tuple[Int, Int]:
+        """Numbers of valid rows and columns of y from this tile's corner on."""
         _, row, column = self.position(t)
         return self.height - row * OUTPUT_SIDE, self.width - column * OUTPUT_SIDE
 
@@ -160,21 +160,23 @@ def _zero_unused_tiles(builder: Builder, batch: TileBatch, tiles: TileBuffer) ->
 
 def _load_input_tiles(builder: Builder, batch: TileBatch, x: ArrayView, V: TileBuffer) -> None:
     """V = Bᵀ d B of the batch."""
-    with batch.each(x.length("input/8")) as (g, t):
-        store_tile(apply_both_sides(BT, load_tile(batch.part(x, g, t, INPUT_SIDE))), V.tile(t, g))
+    with batch.loop(x.length("input/8")) as (g, t):
+        store_tile(
+            apply_both_sides(BT, load_tile(batch.tile_window(x, g, t, INPUT_SIDE))), V.tile(t, g)
+        )
         batch.prefetch(x, g, t)
     _zero_unused_tiles(builder, batch, V)
 
 
 def _add_input_tiles(builder: Builder, batch: TileBatch, dV: TileBuffer, dx: ArrayView) -> None:
     """dx = overlapping sum of B dV Bᵀ; an image's first rows and columns start at zero."""
-    with batch.each(dx.length("input/8")) as (g, t):
+    with batch.loop(dx.length("input/8")) as (g, t):
         image, row, column = batch.position(t)
-        with builder.when((row + column).compare("==", 0)):
+        with builder.if_then((row + column).compare("==", 0)):
             _zero_first_rows_and_columns(builder, dx[image, g])
         add_tile(
             apply_both_sides(BT.T, load_tile(dV.tile(t, g))),
-            batch.part(dx, g, t, INPUT_SIDE),
+            batch.tile_window(dx, g, t, INPUT_SIDE),
             overlap=INPUT_SIDE - OUTPUT_SIDE,
         )
 
@@ -193,21 +195,27 @@ def _load_scaled_dy(
     terms: list[tuple[ArrayView, ArrayView]], dz: ArrayView, code: ArrayView, Z: TileBuffer,
 ) -> None:  # fmt: skip
     """Z = A D Aᵀ of the batch, D = scatter(dz) + constant + Σ factor · array, 0 outside y."""
-    with batch.each(dz.length("output/8")) as (g, t):
+    with batch.loop(dz.length("output/8")) as (g, t):
         D = [[constant.load(g * LANES)] * OUTPUT_SIDE for _ in range(OUTPUT_SIDE)]
         for factor, array in terms:
-            times, tile = factor.load(g * LANES), load_tile(batch.part(array, g, t, OUTPUT_SIDE))
+            times, tile = (
+                factor.load(g * LANES),
+                load_tile(batch.tile_window(array, g, t, OUTPUT_SIDE)),
+            )
             D = [
                 [D[r][s] + times * tile[r][s] for s in range(OUTPUT_SIDE)]
                 for r in range(OUTPUT_SIDE)
             ]
-        values, codes = batch.part(dz, g, t, 2, scale=2), batch.part(code, g, t, 2, scale=2)
+        values, codes = (
+            batch.tile_window(dz, g, t, 2, scale=2),
+            batch.tile_window(code, g, t, 2, scale=2),
+        )
         for k in range(4):
             value, places = values.load(k // 2, k % 2), codes.load_codes(k // 2, k % 2)
             for j in range(4):
                 r, s = 2 * (k // 2) + j // 2, 2 * (k % 2) + j % 2
                 D[r][s] = D[r][s] + value.where(builder.code_equals(places, j))
-        store_tile(apply_both_sides(AT.T, mask_outside(D, *batch.remaining(t))), Z.tile(t, g))
+        store_tile(apply_both_sides(AT.T, mask_outside(D, *batch.valid_size(t))), Z.tile(t, g))
         batch.prefetch(terms[-1][1], g, t)
     _zero_unused_tiles(builder, batch, Z)
 
@@ -243,19 +251,22 @@ def forward(
     with _tile_batches(builder, y, table, height, width) as (first, batch):
         _load_input_tiles(builder, batch, x, V)
         tile_products(builder, V, U, M, batch.count)
-        with builder.when(first.compare("==", 0)):
+        with builder.if_then(first.compare("==", 0)):
             _choose_pivot(builder, batch, M, pivot)
-        with batch.each(y.length("output/8")) as (g, t):
+        with batch.loop(y.length("output/8")) as (g, t):
             tile = apply_both_sides(AT, load_tile(M.tile(t, g)))
-            store_tile(tile, batch.part(y, g, t, OUTPUT_SIDE))
-            maxima, codes = batch.part(p, g, t, 2, scale=2), batch.part(code, g, t, 2, scale=2)
+            store_tile(tile, batch.tile_window(y, g, t, OUTPUT_SIDE))
+            maxima, codes = (
+                batch.tile_window(p, g, t, 2, scale=2),
+                batch.tile_window(code, g, t, 2, scale=2),
+            )
             for k, window in enumerate(pooling_windows(tile)):
                 best, places = builder.maximum(window)
                 maxima.store(best, k // 2, k % 2)
                 codes.store_codes(places, k // 2, k % 2)
             centre = pivot.load(g * LANES)
             apart = mask_outside(
-                [[value - centre for value in row] for row in tile], *batch.remaining(t)
+                [[value - centre for value in row] for row in tile], *batch.valid_size(t)
             )
             add_sums(apart, apart, sums, g * LANES)
         flush_sums(builder, sums, total)
@@ -296,10 +307,13 @@ def tangent(
         tile_products(builder, V, Ud, M, batch.count)
         _load_input_tiles(builder, batch, xd, V)
         tile_products(builder, V, U, M, batch.count, add=True)
-        with batch.each(y.length("output/8")) as (g, t):
+        with batch.loop(y.length("output/8")) as (g, t):
             tile = apply_both_sides(AT, load_tile(M.tile(t, g)))
-            store_tile(tile, batch.part(yd, g, t, OUTPUT_SIDE))
-            maxima, codes = batch.part(pd, g, t, 2, scale=2), batch.part(code, g, t, 2, scale=2)
+            store_tile(tile, batch.tile_window(yd, g, t, OUTPUT_SIDE))
+            maxima, codes = (
+                batch.tile_window(pd, g, t, 2, scale=2),
+                batch.tile_window(code, g, t, 2, scale=2),
+            )
             for k, window in enumerate(pooling_windows(tile)):
                 maxima.store(
                     builder.select_by_code(window, codes.load_codes(k // 2, k % 2)), k // 2, k % 2
@@ -307,9 +321,9 @@ def tangent(
             centre = mean.load(g * LANES)
             apart = [
                 [value - centre for value in row]
-                for row in load_tile(batch.part(y, g, t, OUTPUT_SIDE))
+                for row in load_tile(batch.tile_window(y, g, t, OUTPUT_SIDE))
             ]
-            add_sums(mask_outside(tile, *batch.remaining(t)), apart, sums, g * LANES)
+            add_sums(mask_outside(tile, *batch.valid_size(t)), apart, sums, g * LANES)
             batch.prefetch(y, g, t)
         flush_sums(builder, sums, total)
 

@@ -20,7 +20,7 @@ from anyshot.evaluation.report.paper_table import (
 )
 from anyshot.evaluation.report.result_files import write_results
 from anyshot.evaluation.report.style import save_figure
-from anyshot.experiments.results import ExperimentResult, results
+from anyshot.experiments.results import ExperimentResult, results_as_dict
 
 
 def write_report(result: ExperimentResult, folder: Path) -> None:
@@ -28,7 +28,7 @@ def write_report(result: ExperimentResult, folder: Path) -> None:
     plan = result.plan
     settings = {Path(job.folder).name: job.settings.as_dict() for job in plan.jobs}
     facts = {"experiment": plan.experiment.name, "scale": plan.scale.name, "settings": settings}
-    write_results(folder / "results.json", results(result), **facts)
+    write_results(folder / "results.json", results_as_dict(result), **facts)
     images = {
         figure.name: save_figure(figure.image, folder / figure.name)[0] for figure in result.figures
     }
@@ -69,7 +69,7 @@ def _latex(result: ExperimentResult) -> str:
     texts = []
     for number, (name, rows) in enumerate(tables(result).items()):
         caption = f"{result.plan.experiment.title}. {name}."
-        texts.append(latex(rows, caption if number else f"{caption} {result.caption}"))
+        texts.append(latex(rows, caption if number else f"{caption} {result.caption_paragraph}"))
     return "\n".join(texts)
 
 

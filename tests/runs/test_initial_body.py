@@ -11,8 +11,8 @@ from anyshot.core.errors import RunError
 from anyshot.core.settings import MethodSettings
 from anyshot.methods import METHODS, create_method
 from anyshot.runs.image_record import SetRecord
+from anyshot.runs.initial_body import InitialBody, open_initial_body
 from anyshot.runs.run import Run
-from anyshot.runs.start import InitialBody, open_initial_body
 from anyshot.training.stages import pretrain, train
 
 
@@ -70,17 +70,19 @@ def test_run_must_not_validate_on_training_classes_of_its_body(warmed, tmp_path)
 
 @pytest.mark.parametrize("split", ["validation", "test"])
 def test_training_sets_of_the_body_are_recorded(split):
-    learned = SetRecord.of(make_imageset(name="before"), "before", None)
+    learned = SetRecord.from_images(make_imageset(name="before"), "before", None)
     origin = InitialBody(
         "runs/warm", {}, "0" * 64, (learned, replace(learned, learned=False, name="checked"))
     )
     assert origin.record() == {"source": "runs/warm", "sha256": "0" * 64}
-    own = SetRecord.of(make_imageset(), "tiny", None)
-    assert origin.check_leakage([own]) == (own, learned)  # not what was only validated on
-    assert origin.check_leakage([replace(own, name="before")]) == (replace(own, name="before"),)
+    own = SetRecord.from_images(make_imageset(), "tiny", None)
+    origin.check_leakage([own])
+    assert origin.merge_records([own]) == (own, learned)  # not what was only validated on
+    renamed = replace(own, name="before")
+    assert origin.merge_records([renamed]) == (renamed,)
     turned = replace(make_imageset(), splits={"train": (4, 5, 6, 7), split: (0, 1, 2, 3)})
     with pytest.raises(RunError, match=r"4 classes of tiny"):
-        origin.check_leakage([SetRecord.of(turned, "tiny", None)])
+        origin.check_leakage([SetRecord.from_images(turned, "tiny", None)])
 
 
 def test_body_of_another_shape_is_refused(warmed):

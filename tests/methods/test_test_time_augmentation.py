@@ -12,7 +12,7 @@ from anyshot.core.registry import METHODS
 from anyshot.core.settings import TaskSettings
 from anyshot.data.tasks import TaskStream
 from anyshot.inner_loop import gradient
-from anyshot.methods.query_views import zoom
+from anyshot.methods.test_time_augmentation import zoom
 
 
 def both(name, **options):

@@ -1,9 +1,8 @@
-"""Start or continue a run: its image sets, and its initial body if that is a trained one."""
+"""The trained body that a run starts from, and the check that it has not seen held-out classes."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +12,10 @@ from safetensors.torch import load
 from torch import Tensor
 
 from anyshot.core.errors import RunError
-from anyshot.core.parallel import collectives, ranks
-from anyshot.core.settings import Settings
-from anyshot.data import ImageSet
 from anyshot.methods import Method
 from anyshot.models.network import BODY_PREFIXES
 from anyshot.runs import pretrained
 from anyshot.runs.image_record import SetRecord
-from anyshot.runs.image_sets import RunImageSets, open_image_sets
 from anyshot.runs.run import Run
 
 
@@ -54,13 +49,13 @@ class InitialBody:
             )
         method.load_state_dict({**state, **self.tensors})
 
-    def check_leakage(self, records: Sequence[SetRecord]) -> tuple[SetRecord, ...]:
+    def check_leakage(self, records: Sequence[SetRecord]) -> None:
         """Refuse to validate or test on classes that the body was trained on.
 
-        Returns
-        -------
-        tuple of SetRecord
-            Records for the new run: its own, and those of other sets that the body was trained on.
+        Raises
+        ------
+        RunError
+            If a validation or test class of ``records`` was a training class of the body.
         """
         trained = {
             r.sums[label] for r in self.sets if r.learned for label in r.splits.get("train", ())
@@ -76,11 +71,12 @@ class InitialBody:
                     f"{record.name} that this run would validate or test on ({_shorten(leaked)}); "
                     "both runs need the same split."
                 )
+
+    def merge_records(self, records: Sequence[SetRecord]) -> tuple[SetRecord, ...]:
+        """Return the records of a run and those of other sets that the body was trained on."""
         names = {record.name for record in records}
-        return (
-            *records,
-            *(record for record in self.sets if record.learned and record.name not in names),
-        )
+        others = [record for record in self.sets if record.learned and record.name not in names]
+        return (*records, *others)
 
 
 def open_initial_body(source: str) -> InitialBody:
@@ -104,47 +100,6 @@ def open_initial_body(source: str) -> InitialBody:
             f"one of the pretrained weights {names}."
         ) from error
     return InitialBody(source, tensors, hashlib.sha256(data).hexdigest(), sets)
-
-
-def open_or_create_run(
-    settings: Settings,
-    folder: str | Path,
-    imagesets: Sequence[ImageSet] | None,
-    ood: Sequence[ImageSet] | None,
-    command: str,
-) -> tuple[Run, RunImageSets, InitialBody | None]:
-    """Open or create a run; whether it is new, resumed or extended is decided here.
-
-    Returns
-    -------
-    Run
-    RunImageSets
-        Its image sets, opened.
-    InitialBody or None
-        The body that a new run starts from, if its settings name one.
-    """
-    if not ranks.is_rank_zero():
-        run: Run = collectives.broadcast_from_rank_zero(lambda: Run(folder))
-        return run, open_image_sets(run.settings, run.sets, imagesets, ood), None
-    started = Run.find_started(folder)
-    if started is None or started.settings != settings:
-        settings = _with_absolute_body(settings)
-    sets = open_image_sets(settings, started.sets if started else (), imagesets, ood)
-    source = settings.train.body_from
-    body = None if started or source is None else open_initial_body(source)
-    records = body.check_leakage(sets.records) if body else sets.records
-    run = Run.open_or_create(
-        folder, sets.with_names(settings), sets.size, command, records, body and body.record()
-    )
-    return collectives.broadcast_from_rank_zero(lambda: run), sets, body
-
-
-def _with_absolute_body(settings: Settings) -> Settings:
-    """Make the path of the initial body absolute, for every working directory."""
-    source = settings.train.body_from
-    if source is None or not os.path.exists(os.path.expanduser(source)):
-        return settings  # no body, or the name of pretrained weights
-    return settings.with_initial_body(os.path.abspath(os.path.expanduser(source)))
 
 
 def _shorten(names: Sequence[str]) -> str:

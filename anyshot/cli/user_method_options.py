@@ -15,7 +15,7 @@ from anyshot.core.errors import AnyshotError
 from anyshot.core.registry import METHODS
 
 
-def find_method_options(function: Callable[..., None]) -> type[TyperCommand]:
+def command_with_method_options(function: Callable[..., None]) -> type[TyperCommand]:
     """A class of command that also has the options of the method that its arguments name."""
 
     class Command(TyperCommand):
