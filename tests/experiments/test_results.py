@@ -73,7 +73,7 @@ def test_the_caption_lists_all_differences_from_the_paper(result):
         "tiny, not cifar-fs",
         "tiny: tiny, other, fixed:2.",
     ):
-        assert words in result.caption
+        assert words in result.caption_paragraph
 
 
 def test_a_failed_model_has_a_sentence_and_an_empty_cell(result):
@@ -113,7 +113,7 @@ def test_the_caption_names_the_weights_that_models_start_from(result):
     train = replace(plan.jobs[0].settings.train, body_from="glyphs")
     jobs = tuple(replace(job, settings=replace(job.settings, train=train)) for job in plan.jobs)
     assert "(weights glyphs)" in collect(replace(plan, jobs=jobs), {}).caption_paragraph
-    assert "weights glyphs" not in result.caption
+    assert "weights glyphs" not in result.caption_paragraph
 
 
 def test_the_results_name_runs_and_differences(result):
