@@ -151,10 +151,16 @@ def test_adaptation_compiles_only_its_kernels_and_logs_it_once(tmp_path, monkeyp
     for said in (1, 0):  # the second time everything is on disk
         found = first_use(str(tmp_path))
         assert found["kernels"] == [
-            "conv_layers.backward", "conv_layers.transform_filters", "conv_layers.forward",
-            "conv_layers.transform_filters_backward", "first_layer.forward", "first_layer.gated_patch_sums",
-            "first_layer.patch_sums", "pooled_norm.affine_relu", "pooled_norm.gated_sums",
-        ]  # fmt: skip
+            "conv_layers.backward",
+            "conv_layers.forward",
+            "conv_layers.transform_filters",
+            "conv_layers.transform_filters_backward",
+            "first_layer.forward",
+            "first_layer.gated_patch_sums",
+            "first_layer.patch_sums",
+            "pooled_norm.affine_relu",
+            "pooled_norm.gated_sums",
+        ]
         assert [line.startswith("Compiling the engine's kernels") for line in found["log"]] == [
             True
         ] * said
