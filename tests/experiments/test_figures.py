@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 
 from anyshot.core.errors import SettingsError
 from anyshot.core.registry import EXPERIMENTS
-from anyshot.experiments import FigureSpec, available_data, measurement, plan
+from anyshot.evaluation.metrics.summary import confidence_half_width
+from anyshot.experiments import FigureSpec, available_data, figures, measurement, plan
 from anyshot.experiments.figures import (
     KINDS,
     FigureInput,
@@ -136,3 +138,67 @@ def test_gamma_of_task_imbalance_is_measured_on_the_sizes_of_training(everything
     shots = [job.measurements[0].task.shots for seeds in jobs.values() for job in seeds[:1]]
     assert shots == ["fixed:1", "fixed:5", "fixed:10", "fixed:20", "fixed:50"]
     assert planned.jobs[0].settings.task.shots == "any-shot:1-50"
+
+
+# ---------- the other kinds
+def numbers(kind: str, *inputs: FigureInput):
+    return draw_figure(FigureSpec(kind, "Title", ("a",)), inputs, "name").numbers
+
+
+def test_omega_is_drawn_by_the_size_of_the_class():
+    records = [{"shots": [1, 50], "omega_mean": mean} for mean in ([0.6, 0.2], [0.8, 0.4])]
+    one = FigureInput("a", "svhn", 4, 0, ({"records": records[:1]}, {"records": records[1:]}))
+    figure = draw("omega", one)
+    assert points(figure, "a") == pytest.approx(np.array([[1, 50], [0.7, 0.3]]))
+    assert [0.25, 0.25] in [list(line.get_ydata()) for line in figure.axes[0].lines]  # 1 / way
+
+
+def test_accuracy_is_drawn_at_the_number_of_samples():
+    scores = [score(0, [5, 5], [4, 6]), score(1, [5, 5], [10, 10])]
+    inputs = [replace(accuracy_input("TAML", *scores), value=value) for value in (1, 30)]
+    (lines,) = numbers("samples", *inputs).values()
+    assert [(point.x, point.y) for point in lines["TAML"]] == [(1, 75.0), (30, 75.0)]
+    accuracies = np.array([50.0, 100.0])
+    assert lines["TAML"][0].interval == pytest.approx(confidence_half_width(accuracies.tolist()))
+
+
+def test_distances_are_means_over_tasks_with_their_intervals():
+    tasks = [{"without": 1.0, "with": 3.0}, {"without": 2.0, "with": 7.0}]
+    (bars,) = numbers("distances", FigureInput("a", "svhn", 5, 9, ({"distances": tasks},))).values()
+    (without,), (with_z,) = bars.values()
+    assert (without.y, with_z.y) == (1.5, 5.0)
+    assert without.interval == pytest.approx(confidence_half_width([1.0, 2.0]))
+
+
+def test_a_map_has_the_tasks_of_each_set_and_theta(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "embed_in_plane", lambda vectors: 10 * vectors)
+    monkeypatch.setattr(figures, "map_figure", lambda *call: drawn.append(call))
+    inputs = [
+        FigureInput("a", "cifar-fs", 5, 0, ({"starts": [[1, 2], [3, 4]]},)),
+        FigureInput("a", "svhn", 5, 0, ({"starts": [[5, 6]]},)),
+    ]
+    draw("starts", *inputs)
+    ((groups, origin, _),) = drawn
+    assert {name: group.tolist() for name, group in groups.items()} == {
+        "cifar-fs": [[10, 20], [30, 40]],
+        "svhn": [[50, 60]],
+    }
+    assert origin.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(("vectors", "perplexity"), [(4, 1.0), (31, 10.0), (200, 30.0)])
+def test_perplexity_fits_the_number_of_vectors(monkeypatch, vectors, perplexity):
+    manifold = pytest.importorskip("sklearn.manifold")
+    options = {}
+
+    class FakeTSNE:
+        def __init__(self, **chosen):
+            options.update(chosen)
+
+        def fit_transform(self, vectors):
+            return vectors[:, :2]
+
+    monkeypatch.setattr(manifold, "TSNE", FakeTSNE)
+    assert figures.embed_in_plane(np.zeros((vectors, 5))).shape == (vectors, 2)
+    assert (options["perplexity"], options["random_state"]) == (perplexity, 0)

@@ -188,6 +188,8 @@ def test_an_upload_with_too_many_bytes_is_refused(page, announced, visit):
     )
     assert sent.status_code == 413
     assert "big.jpg is larger than 1 MB" in sent.json()["error"]
+    assert sent.headers["connection"] == "close"  # the rest of the body is not read
+    assert "connection" not in visitor.upload("pool", b"hello").headers
 
 
 def test_too_many_photos_classes_and_visitors_are_refused(page, visit):
@@ -356,7 +358,8 @@ def test_a_stalled_upload_is_stopped(page, served):
 
 
 def test_a_slow_upload_is_stopped(page, served):
-    with served(page(request_seconds=0.5)) as url, start_upload(url, 1000) as connection:
+    limits = {"request_seconds": 0.5, "stall_seconds": 60}
+    with served(page(**limits)) as url, start_upload(url, 1000) as connection:
         reply = connection.makefile("rb")
         for _ in range(20):
             try:

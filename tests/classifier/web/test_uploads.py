@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,22 @@ def test_a_jpeg_may_have_twice_as_many_pixels(reader):
     reader.read("a.jpg", file.getvalue(), Limits(megapixels=1))
     with pytest.raises(RequestRefused, match=r"a\.jpg.*1500x1000.*0 megapixels"):
         reader.read("a.jpg", file.getvalue(), Limits(megapixels=0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "accepted"),
+    [
+        ("PNG", (1000, 1000), True),
+        ("PNG", (101, 9901), False),  # 1,000,001
+        ("JPEG", (1000, 2000), True),
+        ("JPEG", (1000, 2001), False),
+    ],
+)
+def test_the_limit_of_pixels_is_exact(reader, kind, size, accepted):
+    file = io.BytesIO()
+    Image.new("L", size).save(file, kind)
+    with nullcontext() if accepted else pytest.raises(RequestRefused, match=f"{size[1]}"):
+        reader.read("a", file.getvalue(), Limits(megapixels=1))
 
 
 def test_a_decompression_bomb_causes_no_warning(reader):

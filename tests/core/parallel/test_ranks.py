@@ -261,12 +261,21 @@ def test_only_rank_zero_writes_and_prints(monkeypatch, capsys, number):
     assert tuple(capsys.readouterr()) == (("", "") if number else ("out\n", "err\n"))
 
 
+class LostStore:
+    """The store of a machine that cannot be reached."""
+
+    def add(self, key, value):
+        raise RuntimeError("Broken pipe")
+
+
 def test_the_first_rank_with_an_error_prints_it(monkeypatch):
     handlers = {}
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
     monkeypatch.setattr(ranks, "_store", HashStore())
     assert [ranks.claims_error_message() for _ in range(3)] == [True, False, False]
     assert handlers == {signal.SIGTERM: signal.SIG_IGN}
+    monkeypatch.setattr(ranks, "_store", LostStore())
+    assert ranks.claims_error_message()
     monkeypatch.setattr(ranks, "_store", None)
     slept = []
     monkeypatch.setattr(ranks.time, "sleep", slept.append)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from anyshot.core.settings import TaskSettings
+from anyshot.experiments import caption
+
+
+def plan_with(shots: str, *counts: int):
+    """A plan with one test of each number of tasks."""
+    task = TaskSettings(shots=shots)
+    jobs = [SimpleNamespace(measurements=[SimpleNamespace(task=task, tasks=n)]) for n in counts]
+    return SimpleNamespace(tests={("TAML", index): (job,) for index, job in enumerate(jobs)})
+
+
+@pytest.mark.parametrize(
+    ("shots", "mean", "expected"),
+    [
+        ("fixed:50", 19.6, ["svhn: 20 images a class on average, because not every class has 50."]),
+        ("fixed:50", 50.0, []),
+        ("fixed:50", None, []),
+        ("any-shot:1-50", 19.6, []),
+    ],
+)
+def test_classes_with_fewer_images_than_shots_are_mentioned(shots, mean, expected):
+    summary = None if mean is None else SimpleNamespace(support_mean=mean)
+    comparison = SimpleNamespace(
+        models=("TAML",), columns=("svhn",), cells={("TAML", 0): SimpleNamespace(summary=summary)}
+    )
+    assert caption._small_tasks(plan_with(shots, 3), comparison) == expected
+
+
+def test_numbers_of_tasks_are_a_range():
+    assert caption._task_counts(plan_with("fixed:5", 3000, 3000)) == "3,000"
+    assert caption._task_counts(plan_with("fixed:5", 300, 150, 37)) == "37 to 300"
+
+
+def test_one_of_a_thing_is_singular():
+    assert [caption._count(number, "seed") for number in (1, 2)] == ["1 seed", "2 seeds"]
+
+
+@pytest.mark.parametrize(("tasks", "seeds"), [(3000, 3), (3000, 2), (30, 3)])
+def test_only_sizes_that_differ_from_the_experiments_are_listed(tasks, seeds):
+    plan = plan_with("fixed:5", 5000, tasks)
+    plan.experiment = SimpleNamespace(seeds=3, tasks=3000)
+    plan.scale = SimpleNamespace(seeds_of=lambda experiment: seeds)
+    expected = ["2 seeds, not 3"] if seeds == 2 else []
+    expected += ["30 to 5,000 test tasks, not 3,000"] if tasks == 30 else []
+    assert caption._size_differences(plan) == expected
