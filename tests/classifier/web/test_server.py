@@ -98,3 +98,18 @@ def test_a_computer_that_others_reach_is_known_by_its_names(monkeypatch):
     monkeypatch.setattr(socket, "getfqdn", lambda: "Mill.Example")
     assert host_names("127.0.0.1") == frozenset()
     assert host_names("0.0.0.0") == {"0.0.0.0", "mill", "mill.local", "mill.example"}
+
+
+def test_a_lost_connection_is_no_longer_waited_for(page, served):
+    protocols = []
+
+    class ObservedProtocol(TimedProtocol):
+        def connection_lost(self, exc):
+            super().connection_lost(exc)
+            protocols.append(self)
+
+    with served(page(), protocol=ObservedProtocol) as url:
+        connect(url).close()
+        assert httpx2.get(f"{url}api/state").status_code == 200
+    assert len(protocols) == 2
+    assert {protocol.timer for protocol in protocols} == {None}

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import grid_jobs
@@ -110,3 +112,16 @@ def test_progress_weights_jobs_by_their_length(monkeypatch):
     with show_progress(list(shares), "Runs", shares.__getitem__, {"a": 10, "b": 30}.__getitem__):
         shares.update(a=1.0, b=0.1)
     assert calls == [("Runs", 40, 5), (8, "1 of 2 runs")]
+
+
+def test_progress_is_updated_while_jobs_run(monkeypatch):
+    updated = threading.Event()
+
+    @contextmanager
+    def fake_progress(title, total, done):
+        yield lambda n, note: updated.set()
+
+    monkeypatch.setattr(progress_module, "progress", fake_progress)
+    monkeypatch.setattr(progress_module, "INTERVAL", 0.001)
+    with show_progress(["a"], "Runs", lambda job: 0.5):
+        assert updated.wait(20)

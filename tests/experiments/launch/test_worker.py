@@ -16,10 +16,10 @@ def talk(job: str) -> str:
 
 
 def test_output_is_appended_to_the_log_file(tmp_path, capsys):
-    folder = tmp_path / "runs" / "a"
+    folder = tmp_path / "runs" / "grid" / "a"
     for _ in range(2):
         assert run_in_worker(talk, "a", str(folder)) == JobResult("A")
-    assert (tmp_path / "runs" / "a.log").read_text() == "out\nerr\nlog\n" * 2
+    assert (tmp_path / "runs" / "grid" / "a.log").read_text() == "out\nerr\nlog\n" * 2
     assert tuple(capsys.readouterr()) == ("", "")
     assert logging.getLogger("anyshot").handlers == []
 
