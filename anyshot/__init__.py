@@ -86,7 +86,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "create_method",
         ],
         "methods.posterior": ["Posterior"],
-        "runs.run": ["Run", "load"],
+        "runs.load_method": ["load"],
+        "runs.run": ["Run"],
         "evaluation.evaluate_tasks": ["evaluate"],
         "evaluation.inspection": ["BalanceRecord", "inspect_stream", "inspect_task"],
         "evaluation.metrics": [
@@ -177,8 +178,8 @@ if TYPE_CHECKING:
     from anyshot.models.network import Layer as Layer
     from anyshot.models.network import Norm as Norm
     from anyshot.models.network import zero_head as zero_head
+    from anyshot.runs.load_method import load as load
     from anyshot.runs.run import Run as Run
-    from anyshot.runs.run import load as load
     from anyshot.training.presets import PRESETS as PRESETS
     from anyshot.training.presets import preset as preset
     from anyshot.training.stages import pretrain as pretrain

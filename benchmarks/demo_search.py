@@ -24,7 +24,7 @@ STEPS = (
 def train_run(name, alpha, alpha_head, arguments):
     settings = preset("glyphs", name)
     method = settings.method.with_values(
-        {"alpha": alpha, "alpha_head": alpha_head, "prediction": "naive"}, skip_foreign=True
+        {"alpha": alpha, "alpha_head": alpha_head, "prediction": "naive"}, skip_unused=True
     )
     schedule = replace(
         settings.train, iterations=arguments.iterations, validate_every=0, validation_tasks=20

@@ -49,7 +49,7 @@ def make_settings(
     }
     return replace(
         base,
-        method=base.method.with_values(method, skip_foreign=True),
+        method=base.method.with_values(method, skip_unused=True),
         train=replace(base.train, **schedule),
     )
 

@@ -101,7 +101,7 @@ def shorten_training(settings: Settings, seed: int, iterations: int) -> Settings
     train = dataclasses.replace(
         settings.train, seed=seed, iterations=iterations, validate_every=0, validation_tasks=20
     )
-    method = settings.method.with_values({"prediction": "naive"}, skip_foreign=True)
+    method = settings.method.with_values({"prediction": "naive"}, skip_unused=True)
     return dataclasses.replace(settings, train=train, method=method)
 
 

@@ -48,17 +48,17 @@ class Setting(NamedTuple):
 
 
 # ------------------------------------------------------------------------------- which settings
-def select_settings(wanted: tuple[str, ...]) -> Iterator[Setting]:
-    """The settings that are wanted, with those of the built-in methods' options."""
+def select_settings(selected: tuple[str, ...]) -> Iterator[Setting]:
+    """The settings that are selected, with those of the built-in methods' options."""
     hints = typing.get_type_hints(Settings)
-    for text in wanted:
+    for text in selected:
         part, _, name = text.partition(".")
         cls = nested_dataclass(hints[part])
-        found = list(_settings_of(part, cls)) if cls else list(_settings_of("", Settings))
+        settings = list(_settings_of(part, cls)) if cls else list(_settings_of("", Settings))
         if part == "method":
-            found += _builtin_options()
+            settings += _builtin_options()
         only = name if cls else text
-        yield from (setting for setting in found if not only or setting.field.name == only)
+        yield from (setting for setting in settings if not only or setting.field.name == only)
 
 
 def _settings_of(part: str, cls: type) -> Iterator[Setting]:
@@ -70,12 +70,12 @@ def _settings_of(part: str, cls: type) -> Iterator[Setting]:
 
 def _builtin_options() -> list[Setting]:
     """The options of all built-in methods; an option that several have comes once."""
-    found = {
+    settings = {
         setting.name: setting
         for options in BUILTIN_OPTIONS.values()
         for setting in _settings_of("options", options)
     }
-    return list(found.values())
+    return list(settings.values())
 
 
 def new_options(method: str) -> list[Setting]:
@@ -91,8 +91,8 @@ def new_options(method: str) -> list[Setting]:
         if issubclass(cls, options)
         for field in dataclasses.fields(options)
     }
-    found = _settings_of("options", cls)
-    return [setting for setting in found if setting.name not in inherited]
+    settings = _settings_of("options", cls)
+    return [setting for setting in settings if setting.name not in inherited]
 
 
 # ------------------------------------------------------------------------------- values
@@ -132,9 +132,9 @@ def parse_value(value: Any, setting: Setting) -> Any:
 
 def split_commas(text: str, name: str) -> list[str]:
     """The words of an option that takes several, separated by commas; "none" is none of them."""
-    found = [word.strip() for word in text.split(",")] if text != "none" else []
-    if not all(found):
+    words = [word.strip() for word in text.split(",")] if text != "none" else []
+    if not all(words):
         raise typer.BadParameter(
             "A value is missing before, after or between the commas.", param_hint=f"--{name}"
         )
-    return found
+    return words

@@ -110,11 +110,11 @@ class UnusedOptionError(typer.BadParameter):
 
 
 def add_setting_options(
-    *wanted: str, default: str | None = None
+    *selected: str, default: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of some settings.
 
-    ``wanted`` names a whole part ("task") or single settings ("method.samples", "images"). The
+    ``selected`` names a whole part ("task") or single settings ("method.samples", "images"). The
     command takes them as `**chosen`, None where an option was not given; :func:`settings_with`
     applies them. ``default`` is the default that the help names instead of the settings' own; ""
     names none.
@@ -125,14 +125,14 @@ def add_setting_options(
         def wrapped(*positional: Any, **named: Any) -> None:
             return command(*positional, **named)
 
-        own = [
+        parameters = [
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
             for parameter in inspect.signature(command, eval_str=True).parameters.values()
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD
         ]
-        settings = sorted(select_settings(wanted), key=_order_in_help)
-        made = [_parameter(setting, _help_panel(setting), default) for setting in settings]
-        wrapped.__signature__ = inspect.Signature([*own, *made])  # type: ignore[attr-defined]
+        settings = sorted(select_settings(selected), key=_order_in_help)
+        options = [_parameter(setting, _help_panel(setting), default) for setting in settings]
+        wrapped.__signature__ = inspect.Signature([*parameters, *options])  # type: ignore[attr-defined]
         wrapped.__annotations__ = {}  # Typer reads the signature
         return wrapped
 
@@ -162,26 +162,26 @@ def add_method_options(command: Callable[..., None], method: str) -> Callable[..
 def settings_with(
     base: Settings,
     chosen: Mapping[str, Any],
-    wanted: tuple[str, ...] = EVERYTHING,
-    skip_foreign: bool = False,
+    selected: tuple[str, ...] = EVERYTHING,
+    skip_unused: bool = False,
 ) -> Settings:
     """``base`` with the options that were given; a value that is not allowed is wrong usage.
 
-    An option without effect on the method is wrong usage, too; with ``skip_foreign`` it is ignored.
+    An option without effect on the method is wrong usage, too; with ``skip_unused`` it is ignored.
     """
     try:
         method = chosen.get("method") or base.method.name
         known = {setting.name for setting in select_settings(EVERYTHING)}
         has_new = any(name not in known for name, value in chosen.items() if value is not None)
         changes: dict[str, dict[str, Any]] = {}
-        for setting in [*select_settings(wanted), *(new_options(method) if has_new else ())]:
+        for setting in [*select_settings(selected), *(new_options(method) if has_new else ())]:
             value = chosen.get(setting.name)
             if value is None:
                 continue
             parsed = parse_value(value, setting)
             if setting.part in ("method", "options"):
                 reason = _reason_unused(method, setting)
-                if reason and skip_foreign:
+                if reason and skip_unused:
                     continue
                 if reason:
                     raise UnusedOptionError(reason, param_hint=setting.flag)
@@ -200,22 +200,22 @@ def settings_of_runs(bases: list[Settings], chosen: Mapping[str, Any]) -> list[S
     An option applies to the runs whose method has it; one that applies to none is wrong usage.
     """
     for name, value in chosen.items():
-        foreign = []
+        errors = []
         for base in bases if value is not None else ():
             try:
                 settings_with(base, {name: value})
             except UnusedOptionError as error:
-                foreign.append(error)
-        if foreign and len(foreign) == len(bases):
-            raise foreign[0]
-    return [settings_with(base, chosen, skip_foreign=True) for base in bases]
+                errors.append(error)
+        if errors and len(errors) == len(bases):
+            raise errors[0]
+    return [settings_with(base, chosen, skip_unused=True) for base in bases]
 
 
 def settings_diff(
-    settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING
+    settings: Settings, base: Settings, selected: tuple[str, ...] = EVERYTHING
 ) -> dict[str, list[tuple[str, str, str]]]:
     """By panel: the option's name, its value, and its value in ``base``, of every setting."""
-    found: dict[str, list[tuple[str, str, str]]] = {}
+    by_panel: dict[str, list[tuple[str, str, str]]] = {}
     method = settings.method.name
     try:
         of_method = {field.name for field in dataclasses.fields(options_class(method))}
@@ -223,7 +223,7 @@ def settings_diff(
     except CodeError:  # the file is gone; the run has a copy of it, and no option is new
         of_method = set(settings.method.options)
         new = []
-    for setting in [*select_settings(wanted), *new]:
+    for setting in [*select_settings(selected), *new]:
         if setting.part == "options" and setting.field.name not in of_method:
             continue
         panel = f"Options of {display_name(method)}"
@@ -232,8 +232,8 @@ def settings_diff(
         missing = "none" if setting.part == "pretrain" else "default"
         value = value_text(setting.value_in(settings)) or missing
         before = value_text(setting.value_in(base)) or missing
-        found.setdefault(panel, []).append((setting.flag[2:], value, before))
-    return found
+        by_panel.setdefault(panel, []).append((setting.flag[2:], value, before))
+    return by_panel
 
 
 # ------------------------------------------------------------------------------- replacing

@@ -67,20 +67,21 @@ def run_training_command(
     chosen: Mapping[str, Any],
     json: Path | None,
     show: bool,
-    wanted: tuple[str, ...] = EVERYTHING,
+    selected: tuple[str, ...] = EVERYTHING,
     prepared: Callable[[Settings], Settings] = lambda settings: settings,
 ) -> T | None:
     """Print the settings, then train or continue the run in a folder.
 
-    ``wanted`` are the settings that the command has options for; ``prepared`` converts the settings
-    of a preset. Returns what ``start`` returned; None with ``show`` and on ranks other than zero.
+    ``selected`` are the settings that the command has options for; ``prepared`` converts the
+    settings of a preset. Returns what ``start`` returned; None with ``show`` and on ranks other
+    than zero.
     """
     if folder is None and not show:
         raise typer.BadParameter("Missing argument 'RUN': the folder of the run.")
     base, source = _base_settings(folder, preset, chosen, prepared)
-    settings = settings_with(base, chosen, wanted)
+    settings = settings_with(base, chosen, selected)
     if show:
-        typer.echo("\n".join([f"Settings from {source}:", *all_settings(settings, base, wanted)]))
+        typer.echo("\n".join([f"Settings from {source}:", *all_settings(settings, base, selected)]))
         return None
     assert folder is not None
     from anyshot.core.files import check_writable
@@ -88,7 +89,8 @@ def run_training_command(
     if json:
         check_writable(json)
     typer.echo(
-        "\n".join([f"Settings from {source}:", *settings_summary(settings, base, wanted)]), err=True
+        "\n".join([f"Settings from {source}:", *settings_summary(settings, base, selected)]),
+        err=True,
     )
     with _explain_interrupt(command, folder):
         result = start(settings, folder, command=shlex.join(["anyshot", *sys.argv[1:]]))
@@ -115,7 +117,7 @@ def _base_settings(
     chosen: Mapping[str, Any],
     prepared: Callable[[Settings], Settings],
 ) -> tuple[Settings, str]:
-    """The settings before any option, and a name of where they come from."""
+    """The settings before any option is applied, and their source, as words to print."""
     if preset is None and folder is not None:
         from anyshot.runs.run import Run
 
@@ -133,11 +135,11 @@ def _base_settings(
 
 
 def all_settings(
-    settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING
+    settings: Settings, base: Settings, selected: tuple[str, ...] = EVERYTHING
 ) -> list[str]:
     """A line for each setting; "* way   3   (not 5)" for one that differs from ``base``."""
     lines = []
-    for panel, group in settings_diff(settings, base, wanted).items():
+    for panel, group in settings_diff(settings, base, selected).items():
         lines.append(panel)
         for name, value, before in group:
             changed = value != before
@@ -149,7 +151,7 @@ def all_settings(
 
 
 def settings_summary(
-    settings: Settings, base: Settings, wanted: tuple[str, ...] = EVERYTHING
+    settings: Settings, base: Settings, selected: tuple[str, ...] = EVERYTHING
 ) -> list[str]:
     """A few lines such as "task: *way 3, shots 5"; a star marks what differs from ``base``."""
     wrapper = textwrap.TextWrapper(
@@ -160,7 +162,7 @@ def settings_summary(
         break_on_hyphens=False,
     )
     lines = []
-    for panel, group in settings_diff(settings, base, wanted).items():
+    for panel, group in settings_diff(settings, base, selected).items():
         words = ", ".join(
             f"{'*' if value != before else ''}{name} {value}" for name, value, before in group
         )

@@ -114,7 +114,7 @@ flips, zooms
         """
         return dataclasses.asdict(parse_method_options(options_class(self.name), self.options))
 
-    def with_values(self, values: Mapping[str, Any], skip_foreign: bool = False) -> MethodSettings:
+    def with_values(self, values: Mapping[str, Any], skip_unused: bool = False) -> MethodSettings:
         """A copy with other values of shared settings and of the method's options alike.
 
         Parameters
@@ -122,7 +122,7 @@ flips, zooms
         values : mapping
             New values by name. With another method ``name``, options that this method does not
             have are dropped.
-        skip_foreign : bool
+        skip_unused : bool
             Drop values of options that the method does not have; otherwise they are an error.
 
         Examples
@@ -132,13 +132,13 @@ flips, zooms
         """
         shared_names = {f.name for f in dataclasses.fields(self)}
         shared = {k: v for k, v in values.items() if k in shared_names}
-        own = {k: v for k, v in values.items() if k not in shared_names}
-        if not own and shared.get("name", self.name) == self.name:
+        options_given = {k: v for k, v in values.items() if k not in shared_names}
+        if not options_given and shared.get("name", self.name) == self.name:
             return dataclasses.replace(self, **shared)
         known = {f.name for f in dataclasses.fields(options_class(shared.get("name", self.name)))}
         options = {k: v for k, v in self.options.items() if k in known}
         options |= shared.pop("options", {})
-        options |= {k: v for k, v in own.items() if k in known or not skip_foreign}
+        options |= {k: v for k, v in options_given.items() if k in known or not skip_unused}
         return dataclasses.replace(self, **shared, options=options)
 
     @staticmethod

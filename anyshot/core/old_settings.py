@@ -1,6 +1,6 @@
-"""Reads settings that earlier versions of anyshot wrote.
+"""Read settings that earlier versions of anyshot wrote.
 
-Earlier versions kept the options of all methods in ``method`` itself, called the pre-training
+Earlier versions had the options of all methods in ``method`` itself, called the pre-training
 ``warm`` (such a run had no meta-training), and had a few options that no longer exist.
 """
 
@@ -36,13 +36,13 @@ FLAT = {
 
 def upgrade_run(values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run: ``warm`` becomes ``pretrain``, without meta-training."""
-    found = dict(values)
-    pretraining = found.pop("warm", None)
+    upgraded = dict(values)
+    pretraining = upgraded.pop("warm", None)
     if pretraining is not None:
-        train = dict(found.get("train", {}))
-        found["pretrain"] = {**pretraining, "seed": train.get("seed", 0)}
-        found["train"] = {**train, "iterations": 0}
-    return found
+        train = dict(upgraded.get("train", {}))
+        upgraded["pretrain"] = {**pretraining, "seed": train.get("seed", 0)}
+        upgraded["train"] = {**train, "iterations": 0}
+    return upgraded
 
 
 def upgrade_part(part: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,19 +50,19 @@ def upgrade_part(part: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
     A removed option at any other value than the one that stands for today's behaviour is an error.
     """
-    found = dict(values)
+    upgraded = dict(values)
     for name, value in REMOVED[part].items():
-        given = found.pop(name, value)
+        given = upgraded.pop(name, value)
         if given != value:
             raise SettingsError(
                 f"This run was trained with {name} = {given!r}, which anyshot no longer has; "
                 "use the version that trained it."
             )
-    return _nest_method_options(found) if part == "method" else found
+    return _nest_method_options(upgraded) if part == "method" else upgraded
 
 
 def _nest_method_options(values: dict[str, Any]) -> dict[str, Any]:
-    """Moves the options of methods from ``method`` into ``method.options``.
+    """Move the options of methods from ``method`` into ``method.options``.
 
     A built-in method keeps those that it has; the others never had an effect on it. A method of
     your own keeps those that differ from their defaults.
@@ -73,10 +73,10 @@ def _nest_method_options(values: dict[str, Any]) -> dict[str, Any]:
     name = values.get("name", "taml")
     if METHODS.is_builtin(name):
         known = {field.name for field in fields(options_class(name))}
-        kept = {key: value for key, value in flat.items() if key in known}
+        options = {key: value for key, value in flat.items() if key in known}
     else:
-        kept = {key: value for key, value in flat.items() if _as_tuple(value) != FLAT[key]}
-    return {**values, "options": {**kept, **values.get("options", {})}}
+        options = {key: value for key, value in flat.items() if _as_tuple(value) != FLAT[key]}
+    return {**values, "options": {**options, **values.get("options", {})}}
 
 
 def _as_tuple(value: Any) -> Any:

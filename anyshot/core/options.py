@@ -88,14 +88,14 @@ def refuse_unknown_arguments(cls: type[T]) -> type[T]:
     explain = getattr(cls, "explain_unknown", lambda name: None)
 
     @functools.wraps(init)
-    def checked_init(self: T, *args: Any, **kwargs: Any) -> None:
+    def init_and_check(self: T, *args: Any, **kwargs: Any) -> None:
         for key in kwargs:
             if key not in names:
                 default = f"{cls.__name__} has no setting {key!r}{suggestion(key, names)}"
                 raise SettingsError(explain(key) or default)
         init(self, *args, **kwargs)
 
-    cls.__init__ = checked_init  # type: ignore[method-assign, assignment]
+    cls.__init__ = init_and_check  # type: ignore[method-assign, assignment]
     return cls
 
 
@@ -130,12 +130,12 @@ def non_default(part: Any) -> dict[str, Any]:
     >>> non_default(Settings(task=TaskSettings(way=10)))
     {'task': {'way': 10}}
     """
-    found = {}
+    changed = {}
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
         if value != default_of(field):
-            found[field.name] = non_default(value) if dataclasses.is_dataclass(value) else value
-    return found
+            changed[field.name] = non_default(value) if dataclasses.is_dataclass(value) else value
+    return changed
 
 
 def default_of(field: dataclasses.Field[Any]) -> Any:

@@ -78,7 +78,8 @@ class Registry:
         Raises
         ------
         SettingsError
-            If the name is taken. Registering the same object again is allowed (notebooks do it).
+            If the name is taken or is an import path. Registering the same object again is allowed
+            (notebooks do it).
 
         Examples
         --------
@@ -93,7 +94,11 @@ class Registry:
                 return registered
             previous = self._registered.get(name, registered)
             taken = name in self._builtin or import_path(previous) != import_path(registered)
-            if taken or IMPORT_PATH.fullmatch(name):
+            if IMPORT_PATH.fullmatch(name):
+                raise SettingsError(
+                    f"The {self.kind} name {name!r} is an import path; choose a short name."
+                )
+            if taken:
                 raise SettingsError(f"The {self.kind} name {name!r} is taken; choose another.")
             self._registered[name] = registered
             return registered

@@ -130,7 +130,7 @@ class PlanBuilder:
         if set(images) <= set(base.images):
             ood = tuple(filter(is_available, base.ood))
         of_scale = {**scale.method, **scale.methods.get(model.method, {})}
-        method = base.method.with_values(of_scale, skip_foreign=True).with_values(model.change)
+        method = base.method.with_values(of_scale, skip_unused=True).with_values(model.change)
         return replace(
             base,
             images=images,

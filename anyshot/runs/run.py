@@ -143,12 +143,15 @@ class Run:
         run = cls.find_started(folder)
         if run is None:
             code = user_code.record_code(settings)
-            run_id = run_identity(settings, image_size, sets, code, body)
+            run_id: str | None = run_identity(settings, image_size, sets, code, body)
             user_code.copy_code(code, folder)
         elif run.settings == settings:
             return cls(folder, trust_code=True)
         elif extends(run.settings, settings):
-            sets, code, body, run_id = run.sets, run.code, run.info.get("body"), run.run_id
+            sets = run.sets
+            code = run.code
+            body = run.info.get("body")
+            run_id = run.run_id
         else:
             changes = describe_differences(run.settings.as_dict(), settings.as_dict())
             decays = is_longer(run.settings, settings)
@@ -338,38 +341,3 @@ class Run:
             raise RunError(
                 f"{name} of the run '{self.folder}' does not fit its settings ({reason})."
             ) from error
-
-
-def load(run: str | Path, device: str = "cpu", trust_code: bool = False) -> Method:
-    """Load a trained method.
-
-    Parameters
-    ----------
-    run : str or Path
-        Run folder, or a pretrained method that comes with anyshot (``anyshot weights``).
-    device : str
-        Where to compute: "cpu", "cuda", "mps" or "auto".
-    trust_code : bool
-        Whether code in or named by the run may be executed. Runs of built-in methods need none.
-
-    Returns
-    -------
-    Method
-
-    Raises
-    ------
-    RunError
-        If there is no run in the folder, or it is damaged or has no chosen parameters yet.
-    CodeError
-        If the run uses code that does not come with anyshot, and ``trust_code`` is false.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> method = load("glyphs")
-    >>> images = np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), dtype=np.uint8)
-    >>> predictor = method.adapt(images, [0, 0, 0, 1, 1, 1])
-    >>> predictor(images).shape
-    torch.Size([6, 2])
-    """
-    return Run(run, trust_code).load_method(device)

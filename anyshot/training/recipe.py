@@ -57,7 +57,7 @@ def recipe(settings: Settings) -> Settings:
     changes = METHOD | EXCEPTIONS.get(settings.method.name, {})
     return replace(
         settings,
-        method=settings.method.with_values(changes, skip_foreign=True),
+        method=settings.method.with_values(changes, skip_unused=True),
         train=replace(settings.train, **TRAIN),
         pretrain=PretrainSettings(),
     )

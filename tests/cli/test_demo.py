@@ -19,7 +19,7 @@ def test_the_demo_prints_and_writes_its_results(tiny, tmp_path, monkeypatch, cap
         ood=(),
         task=TaskSettings(way=2, shots="any-shot:1-4", query=2),
         method=preset.method.with_values(
-            {"steps": 1, "test_steps": 1, "samples": 2}, skip_foreign=True
+            {"steps": 1, "test_steps": 1, "samples": 2}, skip_unused=True
         ),
         train=dataclasses.replace(preset.train, meta_batch=1, validate_every=0, validation_tasks=2),
     )

@@ -18,13 +18,15 @@ from anyshot.core.builtin_options import TAMLOptions
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
 
 
-def run(*arguments: str, wanted: tuple[str, ...] = EVERYTHING) -> tuple[int, str, Settings | None]:
+def run(
+    *arguments: str, selected: tuple[str, ...] = EVERYTHING
+) -> tuple[int, str, Settings | None]:
     """Exit code, output and settings of a command with these arguments."""
     found: list[Settings] = []
     app = typer.Typer()
 
     @app.command()
-    @add_setting_options(*wanted)
+    @add_setting_options(*selected)
     def command(folder: str = "x", **chosen: Any) -> None:
         found.append(settings_with(Settings(), chosen))
 
@@ -107,9 +109,9 @@ def test_a_wrong_value_is_wrong_usage_and_named(arguments, sentence):
 
 
 def test_a_command_may_take_only_some_settings():
-    wanted = ("task", "method.samples")
-    assert run("--samples", "3", "--query", "2", wanted=wanted)[0] == 0
-    assert run("--steps", "3", wanted=wanted)[0] == 2
+    selected = ("task", "method.samples")
+    assert run("--samples", "3", "--query", "2", selected=selected)[0] == 0
+    assert run("--steps", "3", selected=selected)[0] == 2
 
 
 def test_the_help_tells_meaning_choices_and_default(monkeypatch):

@@ -49,10 +49,12 @@ def test_registered_object_is_found_by_name_and_by_import_path(colours):
     assert colours[import_path(blue)] is blue
 
 
-@pytest.mark.parametrize("name", ["red", "blue", "file.py:blue"])
-def test_taken_name_or_import_path_cannot_be_registered(colours, name):
+@pytest.mark.parametrize(
+    ("name", "reason"), [("red", "taken"), ("blue", "taken"), ("file.py:blue", "import path")]
+)
+def test_taken_name_or_import_path_cannot_be_registered(colours, name, reason):
     colours.register("blue")(len)
-    with pytest.raises(SettingsError, match=f"'{name}'"):
+    with pytest.raises(SettingsError, match=f"'{name}' is .*{reason}"):
         colours.register(name)(max)
 
 

@@ -159,7 +159,7 @@ def test_values_of_shared_settings_and_of_options_are_set_alike():
     assert (found.alpha, found.options) == (0.3, {"samples": 2})
     with pytest.raises(SettingsError, match="zeta"):
         found.with_values({"zeta": 1.0})
-    assert found.with_values({"zeta": 1.0}, skip_foreign=True) == found
+    assert found.with_values({"zeta": 1.0}, skip_unused=True) == found
     assert found.with_values({"name": "maml"}).options == {}
 
 

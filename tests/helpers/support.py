@@ -144,7 +144,7 @@ def make_method(
 ) -> Method:
     """Create a small method (4 channels, 16×16) with perturbed parameters: none is at 0 or 1."""
     base = MethodSettings(name=name, start="he", channels=4)
-    settings = base.with_values({"samples": 3, **options}, skip_foreign=True)
+    settings = base.with_values({"samples": 3, **options}, skip_unused=True)
     method = create_method(settings, (16, 16), seed).to(dtype)
     generator = torch_rng(seed, "elsewhere")
     with torch.no_grad():

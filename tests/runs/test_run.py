@@ -40,10 +40,16 @@ def test_extended_run_keeps_what_it_recorded(tmp_path):
     )
     made = Run.open_or_create(tmp_path, settings, (16, 20), "anyshot train x", [record], body)
     assert made.info == {
-        "settings": json.loads(json.dumps(settings.as_dict())), "image_size": [16, 20], "version": VERSION,
-        "command": "anyshot train x", "threads": torch.get_num_threads(), "code": {code: fingerprint(code)},
-        "sets": json.loads(json.dumps([asdict(record)])), "body": body, "id": made.run_id,
-    }  # fmt: skip
+        "settings": json.loads(json.dumps(settings.as_dict())),
+        "image_size": [16, 20],
+        "version": VERSION,
+        "command": "anyshot train x",
+        "threads": torch.get_num_threads(),
+        "code": {code: fingerprint(code)},
+        "sets": json.loads(json.dumps([asdict(record)])),
+        "body": body,
+        "id": made.run_id,
+    }
     assert made.image_size == (16, 20)
     assert made.sets == (record,)
     made.log({"kind": "iteration"})
@@ -186,14 +192,36 @@ def test_run_can_be_extended_unless_its_learning_rate_decays(tmp_path):
 
 
 WRONG = [
-    [], 3, None, "text", {}, {"settings": None}, {"settings": {"way": 3}}, {"settings": {"task": 3}},
-    {"settings": {"task": {"way": "five"}}}, {"settings": {"task": {"way": 1e999}}}, {"settings": {"images": []}},
-    {"settings": {"images": "glyphs"}}, {"settings": {"images": [3]}}, {"settings": {"method": {"gains": ["a"] * 3}}},
-    {"settings": {"train": {"rate": float("nan")}}}, {"image_size": None}, {"image_size": 32}, {"image_size": [32]},
-    {"image_size": ["a", "b"]}, {"image_size": [0, 0]}, {"image_size": [1e999, 3]}, {"image_size": [32, 32, 3]},
-    {"image_size": [-5, 32]}, {"sets": None}, {"sets": 3}, {"sets": [3]}, {"sets": [{}]}, {"sets": [None]},
+    [],
+    3,
+    None,
+    "text",
+    {},
+    {"settings": None},
+    {"settings": {"way": 3}},
+    {"settings": {"task": 3}},
+    {"settings": {"task": {"way": "five"}}},
+    {"settings": {"task": {"way": 1e999}}},
+    {"settings": {"images": []}},
+    {"settings": {"images": "glyphs"}},
+    {"settings": {"images": [3]}},
+    {"settings": {"method": {"gains": ["a"] * 3}}},
+    {"settings": {"train": {"rate": float("nan")}}},
+    {"image_size": None},
+    {"image_size": 32},
+    {"image_size": [32]},
+    {"image_size": ["a", "b"]},
+    {"image_size": [0, 0]},
+    {"image_size": [1e999, 3]},
+    {"image_size": [32, 32, 3]},
+    {"image_size": [-5, 32]},
+    {"sets": None},
+    {"sets": 3},
+    {"sets": [3]},
+    {"sets": [{}]},
+    {"sets": [None]},
     {"sets": {"a": 1}},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)

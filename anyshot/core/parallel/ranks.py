@@ -131,14 +131,14 @@ def utilisation() -> dict[str, float]:
 
 
 def claims_error_message() -> bool:
-    """Return whether this rank prints why all end: it is the first that calls this."""
+    """Return whether this rank prints the error: only the first rank that calls this does."""
     if _store is None:
         time.sleep(GRACE if rank() else 0.0)  # rank 0 prints the same, and torchrun ends this rank
         return True
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # print before torchrun ends this rank
     try:
-        return _store.add("said", 1) == 1
+        return _store.add("error_messages", 1) == 1
     except RuntimeError:  # the machine with the store is gone
         return True
 
@@ -232,8 +232,8 @@ def _agree_on_session(store: Any, number: int, size: int) -> str:
     missing = set(range(1, size))
     while missing:
         for other in [other for other in missing if store.check([f"anyshot/token/{other}"])]:
-            found = store.get(f"anyshot/token/{other}").decode()
-            store.set(f"anyshot/answer/{found}", session)
+            other_token = store.get(f"anyshot/token/{other}").decode()
+            store.set(f"anyshot/answer/{other_token}", session)
         missing = {other for other in missing if not store.check([f"anyshot/{session}/{other}"])}
         time.sleep(0.01 if missing else 0.0)
     return session
