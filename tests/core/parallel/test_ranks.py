@@ -198,6 +198,13 @@ def test_each_rank_has_its_own_gpu_or_an_error(monkeypatch):
     monkeypatch.setattr(device, "local_rank", lambda: (2, 3))
     with pytest.raises(AnyshotError, match=r"2 GPUs for 3 ranks.*--nproc-per-node 2"):
         device.choose_device("cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(AnyshotError, match="1 GPUs for 3 ranks"):
+        device.choose_device("auto")
+    devices.clear()
+    for name in ("cpu", "cuda:0"):
+        device.choose_device(name)
+    assert devices == ["cpu", "cuda:0"]
 
 
 def test_without_torchrun_there_is_one_rank():

@@ -119,9 +119,10 @@ def test_progress_is_updated_while_jobs_run(monkeypatch):
 
     @contextmanager
     def fake_progress(title, total, done):
+        assert total == 1  # the least length of a job
         yield lambda n, note: updated.set()
 
     monkeypatch.setattr(progress_module, "progress", fake_progress)
     monkeypatch.setattr(progress_module, "INTERVAL", 0.001)
-    with show_progress(["a"], "Runs", lambda job: 0.5):
+    with show_progress(["a"], "Runs", lambda job: 0.5, lambda job: 0.2):
         assert updated.wait(20)
