@@ -97,3 +97,9 @@ def test_every_change_reaches_the_state(workspace):
     assert workspace.state()["pool"] == []
     workspace.remove_class(key)
     assert workspace.state()["classes"] == []
+
+
+def test_an_upload_that_would_not_fit_is_not_read(reader, monkeypatch):
+    monkeypatch.setattr(reader, "read", None)
+    with pytest.raises(RequestRefused, match="0 photos"):
+        Workspace(reader, Limits(pictures=0)).add_photo("a.png", b"", POOL)
