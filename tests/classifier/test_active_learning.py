@@ -26,9 +26,9 @@ def pool(n, seed=1):
 
 
 def greedy(adapted, features, count):
-    """Σ_j doubt_j · max(k(x, x_j) − covered_j, 0), computed image by image."""
+    """Σ_j uncertainty_j · max(k(x, x_j) − covered_j, 0), computed image by image."""
     p = adapted(features).exp().sort(1, descending=True).values
-    doubt = 1 - (p[:, 0] - p[:, 1])
+    uncertainty = 1 - (p[:, 0] - p[:, 1])
     rows = signed_sqrt_normalize(features.double()) - adapted.frame.origin
     basis = adapted.frame.basis
     support = adapted.support.z @ basis.t() if basis is not None else adapted.support.z
@@ -42,7 +42,7 @@ def greedy(adapted, features, count):
         gains = {}
         for i in set(range(len(rows))) - set(chosen):
             new = [max(kernel(rows[i], x) - c, 0) for x, c in zip(rows, covered, strict=True)]
-            gains[i] = sum(float(d) * k for d, k in zip(doubt, new, strict=True))
+            gains[i] = sum(float(d) * k for d, k in zip(uncertainty, new, strict=True))
         best = max(gains, key=gains.get)
         chosen.append(best)
         covered = [max(c, kernel(rows[best], x)) for x, c in zip(rows, covered, strict=True)]
@@ -63,9 +63,9 @@ def test_all_images_are_returned_if_there_are_few(adapted):
     assert sorted(choose_images(adapted, pool(4), 10)) == list(range(4))
 
 
-def test_only_the_most_doubtful_of_many_are_considered(adapted, monkeypatch):
+def test_only_the_most_uncertain_of_many_are_considered(adapted, monkeypatch):
     monkeypatch.setattr(active_learning, "MAX_IMAGES", 3)
     features = pool(20)
     p = adapted(features).exp().sort(1, descending=True).values
-    doubtful = set((p[:, 1] - p[:, 0]).argsort(descending=True)[:3].tolist())
-    assert set(choose_images(adapted, features, 10)) == doubtful
+    most_uncertain = set((p[:, 1] - p[:, 0]).argsort(descending=True)[:3].tolist())
+    assert set(choose_images(adapted, features, 10)) == most_uncertain

@@ -169,14 +169,14 @@ def test_classify_runs_the_backbone_once_for_each_image():
     clf = AnyShotClassifier(counting, side=8).fit(x, y)
     assert counting.images == len(x)
     new, _ = three((2, 2, 2), seed=40)
-    found = clf.classify(new)
+    actual = clf.classify(new)
     clf.explain()
     assert counting.images == len(x) + len(new)
-    np.testing.assert_array_equal(found.probabilities, clf.predict_proba(new))
-    np.testing.assert_array_equal(found.labels, clf.predict(new))
-    np.testing.assert_array_equal(found.unknown_scores, clf.unknown_score(new))
-    np.testing.assert_array_equal(found.unknown, clf.is_unknown(new))
-    np.testing.assert_array_equal(found.features, clf.transform(new))
+    np.testing.assert_array_equal(actual.probabilities, clf.predict_proba(new))
+    np.testing.assert_array_equal(actual.labels, clf.predict(new))
+    np.testing.assert_array_equal(actual.unknown_scores, clf.unknown_score(new))
+    np.testing.assert_array_equal(actual.unknown, clf.is_unknown(new))
+    np.testing.assert_array_equal(actual.features, clf.transform(new))
 
 
 def test_a_body_that_uses_the_support_images_runs_once_for_each_image(monkeypatch):
@@ -206,12 +206,12 @@ def test_features_can_take_the_place_of_images():
     images = classifier().fit(x, y)
     clf = AnyShotClassifier(counting, side=8).fit_features(images.features_, y)
     features = images.transform(new)
-    found = clf.classify_features(features)
+    actual = clf.classify_features(features)
     assert counting.images == 0
-    np.testing.assert_array_equal(found.probabilities, images.predict_proba(new))
+    np.testing.assert_array_equal(actual.probabilities, images.predict_proba(new))
     np.testing.assert_array_equal(clf.label_next_features(features, 3), images.label_next(new, 3))
     assert clf.explain() == images.explain()
-    np.testing.assert_array_equal(clf.predict_proba(new), found.probabilities)  # from images again
+    np.testing.assert_array_equal(clf.predict_proba(new), actual.probabilities)  # from images again
     assert counting.images == len(new)
 
 
@@ -243,9 +243,9 @@ def test_features_of_any_size_give_the_same_answers(size):
     y = np.repeat([0, 1], 6)
     expected = AnyShotClassifier(None).fit(x, y).predict_proba(x)
     scaled = (x / x.max() * size).astype(np.float32)
-    found = AnyShotClassifier(None).fit(scaled, y).predict_proba(scaled)
-    np.testing.assert_allclose(found, expected, atol=1e-3)
-    assert np.ptp(found) > 0.5
+    actual = AnyShotClassifier(None).fit(scaled, y).predict_proba(scaled)
+    np.testing.assert_allclose(actual, expected, atol=1e-3)
+    assert np.ptp(actual) > 0.5
 
 
 def test_announced_classes_are_known_before_their_first_image():

@@ -76,5 +76,5 @@ def test_the_same_image_with_two_labels_is_named(tmp_path, caplog):
 def test_images_that_were_learned_from_are_marked():
     x, y = labelled_images()
     new, _ = labelled_images(seed=60)
-    found = AnyShotClassifier(colours, side=8).fit(x, y).classify([*new[:3], x[4], x[0]])
-    assert found.support_matches.tolist() == [-1, -1, -1, 4, 0]
+    actual = AnyShotClassifier(colours, side=8).fit(x, y).classify([*new[:3], x[4], x[0]])
+    assert actual.support_matches.tolist() == [-1, -1, -1, 4, 0]

@@ -7,7 +7,7 @@ from anyshot.data.augment import COLOUR, CROP, augment, jitter_colours
 
 @pytest.fixture
 def images():
-    """Each pixel of each image has its own colour, so that it tells where it came from."""
+    """Each pixel of each image has another colour, which shows where it came from."""
     n, height, width = 40, 20, 32
     place = np.arange(height * width).reshape(height, width)
     one = np.stack([place % 256, place // 256, np.zeros_like(place)], -1)
@@ -51,12 +51,12 @@ def test_a_flip_mirrors_about_half_of_the_images(images):
 
 def test_a_crop_is_a_part_of_the_image_enlarged(images):
     rows, columns = origins(augment(images, ("crop",), rng()))
-    for found, side in ((rows[:, :, 0], 20), (columns[:, 0], 32)):
-        span = found[:, -1] - found[:, 0] + 1
+    for actual, side in ((rows[:, :, 0], 20), (columns[:, 0], 32)):
+        span = actual[:, -1] - actual[:, 0] + 1
         assert span.min() >= CROP * side - 1
         assert span.max() <= side
         assert len(set(span)) > 3
-        assert (np.diff(found, axis=1) >= 0).all()
+        assert (np.diff(actual, axis=1) >= 0).all()
     assert len(set(rows[:, 0, 0])) > 2  # not always from the top
 
 
@@ -68,9 +68,9 @@ def test_combined_augmentations_depend_on_the_seed_alone(images):
 
 def test_colours_change_as_brightness_contrast_and_saturation_say():
     photo = make_imageset().images[:6]
-    found = jitter_colours(photo, rng()).astype(float)
+    actual = jitter_colours(photo, rng()).astype(float)
     factors = rng().uniform(1 - COLOUR, 1 + COLOUR, (3, 6))
-    for image, original, (b, c, s) in zip(found, photo.astype(float), factors.T, strict=True):
+    for image, original, (b, c, s) in zip(actual, photo.astype(float), factors.T, strict=True):
         grey = original @ [0.299, 0.587, 0.114]
         saturated = s * original + (1 - s) * grey[..., None]
         expected = b * (c * saturated + (1 - c) * grey.mean())

@@ -17,13 +17,13 @@ def sizes(dealer, classes: int) -> dict[str, int]:
 @pytest.mark.parametrize("way", [2, 3, 5, 10])
 def test_every_split_has_at_least_way_classes_and_all_are_assigned(way):
     for classes in range(2 * way, 80):
-        found = sizes(training_shares(way), classes)
-        assert sum(found.values()) == classes
-        assert min(found.values()) >= way
-        assert ("validation" in found) == (classes >= 3 * way)
-        found = sizes(validation_shares(way), classes)
-        assert set(found) == {"validation", "test"}
-        assert min(found.values()) >= way
+        actual = sizes(training_shares(way), classes)
+        assert sum(actual.values()) == classes
+        assert min(actual.values()) >= way
+        assert ("validation" in actual) == (classes >= 3 * way)
+        actual = sizes(validation_shares(way), classes)
+        assert set(actual) == {"validation", "test"}
+        assert min(actual.values()) >= way
 
 
 def test_many_classes_get_the_default_shares():

@@ -12,7 +12,7 @@ from anyshot.core.errors import SettingsError
 from anyshot.data.decode import UnreadableImage, decode, decode_all
 
 
-def encoded(image: Image.Image, kind: str = "PNG", **options) -> bytes:
+def encode_image(image: Image.Image, kind: str = "PNG", **options) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, kind, **options)
     return buffer.getvalue()
@@ -44,7 +44,7 @@ def png_header_of(width: int, height: int) -> bytes:
 
 
 def test_a_wide_picture_is_resized_by_its_short_side_and_cropped_in_the_centre():
-    pixels = decode(encoded(halves(200, 40)), 20)
+    pixels = decode(encode_image(halves(200, 40)), 20)
     assert pixels.shape == (20, 20, 3)
     assert pixels.dtype == np.uint8
     assert pixels[10, 2].tolist() == [255, 0, 0]
@@ -54,7 +54,7 @@ def test_a_wide_picture_is_resized_by_its_short_side_and_cropped_in_the_centre()
 def test_exif_rotation_is_undone():
     exif = Image.Exif()
     exif[0x0112] = 6  # turn by 90 degrees clockwise to see it upright: the left half comes on top
-    pixels = decode(encoded(halves(), "JPEG", exif=exif, quality=95), 20)
+    pixels = decode(encode_image(halves(), "JPEG", exif=exif, quality=95), 20)
     assert pixels[2, 10, 0] > 200
     assert pixels[17, 10, 2] > 200
 
@@ -70,34 +70,34 @@ def test_every_mode_becomes_the_same_grey(mode):
     else:
         image = Image.new("L", (30, 30), 255).convert(mode)
     kind = "TIFF" if mode in ("CMYK", "YCbCr", "F", "I") else "PNG"
-    assert (decode(encoded(image, kind), 16) >= 250).all()
+    assert (decode(encode_image(image, kind), 16) >= 250).all()
 
 
 def test_sixteen_bit_greys_keep_their_contrast():
     ramp = np.tile(np.linspace(0, 65535, 32).astype(np.uint16), (32, 1))
-    pixels = decode(encoded(Image.fromarray(ramp)), 32)
+    pixels = decode(encode_image(Image.fromarray(ramp)), 32)
     assert pixels[16, 16, 0] == pytest.approx(131, abs=4)
 
 
 @pytest.mark.parametrize(("white", "dtype"), [(4095, np.uint16), (1.0, np.float32)])
 def test_twelve_bit_and_float_greys_are_not_black(white, dtype):
     ramp = np.tile(np.linspace(0, white, 32).astype(dtype), (32, 1))
-    pixels = decode(encoded(Image.fromarray(ramp), "TIFF"), 32)
+    pixels = decode(encode_image(Image.fromarray(ramp), "TIFF"), 32)
     assert pixels[16, 16, 0] == pytest.approx(131, abs=4)
     assert pixels[16, 31, 0] == pytest.approx(255, abs=4)
 
 
 def test_transparent_parts_become_white():
     image = Image.new("RGBA", (20, 20), (10, 20, 30, 0))
-    assert (decode(encoded(image), 8) == 255).all()
+    assert (decode(encode_image(image), 8) == 255).all()
     palette = Image.new("RGB", (20, 20), (10, 20, 30)).quantize(4)
-    assert (decode(encoded(palette, transparency=palette.getpixel((0, 0))), 8) == 255).all()
+    assert (decode(encode_image(palette, transparency=palette.getpixel((0, 0))), 8) == 255).all()
 
 
 def test_an_animation_gives_its_first_picture():
     frames = [Image.new("RGB", (16, 16), colour) for colour in ("red", "blue")]
     for kind in ("GIF", "WEBP"):
-        data = encoded(frames[0], kind, save_all=True, append_images=frames[1:])
+        data = encode_image(frames[0], kind, save_all=True, append_images=frames[1:])
         pixels = decode(data, 8)
         assert pixels[4, 4, 0] > 240
         assert pixels[4, 4, 2] < 10
@@ -110,12 +110,12 @@ def noise(side: int) -> Image.Image:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (encoded(halves(1, 1)), "too small .1x1"),
-        (encoded(halves(500, 2)), "too small .500x2"),
+        (encode_image(halves(1, 1)), "too small .1x1"),
+        (encode_image(halves(500, 2)), "too small .500x2"),
         (b"just some words", "not an image"),
         (b"", "not an image"),
-        (encoded(noise(64), "JPEG")[:1500], "damaged"),
-        (encoded(noise(64))[:5000], "damaged"),
+        (encode_image(noise(64), "JPEG")[:1500], "damaged"),
+        (encode_image(noise(64))[:5000], "damaged"),
         (png_header_of(20_000, 20_000), "too large"),
         (png_header_of(9_000, 9_000), "too large .9000x9000"),
         (png_header_of(12_000, 12_000), "too large"),
@@ -129,7 +129,7 @@ def test_undecodable_file_gets_a_reason(data, reason):
 
 
 def test_many_files_come_back_in_order_with_their_reasons():
-    files = [encoded(Image.new("L", (8, 8), n % 256)) if n % 7 else b"?" for n in range(600)]
+    files = [encode_image(Image.new("L", (8, 8), n % 256)) if n % 7 else b"?" for n in range(600)]
     results = list(decode_all(files, 4))
     assert len(results) == 600
     for n, result in enumerate(results):
@@ -144,7 +144,9 @@ def test_a_box_is_cut_out_and_resized_as_a_whole(kind):
     pixels = np.zeros((300, 400, 3), np.uint8)
     pixels[100:150, 100:300] = [255, 0, 0]
     pixels[100:150, 280:300] = [0, 0, 255]  # the last tenth of a wide box
-    data = encoded(Image.fromarray(pixels), kind, **({"quality": 95} if kind == "JPEG" else {}))
+    data = encode_image(
+        Image.fromarray(pixels), kind, **({"quality": 95} if kind == "JPEG" else {})
+    )
     cut = decode(data, 20, box=(100, 100, 300, 150), crop=False).astype(int)
     assert np.abs(cut[5:15, 2:15] - [255, 0, 0]).max() < 20
     assert np.abs(cut[5:15, 19] - [0, 0, 255]).max() < 40
@@ -153,7 +155,7 @@ def test_a_box_is_cut_out_and_resized_as_a_whole(kind):
 
 
 def test_a_box_is_clipped_to_the_image_and_one_outside_is_refused():
-    data = encoded(halves())
+    data = encode_image(halves())
     assert (decode(data, 8, box=(30, 0, 999, 999))[:, :, 2] == 255).all()
     with pytest.raises(UnreadableImage, match=r"70, 0, 80, 9"):
         decode(data, 8, box=(70, 0, 80, 9))
@@ -161,7 +163,7 @@ def test_a_box_is_clipped_to_the_image_and_one_outside_is_refused():
 
 def test_each_file_has_its_box(tmp_path):
     path = tmp_path / "a.png"
-    path.write_bytes(encoded(halves()))
+    path.write_bytes(encode_image(halves()))
     (right,) = decode_all([path], 8, boxes={path: (30, 0, 60, 40)})
     assert (right == [0, 0, 255]).all()
 
@@ -187,17 +189,17 @@ def tiff_of_12_bits(value: int, side: int = 8) -> bytes:
 def test_greys_of_12_bits_keep_their_brightness():
     assert decode(tiff_of_12_bits(2048), 8)[4, 4, 0] == pytest.approx(127, abs=2)
     wide = Image.fromarray(np.full((8, 8), 2048, np.uint16))
-    data = encoded(wide, "TIFF", tiffinfo={281: 4095})  # 12 bits stored in 16
+    data = encode_image(wide, "TIFF", tiffinfo={281: 4095})  # 12 bits stored in 16
     assert decode(data, 8)[4, 4, 0] == pytest.approx(127, abs=2)
 
 
 @pytest.mark.parametrize(("value", "grey"), [(0.5, 127), (1.0, 255), (100.0, 100), (32768.0, 127)])
 def test_float_images_are_read_in_the_range_that_fits(value, grey):
     image = Image.fromarray(np.full((8, 8), value, np.float32))
-    assert decode(encoded(image, "TIFF"), 8)[4, 4, 0] == pytest.approx(grey, abs=1)
+    assert decode(encode_image(image, "TIFF"), 8)[4, 4, 0] == pytest.approx(grey, abs=1)
 
 
 @pytest.mark.parametrize("side", [0, -4, 100_000])
 def test_a_side_out_of_range_is_refused_before_memory_is_taken(side):
     with pytest.raises(SettingsError, match=str(side)):
-        decode(encoded(halves()), side)
+        decode(encode_image(halves()), side)

@@ -174,7 +174,7 @@ def test_class_folders_that_contain_only_folders_are_noticed(root, caplog):
     assert "cat/2019" in caplog.text
 
 
-def test_one_class_with_images_of_its_own_shows_that_the_level_is_right(root, caplog):
+def test_one_class_folder_with_images_shows_that_the_level_is_right(root, caplog):
     put(root / "cat" / "2019", 2)
     put(root / "cat" / "2020", 1)
     put(root / "dog", 2)

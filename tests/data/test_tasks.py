@@ -71,8 +71,8 @@ def test_random_numbers_of_tasks_and_noise_never_change():
     assert torch.randint(0, 1000, (4,), generator=noise).tolist() == [633, 264, 958, 588]
 
 
-def numbered(counts: dict[str, int]) -> ImageSet:
-    """Each image is filled with its own number, so that it can be told apart."""
+def make_numbered_set(counts: dict[str, int]) -> ImageSet:
+    """Each image is filled with a number that no other image has."""
     arrays, n = {}, 0
     for name, count in counts.items():
         arrays[name] = np.arange(n, n + count, dtype=np.uint8)[:, None, None, None] * np.ones(
@@ -84,7 +84,9 @@ def numbered(counts: dict[str, int]) -> ImageSet:
 
 def test_support_and_query_share_no_image_and_small_classes_keep_their_query():
     stream = TaskStream(
-        numbered({"a": 60, "b": 20, "c": 5, "d": 2}), "train", TaskSettings(way=4, shots="fixed:50")
+        make_numbered_set({"a": 60, "b": 20, "c": 5, "d": 2}),
+        "train",
+        TaskSettings(way=4, shots="fixed:50"),
     )
     task = stream.task(0)
     support, query = task.support[:, 0, 0, 0].tolist(), task.query[:, 0, 0, 0].tolist()
@@ -102,7 +104,7 @@ def test_support_and_query_share_no_image_and_small_classes_keep_their_query():
 
 
 def test_warning_names_small_classes_and_what_they_give():
-    small = numbered({"a": 8, "b": 8, "c": 17, "d": 40})
+    small = make_numbered_set({"a": 8, "b": 8, "c": 17, "d": 40})
     stream = TaskStream(small, "train", TaskSettings(way=4, shots="fixed:5"))
     (sentence,) = stream.size_warnings()
     assert "3 of 4 train classes" in sentence
@@ -126,7 +128,7 @@ def test_warning_names_small_classes_and_what_they_give():
 
 
 def test_large_classes_give_no_warning():
-    enough = numbered({"a": 20, "b": 20})
+    enough = make_numbered_set({"a": 20, "b": 20})
     assert (
         TaskStream(enough, "train", TaskSettings(way=2, shots="any-shot:1-5")).size_warnings() == []
     )
@@ -135,7 +137,9 @@ def test_large_classes_give_no_warning():
         == 1
     )
     both = TaskStream(
-        [enough, numbered({"c": 3, "d": 3})], "train", TaskSettings(way=2, shots="fixed:1", query=2)
+        [enough, make_numbered_set({"c": 3, "d": 3})],
+        "train",
+        TaskSettings(way=2, shots="fixed:1", query=2),
     )
     assert both.size_warnings() == []
     assert both.class_names() == ("a", "b", "c", "d")
@@ -143,11 +147,11 @@ def test_large_classes_give_no_warning():
 
 def test_too_few_classes_or_images_are_refused():
     with pytest.raises(DataError, match="has 2 classes in its train split, but a task needs 5"):
-        TaskStream(numbered({"a": 5, "b": 5}), "train")
+        TaskStream(make_numbered_set({"a": 5, "b": 5}), "train")
     with pytest.raises(DataError, match="fewer than two images"):
-        TaskStream(numbered({"a": 5, "b": 1}), "train", TaskSettings(way=2))
+        TaskStream(make_numbered_set({"a": 5, "b": 1}), "train", TaskSettings(way=2))
     with pytest.raises(DataError, match="0 classes in its test split"):
-        TaskStream(numbered({"a": 5, "b": 5}), "test", TaskSettings(way=2))
+        TaskStream(make_numbered_set({"a": 5, "b": 5}), "test", TaskSettings(way=2))
 
 
 @pytest.mark.parametrize("imagesets", [[], "glyphs", [make_imageset(), np.zeros(3)]])

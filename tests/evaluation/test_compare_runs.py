@@ -154,24 +154,24 @@ def test_later_runs_are_compared_with_the_first_on_each_image_set():
         for images in ("a", "b")
         for run, right in (("x", [0, 1, 1]), ("y", [1, 1, 1]))
     ]
-    found = add_differences(rows)
-    assert [(row.run, row.images) for row in found] == [
+    actual = add_differences(rows)
+    assert [(row.run, row.images) for row in actual] == [
         (run, i) for run in ("x", "y") for i in ("a", "b", MEAN)
     ]
-    assert [row.paired is not None for row in found] == [False, False, False, True, True, False]
-    assert found[3].paired == paired_difference(rows[0].summary, rows[1].summary)
-    assert found[3].paired_to == "x"
-    assert found[5].summary.accuracy == 1
-    assert found[5].labels["images"] == "mean"
-    assert unpaired_reasons(found) == []
+    assert [row.paired is not None for row in actual] == [False, False, False, True, True, False]
+    assert actual[3].paired == paired_difference(rows[0].summary, rows[1].summary)
+    assert actual[3].paired_to == "x"
+    assert actual[5].summary.accuracy == 1
+    assert actual[5].labels["images"] == "mean"
+    assert unpaired_reasons(actual) == []
 
 
 def test_runs_on_different_tasks_have_no_difference():
-    found = add_differences(
+    actual = add_differences(
         [a_row("x", [1, 0]), a_row("y", [1, 0], classes="ab"), a_row("y", [1, 1], "elsewhere")]
     )
-    assert [row.paired for row in found] == [None] * 4
-    (sentence,) = unpaired_reasons(found)
+    assert [row.paired for row in actual] == [None] * 4
+    (sentence,) = unpaired_reasons(actual)
     assert "y and x were tested on different tasks of tiny" in sentence
 
 

@@ -12,10 +12,10 @@ SETTINGS = TaskSettings(way=3, shots="any-shot:1-6", query=4)
 
 def test_the_summary_does_not_depend_on_the_workers():
     method, stream = make_method("taml", alpha=0.1), TaskStream(make_imageset(), "test", SETTINGS)
-    found = [evaluate(method, stream, 7, workers=workers).as_dict() for workers in (1, 2, 3)]
-    for summary in found:
+    actual = [evaluate(method, stream, 7, workers=workers).as_dict() for workers in (1, 2, 3)]
+    for summary in actual:
         del summary["tasks_per_second"]
-    assert found[0] == found[1] == found[2]
+    assert actual[0] == actual[1] == actual[2]
 
 
 def test_the_summary_equals_that_of_single_predictions():
@@ -28,12 +28,12 @@ def test_the_summary_equals_that_of_single_predictions():
                 i, method.predict(task).numpy(), task.query_labels.numpy(), task.shots, task.classes
             )
         )
-    found = evaluate(method, stream, 4, advance=told.append)
-    assert found.accuracy == metrics.compute().accuracy
-    np.testing.assert_allclose(found.nll, metrics.compute().nll, rtol=1e-9)
+    actual = evaluate(method, stream, 4, advance=told.append)
+    assert actual.accuracy == metrics.compute().accuracy
+    np.testing.assert_allclose(actual.nll, metrics.compute().nll, rtol=1e-9)
     assert sum(told) == 4
-    assert found.tasks_per_second > 0
-    assert found.scores == metrics.compute().scores
+    assert actual.tasks_per_second > 0
+    assert actual.scores == metrics.compute().scores
 
 
 def test_progress_and_warnings_are_shown_without_a_callback_only(capsys, caplog):

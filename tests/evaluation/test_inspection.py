@@ -23,8 +23,8 @@ def test_the_mean_of_gamma_is_that_of_the_log_normal_distribution():
     gain = method.log_gain["gamma"].exp()
     mu = gain * q.mean["gamma"]
     variance = (gain * q.deviation["gamma"]) ** 2
-    found = torch.tensor(record.gamma_mean).double()
-    torch.testing.assert_close(found, (mu + variance / 2).exp(), rtol=0.05, atol=0)
+    actual = torch.tensor(record.gamma_mean).double()
+    torch.testing.assert_close(actual, (mu + variance / 2).exp(), rtol=0.05, atol=0)
     at_mean = torch.tensor(record.gamma_at_mean).double()
     torch.testing.assert_close(at_mean, mu.exp(), rtol=1e-6, atol=0)
 

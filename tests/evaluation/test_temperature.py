@@ -30,8 +30,8 @@ def overconfident(
 
 def test_the_fitted_temperature_minimises_the_loss():
     probabilities, labels = overconfident()
-    found = fit_temperature(probabilities, labels)
-    assert found == pytest.approx(2.5, rel=0.15)
+    actual = fit_temperature(probabilities, labels)
+    assert actual == pytest.approx(2.5, rel=0.15)
 
     def nll(temperature: float) -> float:
         losses = [
@@ -42,7 +42,7 @@ def test_the_fitted_temperature_minimises_the_loss():
         ]
         return torch.cat(losses).mean().item()
 
-    assert all(nll(found) <= nll(other) for other in found * np.geomspace(0.5, 2, 41))
+    assert all(nll(actual) <= nll(other) for other in actual * np.geomspace(0.5, 2, 41))
 
 
 def test_tempered_probabilities_are_the_softmax_at_that_temperature():

@@ -21,7 +21,7 @@ from anyshot.classifier.backbones.efficientnet_lite import (
 from anyshot.core.errors import AnyshotError
 
 
-def published(network: EfficientNetLite) -> dict[str, torch.Tensor]:
+def published_state(network: EfficientNetLite) -> dict[str, torch.Tensor]:
     """A state in the published form, with normalisations that do something."""
     generator = torch.Generator().manual_seed(0)
     state = {}
@@ -77,7 +77,7 @@ def plain_forward(
 @pytest.mark.parametrize("side", [32, 45])  # 45 has odd sides inside, which SAME pads evenly
 def test_folded_batch_norm_gives_the_same_features(side):
     network = EfficientNetLite(0)
-    state = published(network)
+    state = published_state(network)
     x = torch.rand(2, 3, side, side, generator=torch.Generator().manual_seed(1)) * 2 - 1
     expected = plain_forward(network, state, x)
     torch.testing.assert_close(load_published(network, state)(x), expected, rtol=1e-4, atol=1e-4)

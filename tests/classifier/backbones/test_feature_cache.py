@@ -29,7 +29,7 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(feature_cache, "_warned", set())
 
 
-def counting(fingerprint="counting", side=4):
+def counting_backbone(fingerprint="counting", side=4):
     """A backbone that returns the pixels, and the list of its batch sizes."""
     seen = []
 
@@ -46,16 +46,16 @@ def random_images(n):
 
 def test_known_images_are_not_computed_again():
     images = random_images(5)
-    first, seen = counting()
+    first, seen = counting_backbone()
     once = compute_features(images, first)
-    again, seen_again = counting()
+    again, seen_again = counting_backbone()
     np.testing.assert_array_equal(compute_features([images[3], images[0]], again), once[[3, 0]])
     assert (sum(seen), sum(seen_again)) == (5, 0)
 
 
 def test_equal_images_are_computed_once():
     image = random_images(1)[0]
-    backbone, seen = counting()
+    backbone, seen = counting_backbone()
     rows = compute_features([image, image.copy(), image], backbone)
     assert sum(seen) == 1
     assert (rows == rows[0]).all()
@@ -63,21 +63,21 @@ def test_equal_images_are_computed_once():
 
 def test_another_fingerprint_shares_nothing():
     images = random_images(2)
-    compute_features(images, counting("one")[0])
-    backbone, seen = counting("two")
+    compute_features(images, counting_backbone("one")[0])
+    backbone, seen = counting_backbone("two")
     compute_features(images, backbone)
     assert sum(seen) == 2
 
 
 def test_without_a_fingerprint_nothing_is_written(tmp_path):
-    backbone, _ = counting("")
+    backbone, _ = counting_backbone("")
     compute_features(random_images(1), backbone)
     assert not (tmp_path / "cache").exists()
 
 
 def test_an_interrupted_computation_continues():
     images = random_images(70)
-    backbone, seen = counting()
+    backbone, seen = counting_backbone()
 
     def failing(pixels):
         if seen:
@@ -94,7 +94,7 @@ def test_an_interrupted_computation_continues():
 
 def test_arrays_of_other_shapes_with_the_same_bytes_differ():
     grey = RNG.integers(0, 255, (4, 9), np.uint8)
-    backbone, seen = counting()
+    backbone, seen = counting_backbone()
     rows = compute_features([grey, grey.reshape(9, 4), grey.reshape(6, 6)], backbone)
     assert sum(seen) == 3
     assert len(np.unique(rows, axis=0)) == 3
@@ -105,7 +105,7 @@ def test_palette_images_with_other_colours_differ():
     red, blue = indices.copy(), indices.copy()
     red.putpalette([255, 0, 0])
     blue.putpalette([0, 0, 255])
-    backbone, _ = counting()
+    backbone, _ = counting_backbone()
     rows = [compute_features([image], backbone)[0].reshape(4, 4, 3) for image in (red, blue)]
     assert rows[0][0, 0].tolist() == [255, 0, 0]
     assert rows[1][0, 0].tolist() == [0, 0, 255]
@@ -117,7 +117,7 @@ def test_exif_rotation_applies_to_pil_images_and_paths(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # rotate by 90 degrees clockwise: the left half is the upper half
     Image.fromarray(pixels).save(tmp_path / "a.png", exif=exif)
-    backbone, _ = counting(side=8)
+    backbone, _ = counting_backbone(side=8)
     with Image.open(tmp_path / "a.png") as image:
         rows = compute_features([tmp_path / "a.png", image], backbone).reshape(2, 8, 8, 3)
     np.testing.assert_array_equal(rows[0], rows[1])
@@ -128,7 +128,7 @@ def test_exif_rotation_applies_to_pil_images_and_paths(tmp_path):
 def test_arrays_pil_images_and_files_agree(tmp_path):
     pixels = random_images(1)[0]
     Image.fromarray(pixels).save(tmp_path / "a.png")
-    backbone, _ = counting()
+    backbone, _ = counting_backbone()
     rows = compute_features(
         [pixels, Image.fromarray(pixels), tmp_path / "a.png", str(tmp_path / "a.png")], backbone
     )
@@ -149,20 +149,20 @@ def test_arrays_pil_images_and_files_agree(tmp_path):
 )
 def test_a_damaged_cache_is_not_used(damage, caplog):
     images = random_images(3)
-    expected = compute_features(images, counting()[0])
+    expected = compute_features(images, counting_backbone()[0])
     damage(cache_path())
     caplog.set_level(logging.WARNING)
     for _ in range(2):
-        np.testing.assert_array_equal(compute_features(images, counting()[0]), expected)
+        np.testing.assert_array_equal(compute_features(images, counting_backbone()[0]), expected)
     assert len([r for r in caplog.records if str(cache_path()) in r.getMessage()]) <= 1
 
 
 def test_a_locked_cache_is_not_used(caplog):
     images = random_images(3)
-    expected = compute_features(images[:1], counting()[0])
+    expected = compute_features(images[:1], counting_backbone()[0])
     other = sqlite3.connect(cache_path())
     other.execute("BEGIN EXCLUSIVE")
-    rows = compute_features(images, counting()[0])
+    rows = compute_features(images, counting_backbone()[0])
     other.close()
     np.testing.assert_array_equal(rows[:1], expected)
     assert [r.getMessage() for r in caplog.records if "locked" in r.getMessage()]
@@ -175,7 +175,7 @@ def test_a_full_disk_is_not_an_error(monkeypatch, caplog):
         return base
 
     monkeypatch.setattr(feature_cache, "_connect", connect)
-    backbone, seen = counting()
+    backbone, seen = counting_backbone()
     compute_features(random_images(40), backbone)
     assert sum(seen) == 40
     assert len([r for r in caplog.records if "full" in r.getMessage()]) == 1
@@ -183,11 +183,11 @@ def test_a_full_disk_is_not_an_error(monkeypatch, caplog):
 
 def test_a_read_only_cache_is_read(monkeypatch, caplog):
     images = random_images(2)
-    compute_features(images[:1], counting()[0])
+    compute_features(images[:1], counting_backbone()[0])
     monkeypatch.setattr(feature_cache, "USED_EVERY", -1)
     uri = f"file:{cache_path()}?mode=ro"
     monkeypatch.setattr(feature_cache, "_connect", lambda path: sqlite3.connect(uri, uri=True))
-    backbone, seen = counting()
+    backbone, seen = counting_backbone()
     compute_features(images, backbone)
     assert sum(seen) == 1
     assert len([r for r in caplog.records if "readonly" in r.getMessage()]) == 1
@@ -196,19 +196,19 @@ def test_a_read_only_cache_is_read(monkeypatch, caplog):
 def test_a_cache_folder_that_is_a_file_is_not_an_error(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path / "file"))
-    compute_features(random_images(1), counting()[0])
+    compute_features(random_images(1), counting_backbone()[0])
     monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path / "file" / "below"))
-    compute_features(random_images(1), counting()[0])
+    compute_features(random_images(1), counting_backbone()[0])
 
 
 def test_a_changed_entry_is_computed_again():
     images = random_images(1)
-    expected = compute_features(images, counting()[0])
+    expected = compute_features(images, counting_backbone()[0])
     with sqlite3.connect(cache_path()) as base:
         (vector,) = base.execute("SELECT vector FROM features").fetchone()
         base.execute("UPDATE features SET vector = ?", (vector[:-1] + bytes([vector[-1] ^ 64]),))
     base.close()
-    backbone, seen = counting()
+    backbone, seen = counting_backbone()
     np.testing.assert_array_equal(compute_features(images, backbone), expected)
     assert sum(seen) == 1
 
@@ -260,8 +260,8 @@ def test_the_time_of_use_is_recorded_once_an_hour(monkeypatch):
 
 def test_cache_contents_and_clear():
     assert cache_contents() == {}
-    compute_features(random_images(3), counting("one")[0])
-    compute_features(random_images(2), counting("two")[0])
+    compute_features(random_images(3), counting_backbone("one")[0])
+    compute_features(random_images(2), counting_backbone("two")[0])
     assert cache_contents() == {"one": (3, 3 * 48 * 4), "two": (2, 2 * 48 * 4)}
     assert clear_cache() > 0
     assert cache_contents() == {}
@@ -274,8 +274,8 @@ def test_cache_contents_and_clear():
 def test_files_that_are_no_images_are_named(tmp_path):
     (tmp_path / "note.txt").write_text("hello")
     with pytest.raises(AnyshotError, match=r"note\.txt.*not an image"):
-        compute_features([tmp_path / "note.txt"], counting()[0])
+        compute_features([tmp_path / "note.txt"], counting_backbone()[0])
     with pytest.raises(AnyshotError, match=r"gone\.png"):
-        compute_features([tmp_path / "gone.png"], counting()[0])
+        compute_features([tmp_path / "gone.png"], counting_backbone()[0])
     with pytest.raises(AnyshotError, match="at least one"):
-        compute_features([], counting()[0])
+        compute_features([], counting_backbone()[0])

@@ -74,7 +74,7 @@ def test_an_unknown_device_is_named():
 
 def test_the_programs_default_type_changes_no_feature():
     pixels = np.random.default_rng(0).integers(0, 256, (2, 5, 5, 3), np.uint8)
-    found = []
+    actual = []
     for dtype in (torch.float32, torch.float64):
         torch.set_default_dtype(dtype)
         try:
@@ -82,7 +82,7 @@ def test_the_programs_default_type_changes_no_feature():
             with torch.no_grad():
                 for i, parameter in enumerate(network.parameters()):
                     parameter.fill_(0.3 + i)
-            found.append(open_backbone(network, side=5)(pixels))
+            actual.append(open_backbone(network, side=5)(pixels))
         finally:
             torch.set_default_dtype(torch.float32)
-    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(*actual)

@@ -27,28 +27,28 @@ from anyshot.classifier.meta_training.episodes import FeatureSet, sample_task, s
 from anyshot.classifier.weights import open_weights
 
 
-def adapted_task(sizes, shares, sure=0.8):
+def adapted_task(sizes, shares, confidence=0.8):
     """An adapted task with these shares of held-out hits by class, and this confidence."""
     labels = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
-    p = torch.full((len(labels), len(sizes)), (1 - sure) / (len(sizes) - 1)).double()
+    p = torch.full((len(labels), len(sizes)), (1 - confidence) / (len(sizes) - 1)).double()
     rank = torch.cat([torch.arange(n) / n for n in sizes])
     predicted = torch.where(rank < torch.tensor(shares)[labels], labels, (labels + 1) % len(sizes))
-    p[torch.arange(len(p)), predicted] = sure
+    p[torch.arange(len(p)), predicted] = confidence
     n = torch.tensor(sizes).double()
     return AdaptedLearner(None, SupportSet(p, labels, n, labels, len(sizes)), (), None, p.log())
 
 
-def model_with_guess(share, doubt=-3.0, mend=0.0):
+def model_with_guess(share, log_variance=-3.0, correction=0.0):
     """An accuracy model whose prior guess is this share for every task."""
     accuracy = AccuracyModel().requires_grad_(False)
     accuracy.guess.bias.fill_(float(to_angle(torch.tensor(share))))
-    accuracy.doubt.fill_(doubt)
-    accuracy.mend.fill_(mend)
+    accuracy.doubt.fill_(log_variance)
+    accuracy.mend.fill_(correction)
     accuracy.blur.fill_(-7.0)
     return accuracy
 
 
-def made_up(name, seed, apart, classes=10, width=24, images=50):
+def make_feature_set(name, seed, apart, classes=10, width=24, images=50):
     rng = np.random.default_rng(seed)
     centres = rng.normal(0.8, apart, (classes, width))
     return FeatureSet(
@@ -66,16 +66,16 @@ def test_many_held_out_images_outweigh_the_prior_guess():
 
 
 def test_combination_is_the_product_of_both_densities():
-    accuracy, sizes = model_with_guess(0.9, doubt=-2.5), [4, 8, 8]
+    accuracy, sizes = model_with_guess(0.9, log_variance=-2.5), [4, 8, 8]
     x = task_evidence(adapted_task(sizes, [0.5, 0.75, 0.5])).float()[None]
     mean, variance = accuracy(x, accuracy.prior_guess(x), torch.tensor([1e9]))
     grid = torch.linspace(-3, 5, 200_001).double()
-    worth, few = 9 / sum(1 / n for n in sizes), np.mean([np.log(n / (n - 1)) for n in sizes])
-    off = 1 / (4 * worth + 2) + np.exp(-7) * (1 + few**2)
-    shown = np.arcsin(np.sqrt((worth * 1.75 / 3 + 0.375) / (worth + 0.75)))
-    log_density = -((grid - shown) ** 2) / off - (grid - np.arcsin(np.sqrt(0.9))) ** 2 / np.exp(
-        -2.5
-    )
+    images, penalty = 9 / sum(1 / n for n in sizes), np.mean([np.log(n / (n - 1)) for n in sizes])
+    variance_held_out = 1 / (4 * images + 2) + np.exp(-7) * (1 + penalty**2)
+    held_out = np.arcsin(np.sqrt((images * 1.75 / 3 + 0.375) / (images + 0.75)))
+    prior = np.arcsin(np.sqrt(0.9))
+    log_density = -((grid - held_out) ** 2) / variance_held_out
+    log_density = log_density - (grid - prior) ** 2 / np.exp(-2.5)
     density = (log_density / 2).softmax(0)
     assert float(mean) == pytest.approx(float(density @ grid), abs=1e-4)
     assert float(variance) == pytest.approx(
@@ -86,13 +86,13 @@ def test_combination_is_the_product_of_both_densities():
 def test_variance_of_the_share_of_hits():
     rng, sizes = np.random.default_rng(0), np.array([3, 10, 40])
     shares = (rng.binomial(sizes, 0.7, (20_000, 3)) / sizes).mean(1)
-    worth = float(task_evidence(adapted_task(sizes.tolist(), [0.7] * 3))[1])
-    angles = angle_of_share(torch.from_numpy(shares * worth), torch.tensor(worth))
-    assert float(angles.var()) == pytest.approx(1 / (4 * worth + 2), rel=0.15)
+    images = float(task_evidence(adapted_task(sizes.tolist(), [0.7] * 3))[1])
+    angles = angle_of_share(torch.from_numpy(shares * images), torch.tensor(images))
+    assert float(angles.var()) == pytest.approx(1 / (4 * images + 2), rel=0.15)
 
 
 def test_all_hits_of_few_images_are_not_certain():
-    expected, low, high = model_with_guess(0.5, doubt=5.0).interval(
+    expected, low, high = model_with_guess(0.5, log_variance=5.0).interval(
         adapted_task([3, 3], [1.0, 1.0])
     )
     assert 0.8 < expected < 1
@@ -112,21 +112,21 @@ def test_classes_of_one_image_add_no_held_out_evidence():
 
 @pytest.mark.parametrize("way", [2, 5, 40])
 def test_tasks_of_one_image_a_class_have_a_wide_interval(way):
-    found = open_weights("photos-lite0").confidence.expected_accuracy(
+    actual = open_weights("photos-lite0").confidence.expected_accuracy(
         adapted_task([1] * way, [1.0] * way)
     )
-    assert 0 <= found.low < found.overall < found.high <= 1
-    assert found.high - found.low > 0.25
-    torch.testing.assert_close(found.classes, torch.full((way,), found.overall))
+    assert 0 <= actual.low < actual.overall < actual.high <= 1
+    assert actual.high - actual.low > 0.25
+    torch.testing.assert_close(actual.classes, torch.full((way,), actual.overall))
 
 
 def test_class_accuracies_average_to_the_expected_accuracy():
-    found = open_weights("photos-lite0").confidence.expected_accuracy(
+    actual = open_weights("photos-lite0").confidence.expected_accuracy(
         adapted_task([20, 20, 20, 1], [1.0, 0.9, 0.4, 1.0])
     )
-    assert float(found.classes.mean()) == pytest.approx(found.overall, abs=1e-5)
-    assert found.classes[0] >= found.classes[1] > found.classes[2]
-    assert found.classes[3] < found.classes[1]  # one image, of which nothing was held out
+    assert float(actual.classes.mean()) == pytest.approx(actual.overall, abs=1e-5)
+    assert actual.classes[0] >= actual.classes[1] > actual.classes[2]
+    assert actual.classes[3] < actual.classes[1]  # one image, of which nothing was held out
 
 
 @pytest.mark.parametrize("mean", [0.001, 0.4, 0.999])
@@ -137,7 +137,7 @@ def test_shift_to_mean_keeps_the_order(mean):
 
 
 def sample_record(rng, name, shift):
-    """A task sampled from the model: mend (0.3, −0.4), blur exp(−5), τ² = 0.04, 200 queries."""
+    """A task sampled from the model: c = (0.3, −0.4), b = exp(−5), τ² = 0.04, 200 queries."""
     x = torch.zeros(7)
     x[1], x[2], x[3], x[4] = (
         rng.uniform(5, 200),
@@ -165,15 +165,15 @@ def test_fit_recovers_the_true_parameters():
     _fit_accuracy(
         confidence, [sample_record(rng, name, 0.0) for name in "abcd" for _ in range(400)]
     )
-    found = confidence.accuracy.requires_grad_(False)
-    np.testing.assert_allclose(found.mend, [0.3, -0.4], atol=0.06)
-    assert float(found.doubt[0].exp()) == pytest.approx(0.04, rel=0.2)
-    assert float(found.blur.exp()[0]) < 0.02
-    assert float(found.margin) == pytest.approx(1, abs=0.1)
+    actual = confidence.accuracy.requires_grad_(False)
+    np.testing.assert_allclose(actual.mend, [0.3, -0.4], atol=0.06)
+    assert float(actual.doubt[0].exp()) == pytest.approx(0.04, rel=0.2)
+    assert float(actual.blur.exp()[0]) < 0.02
+    assert float(actual.margin) == pytest.approx(1, abs=0.1)
 
 
 def test_prior_guess_is_trusted_less_if_data_sets_disagree():
-    doubts = []
+    prior_variances = []
     for apart in (0.0, 0.3):
         rng, confidence = np.random.default_rng(0), ConfidenceModel()
         shifts = dict(zip("abcd", (-apart, apart, -apart, apart), strict=True))
@@ -181,8 +181,8 @@ def test_prior_guess_is_trusted_less_if_data_sets_disagree():
             confidence,
             [sample_record(rng, name, shift) for name, shift in shifts.items() for _ in range(100)],
         )
-        doubts.append(confidence.accuracy.doubt[0].exp().item())
-    assert doubts[1] > 2 * doubts[0]
+        prior_variances.append(confidence.accuracy.doubt[0].exp().item())
+    assert prior_variances[1] > 2 * prior_variances[0]
 
 
 def test_every_data_set_counts_the_same():
@@ -206,7 +206,8 @@ def learned():
     """A learner and its confidence model, trained on five data sets of different difficulty."""
     learner = Learner().requires_grad_(False)
     sets = [
-        made_up(str(apart), seed, apart) for seed, apart in enumerate((0.15, 0.25, 0.35, 0.5, 0.8))
+        make_feature_set(str(apart), seed, apart)
+        for seed, apart in enumerate((0.15, 0.25, 0.35, 0.5, 0.8))
     ]
     return learner, train_confidence_model(
         learner, ((data.name, sample_wide_task(data, 1, i)) for data in sets for i in range(25))
@@ -217,14 +218,14 @@ def learned():
 def test_intervals_hold_on_a_new_data_set(learned, apart):
     """At 0.1, classes are closer together than in any training set."""
     learner, confidence = learned
-    rng, data, rows = np.random.default_rng(5), made_up("new", 99, apart), []
+    rng, data, rows = np.random.default_rng(5), make_feature_set("new", 99, apart), []
     for _ in range(60):
         task = sample_task(data, rng.integers(1, 30, 5), rng)
         adapted = learner.adapt(task.support, task.labels)
         accuracy = float((adapted(task.query).argmax(1) == task.query_labels).double().mean())
-        found, half = confidence.expected_accuracy(adapted), 0.5 / (5 * TEST_IMAGES)
-        held = found.low - half <= accuracy <= found.high + half
-        rows.append([accuracy, found.overall, held, found.high - found.low])
+        actual, half = confidence.expected_accuracy(adapted), 0.5 / (5 * TEST_IMAGES)
+        held = actual.low - half <= accuracy <= actual.high + half
+        rows.append([accuracy, actual.overall, held, actual.high - actual.low])
     accuracy, expected, held, width = np.array(rows).T
     assert 0.8 <= held.mean() <= 0.99
     assert abs(expected.mean() - accuracy.mean()) < 0.05

@@ -25,7 +25,7 @@ from anyshot.classifier.meta_training.episodes import FeatureSet, sample_task, s
 from anyshot.classifier.meta_training.within_class import estimate_damping
 
 
-def made_up(name, classes=10, width=24, seed=0, apart=0.5, images=40):
+def make_feature_set(name, classes=10, width=24, seed=0, apart=0.5, images=40):
     rng = np.random.default_rng(seed)
     centres = rng.normal(0.8, apart, (classes, width))
     return FeatureSet(
@@ -42,7 +42,7 @@ def learner():
 @pytest.fixture(scope="module")
 def confidence(learner):
     sets = [
-        made_up(name, seed=k, apart=a)
+        make_feature_set(name, seed=k, apart=a)
         for k, (name, a) in enumerate((("a", 0.3), ("b", 0.5), ("c", 0.8)))
     ]
     return train_confidence_model(
@@ -52,7 +52,7 @@ def confidence(learner):
 
 @pytest.mark.parametrize("shots", [(1, 1, 1), (5, 1, 8)])
 def test_novelty_features_are_finite_and_do_not_depend_on_the_batch(learner, shots):
-    task = sample_task(made_up("a"), shots, np.random.default_rng(0))
+    task = sample_task(make_feature_set("a"), shots, np.random.default_rng(0))
     adapted = learner.adapt(task.support, task.labels)
     together = novelty_features(adapted, task.query)
     assert together.shape == (len(task.query), NOVELTY_FEATURES)
@@ -65,7 +65,7 @@ def test_novelty_features_are_finite_and_do_not_depend_on_the_batch(learner, sho
 def test_images_of_other_classes_score_higher(learner, confidence):
     shares = []
     for i in range(8):
-        task = sample_task(made_up("new", seed=9), (8, 8, 8), np.random.default_rng(i))
+        task = sample_task(make_feature_set("new", seed=9), (8, 8, 8), np.random.default_rng(i))
         adapted = learner.adapt(task.support, task.labels)
         inside, outside = (confidence.unknown_score(adapted, x) for x in (task.query, task.unknown))
         shares.append((outside[:, None] > inside).float().mean().item())
@@ -79,14 +79,14 @@ def test_noise_is_unfamiliar_and_similar_tasks_are_not(learner, confidence):
 
     rng = np.random.default_rng(0)
     noise = FeatureSet("noise", [rng.normal(size=(40, 24)).astype(np.float32) for _ in range(4)])
-    assert np.mean(np.array(unfamiliarity(made_up("new", seed=9))) <= 1) >= 0.7
+    assert np.mean(np.array(unfamiliarity(make_feature_set("new", seed=9))) <= 1) >= 0.7
     assert min(unfamiliarity(noise)) > 1
 
 
 def test_intervals_are_wider_if_data_sets_disagree(learner):
     """Shuffled query images make the held-out accuracy of one set misleading."""
     same = [
-        (name, sample_wide_task(made_up(name, seed=k), 1, i))
+        (name, sample_wide_task(make_feature_set(name, seed=k), 1, i))
         for k, name in enumerate("ab")
         for i in range(10)
     ]
@@ -119,11 +119,11 @@ def test_weighted_least_squares_equals_numpy_on_repeated_rows():
     rows = np.repeat(np.c_[x, np.ones(200)], times, 0)
     rows = np.r_[rows, np.eye(4) * np.sqrt(RIDGE * times.sum())]  # the ridge as rows with target 0
     expected = np.linalg.lstsq(rows, np.r_[np.repeat(y, times), np.zeros(4)], rcond=None)[0]
-    found = _least_squares(
+    actual = _least_squares(
         torch.from_numpy(x), torch.from_numpy(y), torch.from_numpy(times).double()
     )
     np.testing.assert_allclose(
-        _predict(found, torch.from_numpy(x)), np.c_[x, np.ones(200)] @ expected
+        _predict(actual, torch.from_numpy(x)), np.c_[x, np.ones(200)] @ expected
     )
 
 
@@ -148,7 +148,7 @@ def test_damping_shrinks_within_class_directions():
 
 
 def test_damping_applies_to_native_features_only():
-    data = made_up("miniimagenet", width=24)
+    data = make_feature_set("miniimagenet", width=24)
     damping = estimate_damping([data])
     task = sample_task(data, (4, 6), np.random.default_rng(0))
     learner = Learner(damping).requires_grad_(False)
@@ -165,7 +165,7 @@ def test_damping_applies_to_native_features_only():
 @pytest.mark.parametrize("shots", [(8, 8, 8), (1, 1, 1, 1)])
 def test_every_unknown_feature_grows_with_the_distance_from_the_classes(learner, shots):
     """Images move away from the class means, along a direction that no class has."""
-    task = sample_task(made_up("a", classes=6, width=40), shots, np.random.default_rng(0))
+    task = sample_task(make_feature_set("a", classes=6, width=40), shots, np.random.default_rng(0))
     adapted = learner.adapt(task.support, task.labels)
     away = torch.zeros(40)
     away[::2] = 1.0
@@ -180,7 +180,7 @@ def test_every_unknown_feature_grows_with_the_distance_from_the_classes(learner,
 
 @pytest.mark.parametrize("shots", [(8, 3, 1), (1, 1)])
 def test_task_descriptor_and_class_features_equal_a_direct_computation(learner, shots):
-    task = sample_task(made_up("a"), shots, np.random.default_rng(0))
+    task = sample_task(make_feature_set("a"), shots, np.random.default_rng(0))
     adapted = learner.adapt(task.support, task.labels)
     z, labels = adapted.support.z.numpy(), task.labels.numpy()
     origin = adapted.frame.origin.numpy()

@@ -40,18 +40,18 @@ def task(sizes=(1, 12, 5, 3), width=40, query=6, seed=0):
 
 
 def without(support, i):
-    kept = torch.arange(len(support.labels)) != i
-    labels = support.labels[kept]
+    mask = torch.arange(len(support.labels)) != i
+    labels = support.labels[mask]
     return dataclasses.replace(
         support,
-        z=support.z[kept],
+        z=support.z[mask],
         labels=labels,
         counts=torch.bincount(labels).float(),
-        folds=support.folds[kept],
+        folds=support.folds[mask],
     )
 
 
-def one(support, i):
+def image_point(support, i):
     return ProjectedFeatures(support.z[i : i + 1], torch.zeros(1))
 
 
@@ -109,9 +109,11 @@ def test_discriminant_equals_the_closed_form_in_full_dimensions():
     x, q = ((signed_sqrt_normalize(f) - frame.origin) / frame.unit for f in (features, query))
     n, width, free = support.counts, x.shape[1], len(x) - 4
     kappa, nu, nu_zero, tau, rho = (head.value(v) for v in ("kappa", "nu", "nu_zero", "tau", "rho"))
-    own = torch.stack([x[labels == c].mean(0) for c in range(4)])
-    means = torch.stack([(kappa * own.mean(0) + n[c] * own[c]) / (kappa + n[c]) for c in range(4)])
-    rest = x - own[labels]
+    raw_means = torch.stack([x[labels == c].mean(0) for c in range(4)])
+    means = torch.stack(
+        [(kappa * raw_means.mean(0) + n[c] * raw_means[c]) / (kappa + n[c]) for c in range(4)]
+    )
+    rest = x - raw_means[labels]
     tau = (nu_zero * tau + rest.square().sum()) / (nu_zero + free)
     sigma = (nu * tau / width * torch.eye(width) + rest.t() @ rest) / (nu + free)
     v = 1 + rho / (kappa + n)
@@ -128,7 +130,10 @@ def test_discriminant_leave_one_out_equals_refits():
     held_out = head(support)[1]
     for i in (2, 14, 20):
         torch.testing.assert_close(
-            held_out[i], head(without(support, i))[0](one(support, i))[0], rtol=1e-3, atol=1e-3
+            held_out[i],
+            head(without(support, i))[0](image_point(support, i))[0],
+            rtol=1e-3,
+            atol=1e-3,
         )
 
 
@@ -223,19 +228,19 @@ def test_taml_held_out_predictions_equal_a_fit_without_the_fold():
     head = TamlHead().requires_grad_(False)
     held_out = head(support)[1]
     fold = int(support.folds.max())
-    kept = support.folds != fold
-    labels = support.labels[kept]
+    mask = support.folds != fold
+    labels = support.labels[mask]
     rest = dataclasses.replace(
         support,
-        z=support.z[kept],
+        z=support.z[mask],
         labels=labels,
         counts=torch.bincount(labels).float(),
-        folds=support.folds[kept],
+        folds=support.folds[mask],
     )
     scale = len(labels) / len(support.labels)  # the whole task's loss divides by all its images
     head.log_alpha += np.log(scale)
     torch.testing.assert_close(
-        held_out[~kept], head(rest)[0](support.points)[~kept], rtol=1e-3, atol=1e-3
+        held_out[~mask], head(rest)[0](support.points)[~mask], rtol=1e-3, atol=1e-3
     )
 
 
@@ -262,7 +267,10 @@ def test_kernel_ridge_leave_one_out_equals_refits(monkeypatch):
     held_out = head(support)[1]
     for i in (3, 14, 20):
         torch.testing.assert_close(
-            held_out[i], head(without(support, i))[0](one(support, i))[0], rtol=1e-3, atol=1e-3
+            held_out[i],
+            head(without(support, i))[0](image_point(support, i))[0],
+            rtol=1e-3,
+            atol=1e-3,
         )
 
 
@@ -271,5 +279,5 @@ def test_kernel_ridge_limits_the_images_of_each_class(monkeypatch):
     monkeypatch.setattr("anyshot.classifier.heads.kernel_ridge.MAX_IMAGES", 12)
     head, held_out = KernelRidge().requires_grad_(False)(support)
     assert len(head.images) == 1 + 3 + 3 + 3
-    torch.testing.assert_close(held_out[5], head(one(support, 5))[0])  # it was not fitted
+    torch.testing.assert_close(held_out[5], head(image_point(support, 5))[0])  # it was not fitted
     assert torch.isfinite(held_out).all()

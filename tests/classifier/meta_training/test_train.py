@@ -23,7 +23,7 @@ from anyshot.classifier.meta_training.train import (
 )
 
 
-def made_up(name, classes=12, width=24, seed=0, apart=0.5):
+def make_feature_set(name, classes=12, width=24, seed=0, apart=0.5):
     rng = np.random.default_rng(seed)
     centres = rng.normal(0.8, apart, (classes, width))
     return FeatureSet(
@@ -34,7 +34,7 @@ def made_up(name, classes=12, width=24, seed=0, apart=0.5):
 @pytest.fixture(scope="module")
 def tasks():
     return [
-        [prepare_episode(sample_wide_task(made_up(name, seed=k), 0, i)) for i in range(6)]
+        [prepare_episode(sample_wide_task(make_feature_set(name, seed=k), 0, i)) for i in range(6)]
         for k, name in enumerate("ab")
     ]
 
@@ -59,7 +59,7 @@ def test_support_query_and_unknown_images_are_disjoint():
 
 
 def test_wide_tasks_depend_on_the_index_only():
-    data = made_up("a")
+    data = make_feature_set("a")
     torch.testing.assert_close(
         sample_wide_task(data, 0, 3).support, sample_wide_task(data, 0, 3).support
     )
@@ -67,7 +67,9 @@ def test_wide_tasks_depend_on_the_index_only():
 
 
 def test_meta_training_lowers_the_loss_on_new_tasks(learner):
-    new = [prepare_episode(sample_wide_task(made_up("c", seed=9), 0, i)) for i in range(12)]
+    new = [
+        prepare_episode(sample_wide_task(make_feature_set("c", seed=9), 0, i)) for i in range(12)
+    ]
     untrained = Learner()
     with torch.no_grad():
         assert sum(heads_loss(learner, task) for task in new) < sum(
@@ -88,7 +90,7 @@ def test_meta_training_is_deterministic(tasks):
 
 
 def test_confidence_model_holds_on_its_training_tasks(learner):
-    sets = [made_up("a", seed=0, apart=0.2), made_up("b", seed=1, apart=0.6)]
+    sets = [make_feature_set("a", seed=0, apart=0.2), make_feature_set("b", seed=1, apart=0.6)]
     episodes = [sample_wide_task(data, 1, i) for data in sets for i in range(15)]
     confidence = train_confidence_model(
         learner, [(name, e) for name, e in zip(["a"] * 15 + ["b"] * 15, episodes, strict=True)]

@@ -112,13 +112,13 @@ def test_lone_surrogates_in_a_name_are_replaced(visitor):
 
 def test_a_suggested_photo_moves_into_a_class(busy):
     before = busy.state()
-    picture, green = before["pool"][1]["id"], before["classes"][1]["id"]
-    after = busy.patch(f"/api/pictures/{picture}", json={"target": green}).json()
-    assert [row["id"] for row in after["classes"][1]["pictures"]][-1] == picture
-    assert picture not in [*after["suggested"], *(row["id"] for row in after["pool"])]
+    photo, green = before["pool"][1]["id"], before["classes"][1]["id"]
+    after = busy.patch(f"/api/pictures/{photo}", json={"target": green}).json()
+    assert [row["id"] for row in after["classes"][1]["pictures"]][-1] == photo
+    assert photo not in [*after["suggested"], *(row["id"] for row in after["pool"])]
     assert answers(after) != answers(before)[:1]
     assert (
-        busy.patch(f"/api/pictures/{picture}", json={"target": "pool"}).json()["expected"]
+        busy.patch(f"/api/pictures/{photo}", json={"target": "pool"}).json()["expected"]
         == before["expected"]
     )
 
@@ -132,10 +132,10 @@ def test_classes_and_photos_are_renamed_and_removed(busy):
         == "dark red"
     )
     assert busy.patch(f"/api/classes/{red}/name", json={"name": "Dark red"}).status_code == 200
-    picture = busy.state()["pool"][0]["id"]
-    assert busy.get(f"/api/pictures/{picture}").headers["content-type"] == "image/jpeg"
-    assert len(busy.delete(f"/api/pictures/{picture}").json()["pool"]) == 1
-    assert busy.get(f"/api/pictures/{picture}").status_code == 404
+    photo = busy.state()["pool"][0]["id"]
+    assert busy.get(f"/api/pictures/{photo}").headers["content-type"] == "image/jpeg"
+    assert len(busy.delete(f"/api/pictures/{photo}").json()["pool"]) == 1
+    assert busy.get(f"/api/pictures/{photo}").status_code == 404
     assert [c["id"] for c in busy.delete(f"/api/classes/{red}").json()["classes"]] == [green]
     assert busy.delete("/api/state").json()["classes"] == busy.state()["classes"] == []
 
@@ -234,13 +234,13 @@ def test_visitors_do_not_see_each_other(page, visit):
     app = page()
     one, other = visit(app), visit(app)
     key = one.add("red", noise_png(0, 0))
-    picture = one.state()["classes"][0]["pictures"][0]["id"]
+    photo = one.state()["classes"][0]["pictures"][0]["id"]
     assert other.state()["classes"] == []
     other.add("mine")
-    for refused in (other.get(f"/api/pictures/{picture}"), other.upload(key, noise_png(0, 1)),
+    for refused in (other.get(f"/api/pictures/{photo}"), other.upload(key, noise_png(0, 1)),
                     other.delete(f"/api/classes/{key}")):  # fmt: skip
         assert refused.status_code == 404
-    assert one.get(f"/api/pictures/{picture}").status_code == 200
+    assert one.get(f"/api/pictures/{photo}").status_code == 200
 
 
 def test_the_cookie_is_hidden_from_scripts_and_other_sites(visitor):

@@ -41,7 +41,7 @@ def files(tmp_path_factory):
         (folder / name).mkdir()
         for i in range(4):
             (folder / name / f"{i}.png").write_bytes(noise_png(channel, i))
-    (folder / "notes.txt").write_text("not a picture")
+    (folder / "notes.txt").write_text("not a photo")
     (folder / "huge.png").write_bytes(b"x" * 1_000_001)
     return folder
 
@@ -122,7 +122,7 @@ def test_teach_classify_label_and_take_away(page, files):
     page.wait("document.querySelector('#status').textContent.startsWith('Learned from')")
 
 
-def test_classes_are_renamed_and_pictures_looked_at_moved_and_removed(page, files):
+def test_classes_are_renamed_and_photos_viewed_moved_and_removed(page, files):
     teach(page, files, greens=2)
     page.js(f"document.querySelector('{card(2)} .name').select()")
     page.type(LONG)

@@ -24,11 +24,11 @@ def test_a_change_that_another_site_asks_for_is_refused(busy, origin):
     before = busy.state()
     headers = {} if origin is None else {"Origin": origin}
     del busy.headers["Origin"]
-    picture = before["pool"][0]["id"]
+    photo = before["pool"][0]["id"]
     requests = [
         ("POST", "/api/classes", {"json": {"name": "x"}}),
         ("POST", "/api/pictures?target=pool", {"content": noise_png(0, 0)}),
-        ("DELETE", f"/api/pictures/{picture}", {}),
+        ("DELETE", f"/api/pictures/{photo}", {}),
         ("DELETE", "/api/state", {}),
     ]
     for method, path, body in requests:

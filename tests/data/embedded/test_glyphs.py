@@ -45,7 +45,7 @@ def test_there_are_at_least_five_hundred_characters_of_many_scripts():
 
 
 def test_no_two_characters_look_alike():
-    def blurred(character: str) -> np.ndarray:
+    def blur_glyph(character: str) -> np.ndarray:
         from scipy.ndimage import gaussian_filter
 
         shape = gaussian_filter(
@@ -53,7 +53,7 @@ def test_no_two_characters_look_alike():
         )[::4, ::4].ravel()
         return shape / np.linalg.norm(shape)
 
-    shapes = np.stack([blurred(character) for character in characters()])
+    shapes = np.stack([blur_glyph(character) for character in characters()])
     alike = shapes @ shapes.T - np.eye(len(shapes))
     assert alike.max() < 0.89
 

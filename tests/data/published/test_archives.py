@@ -172,7 +172,7 @@ def test_hidden_and_missing_files_are_ignored(tmp_path):
     assert archive_kind(tmp_path / "gone") == ""
 
 
-def flipped(data: bytes, position: int, bit: int = 0) -> bytes:
+def flip_bit(data: bytes, position: int, bit: int = 0) -> bytes:
     return data[:position] + bytes([data[position] ^ 1 << bit]) + data[position + 1 :]
 
 
@@ -185,7 +185,7 @@ def test_a_compressed_archive_is_read_to_its_checksum(pack, tmp_path):
     (tmp_path / "good").write_bytes(data)
     assert unpack(tmp_path / "good", WANTED, tmp_path / "out").files[0].read_bytes() == noise
     for position in range(20, len(data), 301):
-        (tmp_path / "bad").write_bytes(flipped(data, position, position % 8))
+        (tmp_path / "bad").write_bytes(flip_bit(data, position, position % 8))
         with pytest.raises(DataError, match=r"bad is (damaged|refused)"):
             unpack(tmp_path / "bad", WANTED, tmp_path / "out")
 
@@ -193,7 +193,7 @@ def test_a_compressed_archive_is_read_to_its_checksum(pack, tmp_path):
 def test_a_damaged_header_is_not_taken_for_the_end_of_the_archive(tmp_path):
     data = tar_bytes(("a.jpg", b"one"), ("b.jpg", b"two"))
     for position in (1024 + 3, 1024 + 130, 1024 + 150):  # name, size and sum of the second member
-        (tmp_path / "bad").write_bytes(flipped(data, position))
+        (tmp_path / "bad").write_bytes(flip_bit(data, position))
         with pytest.raises(DataError, match="block of zeros"):
             unpack(tmp_path / "bad", WANTED, tmp_path / "out")
     (tmp_path / "cut").write_bytes(data[:2048])  # right behind the second member
@@ -204,7 +204,7 @@ def test_a_damaged_header_is_not_taken_for_the_end_of_the_archive(tmp_path):
 def test_a_zip_member_whose_name_was_damaged_is_noticed(tmp_path):
     data = zip_bytes(("a.jpg", b"one"), ("b.jpg", b"two"))
     (tmp_path / "bad").write_bytes(
-        flipped(data, data.rindex(b"b.jpg") + 4)
+        flip_bit(data, data.rindex(b"b.jpg") + 4)
     )  # the name in the directory
     with pytest.raises(DataError, match="bad is damaged"):
         unpack(tmp_path / "bad", WANTED, tmp_path / "out")

@@ -377,7 +377,7 @@ def one_class_less(folder):
     (next((folder / "numpy_bitmap").glob("a*.npy"))).unlink()
 
 
-def replaced(pattern, data):
+def replace_file(pattern, data):
     def harm(folder):
         next(folder.rglob(pattern)).write_bytes(data)
 
@@ -414,65 +414,65 @@ def mini(**content) -> bytes:
     [
         ("quickdraw", one_class_less, "lacks 1 of 345 files"),
         ("quickdraw", cut("zebra.npy"), "zebra.npy is damaged .*truncated"),
-        ("quickdraw", replaced("zebra.npy", b"no array"), "zebra.npy is damaged"),
-        ("quickdraw", replaced("zebra.npy", npy(np.zeros((5, 784)))), "<f8"),
-        ("quickdraw", replaced("zebra.npy", npy(np.array([{}]))), "zebra.npy is damaged"),
-        ("quickdraw", replaced("*.npy", npy(np.zeros((0, 784), np.uint8))), "is damaged"),
+        ("quickdraw", replace_file("zebra.npy", b"no array"), "zebra.npy is damaged"),
+        ("quickdraw", replace_file("zebra.npy", npy(np.zeros((5, 784)))), "<f8"),
+        ("quickdraw", replace_file("zebra.npy", npy(np.array([{}]))), "zebra.npy is damaged"),
+        ("quickdraw", replace_file("*.npy", npy(np.zeros((0, 784), np.uint8))), "is damaged"),
         ("fashion-mnist", cut("t10k-images*"), "t10k-images-idx3-ubyte.gz is damaged"),
-        ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x0d\1\0\0\0\0"), "IDX"),
-        ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x08\1\xff\xff\xff\xff"), "announces"),
-        ("fashion-mnist", replaced("t10k-labels*", b"\0\0\x08\1\0\0\0\x05\1\1"), "truncated"),
+        ("fashion-mnist", replace_file("t10k-labels*", b"\0\0\x0d\1\0\0\0\0"), "IDX"),
+        ("fashion-mnist", replace_file("t10k-labels*", b"\0\0\x08\1\xff\xff\xff\xff"), "announces"),
+        ("fashion-mnist", replace_file("t10k-labels*", b"\0\0\x08\1\0\0\0\x05\1\1"), "truncated"),
         (
             "fashion-mnist",
-            replaced("t10k-labels*", b"\0\0\x08\1\0\0\0\x05\1\1\1\1\1"),
+            replace_file("t10k-labels*", b"\0\0\x08\1\0\0\0\x05\1\1\1\1\1"),
             "for 5 labels",
         ),
         (
             "fashion-mnist",
-            replaced("t10k-labels*", b"\0\0\x08\1\0\0\0\x1e" + b"\1" * 30),
+            replace_file("t10k-labels*", b"\0\0\x08\1\0\0\0\x1e" + b"\1" * 30),
             "no label 0",
         ),
         (
             "fashion-mnist",
-            replaced("t10k-labels*", b"\0\0\x08\2\0\0\0\x1e\0\0\0\1" + bytes(30)),
+            replace_file("t10k-labels*", b"\0\0\x08\2\0\0\0\x1e\0\0\0\1" + bytes(30)),
             "0 to 9",
         ),
         (
             "fashion-mnist",
-            replaced("t10k-labels*", b"\0\0\x08\1\0\0\0\x1e" + bytes(29) + b"\x0a"),
+            replace_file("t10k-labels*", b"\0\0\x08\1\0\0\0\x1e" + bytes(29) + b"\x0a"),
             "0 to 9",
         ),
         (
             "svhn",
-            replaced("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 1), np.uint8), y=[[57]])),
+            replace_file("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 1), np.uint8), y=[[57]])),
             "from 0 to 10",
         ),
         (
             "svhn",
-            replaced("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 1), np.uint8), y=[[np.nan]])),
+            replace_file("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 1), np.uint8), y=[[np.nan]])),
             "from 0 to 10",
         ),
         ("svhn", cut("test_32x32.mat"), "test_32x32.mat is damaged"),
-        ("svhn", replaced("test_32x32.mat", b"not a matrix" * 50), "test_32x32.mat is damaged"),
+        ("svhn", replace_file("test_32x32.mat", b"not a matrix" * 50), "test_32x32.mat is damaged"),
         (
             "svhn",
-            replaced("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 2), np.uint8), y=[[1]])),
+            replace_file("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 2), np.uint8), y=[[1]])),
             "with n labels 'y'",
         ),
         (
             "svhn",
-            replaced("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 1), np.uint8), y=[[1]])),
+            replace_file("test_32x32.mat", mat(X=np.zeros((32, 32, 3, 1), np.uint8), y=[[1]])),
             "has no digit 0",
         ),
         ("miniimagenet", cut("*train.pkl"), "mini-imagenet-cache-train.pkl is damaged"),
         (
             "miniimagenet",
-            replaced("*val.pkl", mini(image_data=[], class_dict={})),
+            replace_file("*val.pkl", mini(image_data=[], class_dict={})),
             "'image_data' is not uint8",
         ),
         (
             "miniimagenet",
-            replaced(
+            replace_file(
                 "*val.pkl",
                 mini(image_data=np.zeros((1, 84, 84, 3), np.uint8), class_dict={"n1": [0]}),
             ),
@@ -480,13 +480,13 @@ def mini(**content) -> bytes:
         ),
         (
             "miniimagenet",
-            replaced(
+            replace_file(
                 "*val.pkl",
                 mini(image_data=np.zeros((1, 84, 84, 3), np.uint8), class_dict={"n01855672": [9]}),
             ),
             "not all integers from 0 to 0",
         ),
-        ("miniimagenet", replaced("*val.pkl", pickle.dumps([1, 2])), "holds a list"),
+        ("miniimagenet", replace_file("*val.pkl", pickle.dumps([1, 2])), "holds a list"),
         ("cub", cut("CUB_200_2011.tgz"), "CUB_200_2011.tgz is damaged"),
         ("gtsrb", cut("GTSRB*.zip"), "GTSRB_Final_Training_Images.zip is damaged"),
         ("vgg-flower", cut("imagelabels.mat"), "imagelabels.mat is damaged"),
@@ -628,24 +628,24 @@ def test_no_flipped_bit_of_an_archive_gives_other_pixels(tmp_path, cache):
 def test_warning_names_a_file_that_is_not_the_official_one(tmp_path, caplog):
     dataset = CATALOGUE["cifar-fs"]
     path = noisy_cifar(tmp_path / "mine.tgz")
-    found = hashlib.md5(path.read_bytes()).hexdigest()
+    actual = hashlib.md5(path.read_bytes()).hexdigest()
     images = prepare(dataset, path)
     assert re.search(
-        rf"mine.tgz is readable, but not the official file.* {found}, not the published eb90",
+        rf"mine.tgz is readable, but not the official file.* {actual}, not the published eb90",
         caplog.text,
     )
     assert images.notes["files"] == {
-        "mine.tgz": f"MD5 {found}, not the published {dataset.remotes[0].md5}"
+        "mine.tgz": f"MD5 {actual}, not the published {dataset.remotes[0].md5}"
     }
 
 
 def test_official_file_is_recognised_by_its_checksum(tmp_path, caplog):
     path = noisy_cifar(tmp_path / "mine.tgz")
-    found = hashlib.md5(path.read_bytes()).hexdigest()
+    actual = hashlib.md5(path.read_bytes()).hexdigest()
     dataset = dataclasses.replace(
-        CATALOGUE["cifar-fs"], remotes=(RemoteFile("https://x/cifar.tgz", found),)
+        CATALOGUE["cifar-fs"], remotes=(RemoteFile("https://x/cifar.tgz", actual),)
     )
-    assert prepare(dataset, path).notes["files"] == {"mine.tgz": f"MD5 {found}, as published"}
+    assert prepare(dataset, path).notes["files"] == {"mine.tgz": f"MD5 {actual}, as published"}
     assert caplog.text == ""
 
 

@@ -190,14 +190,14 @@ def npy_file(header: bytes, data: bytes = b"", version: bytes = b"\x01\x00") -> 
     return b"\x93NUMPY" + version + length + header + data
 
 
-def shaped(shape: str) -> bytes:
+def npy_header(shape: str) -> bytes:
     return f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}".encode() + b"\n"
 
 
 @pytest.mark.parametrize("version", [b"\x01\x00", b"\x02\x00", b"\x03\x00"])
 @pytest.mark.parametrize("shape", ["(2, 5)", "(2L, 5L)"])
 def test_rows_of_every_version_of_the_format_are_read(version, shape, tmp_path):
-    (tmp_path / "a.npy").write_bytes(npy_file(shaped(shape), bytes(range(10)), version))
+    (tmp_path / "a.npy").write_bytes(npy_file(npy_header(shape), bytes(range(10)), version))
     assert read_rows(tmp_path / "a.npy", 9, 5).tolist() == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
 
 
@@ -211,15 +211,15 @@ def test_rows_of_every_version_of_the_format_are_read(version, shape, tmp_path):
         npy_file(b"-" * 9000 + b"1"),
         npy_file(b"{" * 60_000),
         npy_file(b"[" * 10**6, version=b"\x02\x00"),
-        npy_file(shaped("(-2, 5)"), bytes(10)),
-        npy_file(shaped("(0, 5)"), bytes(10)),
-        npy_file(shaped("(True, 5)"), bytes(10)),
-        npy_file(shaped("(99999999999999999999, 5)"), bytes(10)),
-        npy_file(shaped("(2, 5, 1)"), bytes(10)),
-        npy_file(shaped("(2, 5)").replace(b"|u1", b"|O"), bytes(10)),
-        npy_file(shaped("(2, 5)").replace(b"'|u1'", b"[('a', '|u1')]"), bytes(10)),
-        npy_file(shaped("(2, 5)").replace(b"False", b"True"), bytes(10)),
-        npy_file(b"\xff\xfe" + shaped("(2, 5)"), bytes(10)),
+        npy_file(npy_header("(-2, 5)"), bytes(10)),
+        npy_file(npy_header("(0, 5)"), bytes(10)),
+        npy_file(npy_header("(True, 5)"), bytes(10)),
+        npy_file(npy_header("(99999999999999999999, 5)"), bytes(10)),
+        npy_file(npy_header("(2, 5, 1)"), bytes(10)),
+        npy_file(npy_header("(2, 5)").replace(b"|u1", b"|O"), bytes(10)),
+        npy_file(npy_header("(2, 5)").replace(b"'|u1'", b"[('a', '|u1')]"), bytes(10)),
+        npy_file(npy_header("(2, 5)").replace(b"False", b"True"), bytes(10)),
+        npy_file(b"\xff\xfe" + npy_header("(2, 5)"), bytes(10)),
     ],
     ids=itertools.count(),
 )

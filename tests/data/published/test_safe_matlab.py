@@ -24,9 +24,9 @@ def test_numbers_are_those_that_scipy_reads(packed, tmp_path):
     }
     others = {"text": "words", "cell": np.array([1, "x"], object), "complex": np.array([1 + 2j])}
     savemat(tmp_path / "m.mat", content | others, do_compression=packed)
-    found, known = read_arrays(tmp_path / "m.mat"), loadmat(tmp_path / "m.mat")
-    assert set(found) == set(content)
-    for name, array in found.items():
+    actual, known = read_arrays(tmp_path / "m.mat"), loadmat(tmp_path / "m.mat")
+    assert set(actual) == set(content)
+    for name, array in actual.items():
         assert array.dtype == known[name].dtype
         assert np.array_equal(array, known[name])
 
@@ -92,5 +92,5 @@ def test_no_damage_crashes_the_reader_and_compressed_numbers_are_never_others(tm
             data[rng.integers(126, len(data))] = rng.integers(256)
             (tmp_path / "m.mat").write_bytes(data)
             with contextlib.suppress(ValueError, zlib.error, struct.error):
-                found = read_arrays(tmp_path / "m.mat").get("x", numbers)
-                assert not packed or np.array_equal(found, numbers)
+                actual = read_arrays(tmp_path / "m.mat").get("x", numbers)
+                assert not packed or np.array_equal(actual, numbers)

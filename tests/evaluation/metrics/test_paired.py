@@ -39,7 +39,7 @@ def run(
 
 def test_a_paired_difference_has_the_interval_of_the_paired_t_test():
     one, two = run(0), run(1, skill=1.5)
-    found = paired_difference(one, two)
+    actual = paired_difference(one, two)
     for name, a, b in (
         ("accuracy", one.accuracies[0], two.accuracies[0]),
         ("nll", one.nlls[0], two.nlls[0]),
@@ -47,12 +47,12 @@ def test_a_paired_difference_has_the_interval_of_the_paired_t_test():
         interval = scipy.stats.ttest_rel(b, a).confidence_interval(
             0.95
         )  # its t is 2.05 for 30 tasks, ours 1.96
-        assert getattr(found, name) == pytest.approx((interval.low + interval.high) / 2)
+        assert getattr(actual, name) == pytest.approx((interval.low + interval.high) / 2)
         ratio = 1.96 / scipy.stats.t.ppf(0.975, TASKS - 1)
         half = ratio * (interval.high - interval.low) / 2
-        assert getattr(found, f"{name}_interval") == pytest.approx(half)
-    assert found.tasks == TASKS
-    assert found.accuracy > 0 > found.nll
+        assert getattr(actual, f"{name}_interval") == pytest.approx(half)
+    assert actual.tasks == TASKS
+    assert actual.accuracy > 0 > actual.nll
 
 
 def test_a_paired_interval_is_narrower_than_that_of_independent_runs():
@@ -61,9 +61,9 @@ def test_a_paired_interval_is_narrower_than_that_of_independent_runs():
 
 
 def test_a_single_task_has_a_difference_without_an_interval():
-    found = paired_difference(run(0, tasks=1), run(1, tasks=1))
-    assert found.accuracy_interval is None
-    assert found.nll_interval is None
+    actual = paired_difference(run(0, tasks=1), run(1, tasks=1))
+    assert actual.accuracy_interval is None
+    assert actual.nll_interval is None
 
 
 @pytest.mark.parametrize(
@@ -85,26 +85,26 @@ def test_a_mean_over_image_sets_has_no_tasks_to_compare():
 
 def test_pooled_seeds_have_the_mean_and_an_interval_over_tasks_and_seeds():
     seeds = [run(seed) for seed in range(3)]
-    found = pool_seeds(seeds)
+    actual = pool_seeds(seeds)
     accuracies = np.concatenate([s.accuracies for s in seeds])
-    assert (found.runs, found.tasks, found.queries) == (3, TASKS, TASKS * 12)
-    assert found.accuracies.tolist() == accuracies.tolist()
+    assert (actual.runs, actual.tasks, actual.queries) == (3, TASKS, TASKS * 12)
+    assert actual.accuracies.tolist() == accuracies.tolist()
     for name in ("accuracy", "nll", "ece", "worst_class"):
-        assert getattr(found, name) == pytest.approx(np.mean([getattr(s, name) for s in seeds]))
-    assert found.by_shots["1"] == pytest.approx(np.mean([s.by_shots["1"] for s in seeds]))
+        assert getattr(actual, name) == pytest.approx(np.mean([getattr(s, name) for s in seeds]))
+    assert actual.by_shots["1"] == pytest.approx(np.mean([s.by_shots["1"] for s in seeds]))
     assert (
-        found.queries_by_shots == seeds[0].queries_by_shots
+        actual.queries_by_shots == seeds[0].queries_by_shots
     )  # the same images, asked about three times
     tasks, runs = (scipy.stats.sem(accuracies.mean(axis)) for axis in (0, 1))
-    assert found.interval == pytest.approx(
+    assert actual.interval == pytest.approx(
         confidence_half_width(accuracies.mean(0), accuracies.mean(1))
     )
-    assert found.interval > 1.96 * np.hypot(tasks, runs)
+    assert actual.interval > 1.96 * np.hypot(tasks, runs)
     losses = np.concatenate([s.nlls for s in seeds])
-    assert found.nll_interval == pytest.approx(
+    assert actual.nll_interval == pytest.approx(
         confidence_half_width(losses.mean(0), losses.mean(1))
     )
-    assert found.run_deviation == pytest.approx(np.std([s.accuracy for s in seeds], ddof=1))
+    assert actual.run_deviation == pytest.approx(np.std([s.accuracy for s in seeds], ddof=1))
     assert pool_seeds(seeds[:1]) == seeds[0]
 
 
@@ -119,8 +119,8 @@ def test_the_interval_of_pooled_seeds_covers_the_truth_for_new_tasks_and_new_see
                 for i, right in enumerate(hits)
             )
             runs.append(replace(base, tasks=tasks, accuracy=np.mean(hits) / 20, scores=scores))
-        found = pool_seeds(runs)
-        inside.append(abs(found.accuracy - 0.6) < found.interval)
+        actual = pool_seeds(runs)
+        inside.append(abs(actual.accuracy - 0.6) < actual.interval)
     assert 0.93 < np.mean(inside) < 0.98  # with 1.96 instead of Student's quantile: 0.92
 
 
@@ -135,10 +135,10 @@ def test_the_interval_of_two_independent_means_is_welchs():
 
 def test_the_interval_of_pooled_methods_includes_the_seeds_of_both():
     ones, twos = [run(seed) for seed in range(2)], [run(seed, skill=1.5) for seed in range(2, 5)]
-    found = paired_difference(pool_seeds(ones), pool_seeds(twos))
+    actual = paired_difference(pool_seeds(ones), pool_seeds(twos))
     a, b = (np.concatenate([s.accuracies for s in some]) for some in (ones, twos))
-    assert found.accuracy == pytest.approx(b.mean() - a.mean())
-    assert found.accuracy_interval == pytest.approx(
+    assert actual.accuracy == pytest.approx(b.mean() - a.mean())
+    assert actual.accuracy_interval == pytest.approx(
         confidence_half_width(b.mean(0) - a.mean(0), a.mean(1), b.mean(1))
     )
 

@@ -40,20 +40,20 @@ def summary(tasks):
 
 def test_accuracy_interval_likelihood_and_worst_class_equal_those_of_scipy_and_sklearn():
     tasks = results(40)
-    found = summary(tasks)
+    actual = summary(tasks)
     accuracies = [accuracy_score(t.labels, t.probabilities.argmax(1)) for t in tasks]
-    assert found.tasks == 40
-    assert found.queries == sum(len(t.labels) for t in tasks)
-    assert found.accuracy == pytest.approx(np.mean(accuracies), rel=1e-12)
-    assert found.interval == pytest.approx(1.96 * scipy.stats.sem(accuracies), rel=1e-12)
-    low, high = scipy.stats.norm.interval(0.95, found.accuracy, scipy.stats.sem(accuracies))
-    assert found.interval == pytest.approx((high - low) / 2, rel=1e-4)
+    assert actual.tasks == 40
+    assert actual.queries == sum(len(t.labels) for t in tasks)
+    assert actual.accuracy == pytest.approx(np.mean(accuracies), rel=1e-12)
+    assert actual.interval == pytest.approx(1.96 * scipy.stats.sem(accuracies), rel=1e-12)
+    low, high = scipy.stats.norm.interval(0.95, actual.accuracy, scipy.stats.sem(accuracies))
+    assert actual.interval == pytest.approx((high - low) / 2, rel=1e-4)
     losses = [log_loss(t.labels, t.probabilities) for t in tasks]
-    assert found.nll == pytest.approx(np.mean(losses), rel=1e-9)
-    assert found.nll_interval == pytest.approx(1.96 * scipy.stats.sem(losses), rel=1e-9)
+    assert actual.nll == pytest.approx(np.mean(losses), rel=1e-9)
+    assert actual.nll_interval == pytest.approx(1.96 * scipy.stats.sem(losses), rel=1e-9)
     worst = [recall_score(t.labels, t.probabilities.argmax(1), average=None).min() for t in tasks]
-    assert found.worst_class == pytest.approx(np.mean(worst), rel=1e-12)
-    assert found.failed == 0
+    assert actual.worst_class == pytest.approx(np.mean(worst), rel=1e-12)
+    assert actual.failed == 0
 
 
 def honest(n: int) -> list[TaskResult]:
@@ -137,35 +137,35 @@ def test_accuracy_by_shots_counts_every_image_in_the_range_of_its_own_class():
 
 def test_the_summary_holds_every_score_and_the_sizes_that_were_drawn():
     tasks = results(5)
-    found = summary(tasks)
-    assert [score.index for score in found.scores] == list(range(5))
-    assert found.accuracies.tolist() == [
+    actual = summary(tasks)
+    assert [score.index for score in actual.scores] == list(range(5))
+    assert actual.accuracies.tolist() == [
         [accuracy_score(t.labels, t.probabilities.argmax(1)) for t in tasks]
     ]
-    assert found.nlls[0] == pytest.approx(
+    assert actual.nlls[0] == pytest.approx(
         [log_loss(t.labels, t.probabilities) for t in tasks], rel=1e-9
     )
     shots = np.concatenate([t.shots for t in tasks])
-    assert (found.support_least, found.support_most) == (shots.min(), shots.max())
-    assert found.support_mean == pytest.approx(shots.mean())
-    assert (found.query_least, found.query_most) == (15, 15)
-    assert found.scores[0].as_dict() == {
+    assert (actual.support_least, actual.support_most) == (shots.min(), shots.max())
+    assert actual.support_mean == pytest.approx(shots.mean())
+    assert (actual.query_least, actual.query_most) == (15, 15)
+    assert actual.scores[0].as_dict() == {
         "task": 0,
         "way": len(tasks[0].shots),
         "support": sum(tasks[0].shots),
         "queries": len(tasks[0].labels),
-        "accuracy": found.accuracies[0, 0],
-        "nll": found.nlls[0, 0],
+        "accuracy": actual.accuracies[0, 0],
+        "nll": actual.nlls[0, 0],
         "failed": 0,
         "worst_class": recall_score(
             tasks[0].labels, tasks[0].probabilities.argmax(1), average=None
         ).min(),
         "shots": " ".join(map(str, tasks[0].shots)),
         "asked": " ".join(["15"] * len(tasks[0].shots)),
-        "hits": " ".join(str(n) for n in found.scores[0].correct),
+        "hits": " ".join(str(n) for n in actual.scores[0].correct),
         "classes": "",
     }
-    assert sum(found.scores[0].correct) == round(found.accuracies[0, 0] * len(tasks[0].labels))
+    assert sum(actual.scores[0].correct) == round(actual.accuracies[0, 0] * len(tasks[0].labels))
     uneven = summary([TaskResult(0, [[0.9, 0.1]] * 3, [0, 1, 1], [1, 1])])
     assert (uneven.query_least, uneven.query_most) == (1, 2)
 
@@ -199,10 +199,10 @@ def test_one_task_has_no_interval_and_speed_is_tasks_over_seconds():
 
 def test_predictions_that_are_not_finite_count_as_wrong():
     task = TaskResult(0, [[np.nan, np.nan], [1.0, 0.0], [np.inf, 0.0]], [0, 0, 0], [1, 1])
-    found = summary([task])
-    assert found.failed == 1
-    assert found.accuracy == pytest.approx(1 / 3)
-    assert found.nll == pytest.approx(2 * np.log(2) / 3)
+    actual = summary([task])
+    assert actual.failed == 1
+    assert actual.accuracy == pytest.approx(1 / 3)
+    assert actual.nll == pytest.approx(2 * np.log(2) / 3)
 
 
 def test_the_loss_of_a_zero_probability_is_finite():

@@ -43,16 +43,16 @@ def test_balance_is_averaged_within_ranges_of_size_by_image_set():
         record(1, (1, 4, 60), omega_mean=[0.4, 0.4, 0.2]),
         record(0, (2, 2), "digits"),
     ]
-    found = balance.balance_summary(records)
-    sizes = [(group["images"], group["images in class"]) for group in found["omega"]]
+    actual = balance.balance_summary(records)
+    sizes = [(group["images"], group["images in class"]) for group in actual["omega"]]
     assert sizes == [("glyphs", s) for s in ("1", "2-5", "6-15", ">50")] + [("digits", "all equal")]
-    assert found["omega"][0]["C·ω"]["mean"] == pytest.approx(3 * 0.45)
-    assert found["omega"][1]["C·ω"]["mean"] == pytest.approx(3 * 0.35)
-    assert found["omega"][0]["C·ω"]["deviation"] == pytest.approx(0.3)
-    assert found["omega"][0]["tasks"] == 2
-    assert [group["images in task"] for group in found["gamma"]] == ["1-25", "51-100", "1-25"]
-    assert found["gamma"][0]["γ head"]["mean"] == pytest.approx(4.0)
-    assert found["z"] == [
+    assert actual["omega"][0]["C·ω"]["mean"] == pytest.approx(3 * 0.45)
+    assert actual["omega"][1]["C·ω"]["mean"] == pytest.approx(3 * 0.35)
+    assert actual["omega"][0]["C·ω"]["deviation"] == pytest.approx(0.3)
+    assert actual["omega"][0]["tasks"] == 2
+    assert [group["images in task"] for group in actual["gamma"]] == ["1-25", "51-100", "1-25"]
+    assert actual["gamma"][0]["γ head"]["mean"] == pytest.approx(4.0)
+    assert actual["z"] == [
         {"images": "glyphs", "‖z‖": 2.0, "mean σ of z": 0.5, "tasks": 2},
         {"images": "digits", "‖z‖": 2.0, "mean σ of z": 0.5, "tasks": 1},
     ]
@@ -78,10 +78,10 @@ def test_inferred_weights_and_the_prior_by_class_size_are_shown_apart():
 
 
 def test_gamma_is_shown_at_the_posterior_mean_besides_its_mean():
-    found = balance.balance_summary([record(0), record(1, gamma_at_mean=[1.9, 2, 3, 4, 5])])
-    assert found["gamma"][0]["γ conv 1"] == {"mean": 1.0, "deviation": pytest.approx(0.1)}
-    assert found["gamma_at_mean"][0]["γ conv 1"] == pytest.approx(1.4)
-    assert found["gamma_at_mean"][0]["images in task"] == "1-25"
+    actual = balance.balance_summary([record(0), record(1, gamma_at_mean=[1.9, 2, 3, 4, 5])])
+    assert actual["gamma"][0]["γ conv 1"] == {"mean": 1.0, "deviation": pytest.approx(0.1)}
+    assert actual["gamma_at_mean"][0]["γ conv 1"] == pytest.approx(1.4)
+    assert actual["gamma_at_mean"][0]["images in task"] == "1-25"
 
 
 def test_variables_that_are_off_have_no_table():

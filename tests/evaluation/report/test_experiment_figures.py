@@ -14,8 +14,8 @@ from anyshot.evaluation.report.experiment_figures import (
 
 def drawn(axes, label: str):
     """x, y of the line with a label."""
-    (found,) = [h for h in axes.containers if h.get_label() == label]
-    return np.array(found.lines[0].get_data())
+    (actual,) = [h for h in axes.containers if h.get_label() == label]
+    return np.array(actual.lines[0].get_data())
 
 
 def test_lines_go_through_their_points_and_share_the_scale():

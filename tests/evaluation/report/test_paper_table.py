@@ -46,11 +46,11 @@ def test_differences_of_nll_have_their_own_interval(comparison):
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "interval", "found"), [(0.1, 0.05, True), (-0.1, 0.05, True), (0.1, 0.2, False)]
+    ("accuracy", "interval", "expected"), [(0.1, 0.05, True), (-0.1, 0.05, True), (0.1, 0.2, False)]
 )
-def test_an_interval_excludes_zero_on_either_side(accuracy, interval, found):
-    assert excludes_zero(PairedDifference(3, accuracy, interval, 0.0, 0.0)) is found
-    assert excludes_zero(PairedDifference(3, 0.0, 0.0, accuracy, interval), "nll") is found
+def test_an_interval_excludes_zero_on_either_side(accuracy, interval, expected):
+    assert excludes_zero(PairedDifference(3, accuracy, interval, 0.0, 0.0)) is expected
+    assert excludes_zero(PairedDifference(3, 0.0, 0.0, accuracy, interval), "nll") is expected
     assert excludes_zero(PairedDifference(3, accuracy, None, 0.0, None)) is False
 
 

@@ -25,15 +25,15 @@ def test_the_csv_holds_the_summary_at_full_precision(tmp_path):
     alone = replace(rows[1].settings[0], method=MethodSettings(name="maml", transductive=False))
     rows[1] = replace(rows[1], settings=(alone,))
     result_files.write_csv(tmp_path / "out.csv", rows)
-    lines, found = lines_of(tmp_path / "out.csv"), rows[1].summary
+    lines, actual = lines_of(tmp_path / "out.csv"), rows[1].summary
     assert [line["method"] for line in lines] == ["taml", "maml"]
     assert [line["seed"] for line in lines] == ["0", "3"]
     assert [line["transductive"] for line in lines] == ["True", "False"]
     assert all(name.isidentifier() for name in lines[0])
-    assert float(lines[1]["accuracy"]) == found.accuracy
-    assert float(lines[1]["interval"]) == found.interval
-    assert float(lines[1]["accuracy_shots_1"]) == found.by_shots["1"]
-    assert int(lines[1]["queries_shots_16_50"]) == found.queries_by_shots["16-50"] == 4
+    assert float(lines[1]["accuracy"]) == actual.accuracy
+    assert float(lines[1]["interval"]) == actual.interval
+    assert float(lines[1]["accuracy_shots_1"]) == actual.by_shots["1"]
+    assert int(lines[1]["queries_shots_16_50"]) == actual.queries_by_shots["16-50"] == 4
     assert lines[1]["accuracy_shots_2_5"] == ""
     assert lines[1]["queries_shots_over_50"] == "0"
     assert (lines[1]["support_least"], lines[1]["support_mean"], lines[1]["support_most"]) == (
@@ -85,18 +85,18 @@ def test_the_json_holds_the_numbers_and_their_provenance(tmp_path, monkeypatch):
     result_files.write_results(
         tmp_path / "out.json", result_files.results_as_json(rows), seeds=[0], settings={"way": 5}
     )
-    found = json.loads((tmp_path / "out.json").read_text())
+    actual = json.loads((tmp_path / "out.json").read_text())
     names = {"run": "b", "method": "taml", "seed": "0", "images": "digits"}
     difference = {"tasks": 4, "accuracy": 0.125, "accuracy_interval": pytest.approx(0.245)}
-    assert found["results"][0]["paired"] is None
-    assert found["results"][1].pop("paired").items() >= difference.items()
-    assert found["results"][1] == {**names, "part": "", **summary().as_dict(), "paired_to": "a"}
-    assert "scores" not in found["results"][1]
-    assert found["origin"]["settings"] == {"way": 5}
-    assert found["origin"]["seeds"] == [0]
-    assert found["origin"]["command"] == "anyshot test 'my run'"
-    assert found["origin"]["cores"] >= 1
-    assert {"version", "torch", "python", "time"} <= set(found["origin"])
+    assert actual["results"][0]["paired"] is None
+    assert actual["results"][1].pop("paired").items() >= difference.items()
+    assert actual["results"][1] == {**names, "part": "", **summary().as_dict(), "paired_to": "a"}
+    assert "scores" not in actual["results"][1]
+    assert actual["origin"]["settings"] == {"way": 5}
+    assert actual["origin"]["seeds"] == [0]
+    assert actual["origin"]["command"] == "anyshot test 'my run'"
+    assert actual["origin"]["cores"] >= 1
+    assert {"version", "torch", "python", "time"} <= set(actual["origin"])
 
 
 def test_a_data_frame_equals_the_csv_file(tmp_path):

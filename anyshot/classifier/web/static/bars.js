@@ -25,7 +25,7 @@ export function bars(parent, probabilities, most) {
   });
 }
 
-export function verdict(picture) {
-  const [[id, p]] = ranked(picture.probabilities);
-  return { id, p, name: nameOf(id), unknown: picture.unknown };
+export function verdict(photo) {
+  const [[id, p]] = ranked(photo.probabilities);
+  return { id, p, name: nameOf(id), unknown: photo.unknown };
 }

@@ -76,9 +76,9 @@ function fill(element, c) {
   part(".pick input").setAttribute("aria-label", `Add photos to ${c.name}`);
   element.classList.toggle("empty", !c.pictures.length);
   const shown = sliding.get(c.id) ?? c.used;
-  follow(part(".thumbs"), c.pictures, thumb, (button, picture) => {
-    button.classList.toggle("unused", c.pictures.indexOf(picture) >= shown);
-    button.onclick = () => view(picture, c);
+  follow(part(".thumbs"), c.pictures, thumb, (button, photo) => {
+    button.classList.toggle("unused", c.pictures.indexOf(photo) >= shown);
+    button.onclick = () => view(photo, c);
   });
   evidence(part(".evidence"), c);
   part(".slider").hidden = c.pictures.length < 2;
@@ -90,9 +90,9 @@ function fill(element, c) {
   part(".slider span").textContent = `Learn from ${shown} of ${c.pictures.length}`;
 }
 
-const thumb = (picture) =>
-  h("button", { type: "button", className: "thumb", title: picture.name },
-    h("img", { src: address(picture.id), alt: picture.name, loading: "lazy", width: 48, height: 48 }));
+const thumb = (photo) =>
+  h("button", { type: "button", className: "thumb", title: photo.name },
+    h("img", { src: address(photo.id), alt: photo.name, loading: "lazy", width: 48, height: 48 }));
 
 function evidence(list, c) {
   list.hidden = c.weight === undefined;
