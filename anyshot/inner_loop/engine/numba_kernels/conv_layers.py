@@ -109,7 +109,7 @@ class TileBatch:
         """Image, row and column of a tile."""
         return [self.table.get_int(t, k) for k in range(3)]
 
-    def tile_window(
+    def tile(
         self, view: ArrayView, g: Int, t: Int, side: int, scale: int = OUTPUT_SIDE
     ) -> ArrayView:
         """A tile's side × side part of an array in which tiles are ``scale`` pixels apart."""
@@ -161,9 +161,7 @@ def _zero_unused_tiles(builder: Builder, batch: TileBatch, tiles: TileBuffer) ->
 def _load_input_tiles(builder: Builder, batch: TileBatch, x: ArrayView, V: TileBuffer) -> None:
     """V = Bᵀ d B of the batch."""
     with batch.loop(x.length("input/8")) as (g, t):
-        store_tile(
-            apply_both_sides(BT, load_tile(batch.tile_window(x, g, t, INPUT_SIDE))), V.tile(t, g)
-        )
+        store_tile(apply_both_sides(BT, load_tile(batch.tile(x, g, t, INPUT_SIDE))), V.tile(t, g))
         batch.prefetch(x, g, t)
     _zero_unused_tiles(builder, batch, V)
 
@@ -176,7 +174,7 @@ def _add_input_tiles(builder: Builder, batch: TileBatch, dV: TileBuffer, dx: Arr
             _zero_first_rows_and_columns(builder, dx[image, g])
         add_tile(
             apply_both_sides(BT.T, load_tile(dV.tile(t, g))),
-            batch.tile_window(dx, g, t, INPUT_SIDE),
+            batch.tile(dx, g, t, INPUT_SIDE),
             overlap=INPUT_SIDE - OUTPUT_SIDE,
         )
 
@@ -198,18 +196,14 @@ def _load_scaled_dy(
     with batch.loop(dz.length("output/8")) as (g, t):
         D = [[constant.load(g * LANES)] * OUTPUT_SIDE for _ in range(OUTPUT_SIDE)]
         for factor, array in terms:
-            times, tile = (
-                factor.load(g * LANES),
-                load_tile(batch.tile_window(array, g, t, OUTPUT_SIDE)),
-            )
+            times = factor.load(g * LANES)
+            tile = load_tile(batch.tile(array, g, t, OUTPUT_SIDE))
             D = [
                 [D[r][s] + times * tile[r][s] for s in range(OUTPUT_SIDE)]
                 for r in range(OUTPUT_SIDE)
             ]
-        values, codes = (
-            batch.tile_window(dz, g, t, 2, scale=2),
-            batch.tile_window(code, g, t, 2, scale=2),
-        )
+        values = batch.tile(dz, g, t, 2, scale=2)
+        codes = batch.tile(code, g, t, 2, scale=2)
         for k in range(4):
             value, places = values.load(k // 2, k % 2), codes.load_codes(k // 2, k % 2)
             for j in range(4):
@@ -255,11 +249,9 @@ def forward(
             _choose_pivot(builder, batch, M, pivot)
         with batch.loop(y.length("output/8")) as (g, t):
             tile = apply_both_sides(AT, load_tile(M.tile(t, g)))
-            store_tile(tile, batch.tile_window(y, g, t, OUTPUT_SIDE))
-            maxima, codes = (
-                batch.tile_window(p, g, t, 2, scale=2),
-                batch.tile_window(code, g, t, 2, scale=2),
-            )
+            store_tile(tile, batch.tile(y, g, t, OUTPUT_SIDE))
+            maxima = batch.tile(p, g, t, 2, scale=2)
+            codes = batch.tile(code, g, t, 2, scale=2)
             for k, window in enumerate(pooling_windows(tile)):
                 best, places = builder.maximum(window)
                 maxima.store(best, k // 2, k % 2)
@@ -309,11 +301,9 @@ def tangent(
         tile_products(builder, V, U, M, batch.count, add=True)
         with batch.loop(y.length("output/8")) as (g, t):
             tile = apply_both_sides(AT, load_tile(M.tile(t, g)))
-            store_tile(tile, batch.tile_window(yd, g, t, OUTPUT_SIDE))
-            maxima, codes = (
-                batch.tile_window(pd, g, t, 2, scale=2),
-                batch.tile_window(code, g, t, 2, scale=2),
-            )
+            store_tile(tile, batch.tile(yd, g, t, OUTPUT_SIDE))
+            maxima = batch.tile(pd, g, t, 2, scale=2)
+            codes = batch.tile(code, g, t, 2, scale=2)
             for k, window in enumerate(pooling_windows(tile)):
                 maxima.store(
                     builder.select_by_code(window, codes.load_codes(k // 2, k % 2)), k // 2, k % 2
@@ -321,7 +311,7 @@ def tangent(
             centre = mean.load(g * LANES)
             apart = [
                 [value - centre for value in row]
-                for row in load_tile(batch.tile_window(y, g, t, OUTPUT_SIDE))
+                for row in load_tile(batch.tile(y, g, t, OUTPUT_SIDE))
             ]
             add_sums(mask_outside(tile, *batch.valid_size(t)), apart, sums, g * LANES)
             batch.prefetch(y, g, t)
