@@ -80,7 +80,7 @@ def test_an_author_can_give_a_fingerprint():
 def test_every_size_and_model_has_its_own_fingerprint(monkeypatch):
     from anyshot.classifier.backbones import efficientnet_lite
 
-    monkeypatch.setattr(efficientnet_lite, "pretrained", lambda size: nn.Flatten())
+    monkeypatch.setattr(efficientnet_lite, "load_pretrained", lambda size: nn.Flatten())
     opened = [open_backbone(f"efficientnet-lite{k}", side=s) for k in (0, 1) for s in (64, 224)]
     assert len({backbone.fingerprint for backbone in opened}) == 4
 
