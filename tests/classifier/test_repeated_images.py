@@ -10,6 +10,7 @@ from support import colours
 from anyshot.classifier import AnyShotClassifier
 from anyshot.classifier.repeated_images import (
     SHOWN,
+    TOLERANCE,
     describe_conflicts,
     find_conflicts,
     find_matches,
@@ -43,6 +44,19 @@ def test_similar_features_are_not_equal():
     row = np.random.default_rng(0).normal(size=(1, 16))
     assert find_matches(row * (1 + 1e-3 * np.arange(16)), row).tolist() == [-1]
     assert find_matches(np.zeros((1, 16)), row).tolist() == [-1]
+
+
+def test_rows_match_up_to_the_tolerance_in_every_direction():
+    rng = np.random.default_rng(1)
+    known = rng.normal(size=(30, 16))
+    known /= np.linalg.norm(known, axis=1, keepdims=True)
+    away = np.random.default_rng(0).standard_normal(16)  # the direction that rows are sorted along
+    away = away - known * (known @ away)[:, None]
+    away /= np.linalg.norm(away, axis=1, keepdims=True)
+    for share, expected in ((0.9, list(range(30))), (1.1, [-1] * 30)):
+        for sign in (-1, 1):
+            moved = known + sign * share * TOLERANCE * away
+            assert find_matches(moved, known).tolist() == expected
 
 
 def test_conflicts_are_equal_rows_with_different_labels():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import sqlite3
 from contextlib import closing
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from anyshot.classifier.backbones import Backbone, compute_features, feature_cache
+from anyshot.classifier.backbones import Backbone, compute, compute_features, feature_cache
 from anyshot.classifier.backbones.feature_cache import (
     FeatureCache,
     cache_contents,
@@ -51,6 +52,19 @@ def test_known_images_are_not_computed_again():
     again, seen_again = counting_backbone()
     np.testing.assert_array_equal(compute_features([images[3], images[0]], again), once[[3, 0]])
     assert (sum(seen), sum(seen_again)) == (5, 0)
+
+
+def test_features_of_a_limited_number_of_images_stay_in_memory(monkeypatch):
+    monkeypatch.setattr(compute, "BATCH", 2)
+    monkeypatch.setattr(compute, "MEMORY_IMAGES", 4)
+    plain, seen = counting(fingerprint="")
+    backbone = dataclasses.replace(plain, memory={})
+    images = random_images(7)
+    compute_features(images, backbone)
+    assert seen == [2, 2, 2, 1]
+    assert len(backbone.memory) == 4
+    compute_features(images, backbone)
+    assert seen[4:] == [2, 1]
 
 
 def test_equal_images_are_computed_once():

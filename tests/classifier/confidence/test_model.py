@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from anyshot.classifier.confidence.model import class_accuracy_features, task_descriptor
+from anyshot.classifier.confidence.model import (
+    ConfidenceModel,
+    class_accuracy_features,
+    task_descriptor,
+)
 from anyshot.classifier.confidence.novelty_features import (
     NOVELTY_FEATURES,
     nearest_distances,
     novelty_features,
 )
-from anyshot.classifier.heads.learner import Learner
+from anyshot.classifier.heads.learner import HEADS, Learner
 from anyshot.classifier.heads.support_set import make_support_set, signed_sqrt_normalize
 from anyshot.classifier.meta_training.calibrate import (
     RIDGE,
@@ -62,6 +66,52 @@ def test_novelty_features_are_finite_and_do_not_depend_on_the_batch(learner, sho
     )
 
 
+@pytest.mark.parametrize("shots", [(1, 1, 1), (5, 1, 8)])
+def test_novelty_features_equal_their_formulas_in_full_dimensions(learner, shots):
+    task = sample_task(made_up("a"), shots, np.random.default_rng(0))
+    adapted = learner.adapt(task.support, task.labels)
+    labels = task.labels.numpy()
+    sizes = np.bincount(labels)
+    x, known = (adapted.frame.centre(f.double()).numpy() for f in (task.query, task.support))
+
+    discriminant = adapted.heads[HEADS.index("discriminant")]
+    distance = discriminant.squared_distances(adapted.frame(task.query.double())).numpy().min(1)
+    if max(shots) > 1:
+        chosen = sizes[labels] > 1
+        held_out = discriminant.held_out_distance.numpy()[chosen]
+        weights = 1 / sizes[labels][chosen] / (sizes > 1).sum()
+    else:
+        to_classes = discriminant.squared_distances(adapted.support.points).numpy()
+        held_out = np.array(
+            [np.delete(row, c).min() for row, c in zip(to_classes, labels, strict=True)]
+        )
+        weights = np.full(len(labels), 1 / len(labels))
+    farther = np.array([weights[held_out >= d].sum() for d in distance])
+
+    def lower_median(values):
+        return np.sort(values)[(len(values) - 1) // 2]
+
+    between = np.linalg.norm(known[:, None] - known, axis=2) + np.diag([np.inf] * len(known))
+    nearest = np.linalg.norm(x[:, None] - known, axis=2).min(1)
+    means = np.array([known[labels == c].mean(0) for c in range(len(sizes))])
+    directions = means / np.linalg.norm(means, axis=1, keepdims=True)
+    cosines = (x @ directions.T / np.linalg.norm(x, axis=1, keepdims=True)).max(1)
+    logits = adapted.heads[HEADS.index("logistic")].logits(adapted.frame(task.query.double()))
+    columns = [
+        4 * np.log(distance / lower_median(held_out)),
+        -np.log(farther + 0.02),
+        4 * np.log(nearest / lower_median(between.min(1))),
+        -cosines,
+        -adapted(task.query).max(1).values.numpy(),
+        -np.log(np.exp(logits.numpy()).sum(1)),
+        np.full(len(x), np.log(len(labels)) / 2 - 2),
+        np.full(len(x), np.log(len(sizes)) / 2 - 1),
+        np.full(len(x), np.mean(sizes == 1)),
+    ]
+    found = novelty_features(adapted, task.query)
+    np.testing.assert_allclose(found, np.stack(columns, 1), rtol=1e-4, atol=1e-5)
+
+
 def test_images_of_other_classes_score_higher(learner, confidence):
     shares = []
     for i in range(8):
@@ -70,6 +120,12 @@ def test_images_of_other_classes_score_higher(learner, confidence):
         inside, outside = (confidence.unknown_score(adapted, x) for x in (task.query, task.unknown))
         shares.append((outside[:, None] > inside).float().mean().item())
     assert np.mean(shares) > 0.75
+
+
+def test_only_scores_above_the_threshold_are_unknown():
+    model = ConfidenceModel()
+    model.threshold.fill_(0.25)
+    assert model.is_unknown(np.array([0.24, 0.25, 0.26])).tolist() == [False, False, True]
 
 
 def test_noise_is_unfamiliar_and_similar_tasks_are_not(learner, confidence):
@@ -178,7 +234,7 @@ def test_every_unknown_feature_grows_with_the_distance_from_the_classes(learner,
     assert (differences.sum(0) > 0).all(), differences
 
 
-@pytest.mark.parametrize("shots", [(8, 3, 1), (1, 1)])
+@pytest.mark.parametrize("shots", [(8, 3, 1), (2, 5, 1), (1, 1)])
 def test_task_descriptor_and_class_features_equal_a_direct_computation(learner, shots):
     task = sample_task(make_feature_set("a"), shots, np.random.default_rng(0))
     adapted = learner.adapt(task.support, task.labels)

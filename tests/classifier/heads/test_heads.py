@@ -91,6 +91,27 @@ def test_logistic_regression_equals_scikit_learn(strength):
     np.testing.assert_allclose(ours, expected, atol=1e-3)
 
 
+def test_logistic_steps_follow_nesterov_with_a_fixed_curvature():
+    support = make_support_set(*task()[:2])[1]
+    weights = support.balanced_weights().double().numpy()
+    x = np.c_[support.z.double().numpy(), np.ones(len(weights))]
+    target = np.eye(4)[support.labels]
+    penalty = np.diag([1 / 10] * (x.shape[1] - 1) + [1e-5])
+    curvature = penalty + x.T @ np.diag(weights) @ x / 2
+    points = [np.zeros((x.shape[1], 4))]
+    momenta = [0, 0, 0.28175, 0.43404]  # 0, then (t_k − 1) / t_k+1 with t = 1, 1.618, 2.194, …
+    for momentum in momenta:
+        ahead = points[-1] + (momentum * (points[-1] - points[-2]) if momentum else 0)
+        p = np.exp(x @ ahead)
+        p /= p.sum(1, keepdims=True)
+        slope = x.T @ (weights[:, None] * (p - target)) + penalty @ ahead
+        points.append(ahead - np.linalg.solve(curvature, slope))
+    found = fit_coefficients(
+        support.z.double(), support.labels, torch.from_numpy(weights), 4, steps=len(momenta)
+    )
+    np.testing.assert_allclose(found.coefficients, points[-1], atol=1e-4)
+
+
 def test_logistic_folds_equal_fits_without_the_fold():
     support = make_support_set(*task()[:2])[1]
     held_out = fit_logistic(support)[1]
@@ -205,22 +226,55 @@ def test_every_head_has_a_name():
     assert len(Learner().requires_grad_(False).adapt(features, labels).heads) == len(HEADS)
 
 
-def test_taml_head_takes_gradient_steps_from_the_nearest_mean():
+@pytest.mark.parametrize("noise", [0.0, 0.5])  # its networks start at zero: no balancing
+def test_taml_head_takes_balanced_gradient_steps_from_the_nearest_mean(noise):
     support = make_support_set(*task()[:2])[1]
-    head = TamlHead().requires_grad_(False)  # its nets start at zero: equal weights, no shift
-    scale, rate = head.log_beta.exp(), head.log_alpha.exp()
+    head = TamlHead().requires_grad_(False)
+    generator = torch.Generator().manual_seed(0)
+    for network in (head.of_class, head.of_task):
+        network[-1].weight.normal_(std=noise, generator=generator)
+    omega, z, gamma = head.balance(support)
+    scale = (head.log_beta + z).exp()
+    rate = (head.log_alpha + gamma).exp()
+    class_weights = 4 * omega.softmax(0)
     means = support.class_means()
     weight = (2 * scale * means.t()).requires_grad_()
     bias = (-scale * means.square().sum(1)).requires_grad_()
     for _ in range(STEPS):
-        loss = torch.nn.functional.cross_entropy(support.z @ weight + bias, support.labels)
-        with torch.no_grad():
-            slopes = torch.autograd.grad(loss, (weight, bias))
+        losses = torch.nn.functional.cross_entropy(
+            support.z @ weight + bias, support.labels, class_weights, reduction="none"
+        )
+        slopes = torch.autograd.grad(losses.mean(), (weight, bias))
         weight = (weight - rate * slopes[0]).detach().requires_grad_()
         bias = (bias - rate * slopes[1]).detach().requires_grad_()
     adapted, _ = head(support)
     torch.testing.assert_close(adapted.weight, weight.detach(), rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(adapted.bias[0], bias.detach(), rtol=1e-3, atol=1e-4)
+
+
+def test_taml_statistics_equal_a_computation_by_loops():
+    support = make_support_set(*task()[:2])[1]
+    head = TamlHead().requires_grad_(False)
+    inputs = []
+    for network in (head.of_class, head.of_task):
+        network.register_forward_hook(lambda module, args, output: inputs.append(args[0].numpy()))
+    head.balance(support)
+    members = [support.z[support.labels == c].numpy() for c in range(4)]
+    means = [rows.mean(0) for rows in members]
+    statistics = np.array(
+        [
+            [
+                np.log(len(rows)) / 2 - 1,
+                np.mean([np.linalg.norm(row - means[c]) ** 2 for row in rows]),
+                min(np.linalg.norm(means[c] - means[d]) for d in range(4) if d != c),
+                np.linalg.norm(means[c]),
+            ]
+            for c, rows in enumerate(members)
+        ]
+    )
+    np.testing.assert_allclose(inputs[0], statistics, rtol=1e-3, atol=1e-4)
+    pooled = [*statistics.mean(0), *statistics.std(0), np.log(4) / 2 - 1]
+    np.testing.assert_allclose(inputs[1], pooled, rtol=1e-3, atol=1e-4)
 
 
 def test_taml_held_out_predictions_equal_a_fit_without_the_fold():
