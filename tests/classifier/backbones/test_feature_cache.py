@@ -57,7 +57,7 @@ def test_known_images_are_not_computed_again():
 def test_features_of_a_limited_number_of_images_stay_in_memory(monkeypatch):
     monkeypatch.setattr(compute, "BATCH", 2)
     monkeypatch.setattr(compute, "MEMORY_IMAGES", 4)
-    plain, seen = counting(fingerprint="")
+    plain, seen = counting_backbone(fingerprint="")
     backbone = dataclasses.replace(plain, memory={})
     images = random_images(7)
     compute_features(images, backbone)

@@ -68,7 +68,7 @@ def test_novelty_features_are_finite_and_do_not_depend_on_the_batch(learner, sho
 
 @pytest.mark.parametrize("shots", [(1, 1, 1), (5, 1, 8)])
 def test_novelty_features_equal_their_formulas_in_full_dimensions(learner, shots):
-    task = sample_task(made_up("a"), shots, np.random.default_rng(0))
+    task = sample_task(make_feature_set("a"), shots, np.random.default_rng(0))
     adapted = learner.adapt(task.support, task.labels)
     labels = task.labels.numpy()
     sizes = np.bincount(labels)
