@@ -150,7 +150,7 @@ def with_tensor(name, value):
         *(with_value("kind", v) for v in (None, "Other", 3)),
         *(with_value("backbone", v) for v in (3, [], {}, True, "nowhere", "conv4:nowhere")),
         *(with_value("own_backbone", v) for v in ("yes", None)),
-        *(with_value("side", v) for v in ("8", -1, 0, 10**9, 2.5, [8])),
+        *(with_value("side", v) for v in ("8", -1, 0, 10_001, 2.5, [8])),
         *(with_value("weights", v) for v in (None, 3, [])),
         *(with_value("learner", v) for v in (None, [], {}, {"backbone": None}, "x")),
         *(with_value("classes", v) for v in (None, [], ["a"], ["b", "a"], ["a", "a"], ["a", 1])),
@@ -163,7 +163,12 @@ def with_tensor(name, value):
         *(with_tensor("labels", t) for t in (torch.full((12,), -1), torch.zeros(3).long())),
         lambda state, tensors: tensors.pop("features") is None,
         lambda state, tensors: tensors.pop("labels") is None,
-        with_tensor("reference", torch.ones(3)),
+        with_tensor("labels", torch.tensor([0] * 11 + [2])),
+        *(with_tensor("reference", torch.ones(s)) for s in ((3,), (12, 8, 8, 3))),
+        *(
+            with_tensor("reference", torch.ones(shape, dtype=torch.uint8))
+            for shape in ((3,), (12, 8, 8), (12, 8, 8, 4), (0, 8, 8, 3))
+        ),
         with_tensor("outlook.level", torch.ones(1)),
         with_tensor("learner.directions", torch.ones(1)),
     ],
@@ -172,6 +177,22 @@ def test_a_tampered_classifier_is_one_message(own_folder, change):
     rewrite(own_folder, change)
     with pytest.raises(AnyshotError):
         AnyShotClassifier.load(own_folder).predict(X)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(with_value("side", v) for v in (1, 10_000, None)),
+        *(with_value("classes", v) for v in ([0, 1], [0, 1.5], ["a", "b", "c"])),
+        with_tensor("reference", torch.ones(12, 8, 8, 3, dtype=torch.uint8)),
+    ],
+)
+def test_every_valid_value_can_be_loaded(own_folder, change):
+    rewrite(own_folder, change)
+    loaded = AnyShotClassifier.load(own_folder)
+    expected = AnyShotClassifier(None).fit(X, Y).predict_proba(X)
+    np.testing.assert_array_equal(loaded.predict_proba(X)[:, :2], expected)
+    assert loaded.n_features_in_ == X.shape[1]
 
 
 def test_a_classifier_of_another_version_says_so(own_folder):
