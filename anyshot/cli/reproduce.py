@@ -18,66 +18,74 @@ if TYPE_CHECKING:
     from anyshot.experiments.reproduce import Request
     from anyshot.experiments.scale import DataChoice
 
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help=f"One of {', '.join(EXPERIMENTS)}; your own FILE.py; or list."
+    ),
+]
+ScaleName = Annotated[
+    Literal["smoke", "short", "paper"],
+    typer.Option(
+        metavar="NAME",
+        help="smoke (a minute, embedded images), short (hours) or paper (days).",
+    ),
+]
+Data = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A+B,C",
+        help="Other image sets, names or folders: training sets joined by +, then test sets.",
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B", help="Only the columns of these image sets. Default: all that are ready."
+    ),
+]
+Recipe = Annotated[
+    Literal["anyshot", "paper"] | None,
+    typer.Option(
+        metavar="anyshot|paper",
+        help="One pre-trained body for all models, or from scratch as in the paper. "
+        "Default: the scale's.",
+    ),
+]
+Start = Annotated[
+    Path | None,
+    typer.Option(
+        "--from", metavar="RUN", help="An existing pre-trained body: a run, or named weights."
+    ),
+]
+Seeds = Annotated[int | None, typer.Option(min=1, metavar="N", help="Runs of each model.")]
+Tasks = Annotated[int | None, typer.Option(min=2, metavar="N", help="Test tasks of each column.")]
+Iterations = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Meta-training iterations of each run.")
+]
+ValidationTasks = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Tasks of each validation.")
+]
+Out = Annotated[
+    Path,
+    typer.Option(
+        metavar="FOLDER", help="For the results, and for the runs, which experiments share."
+    ),
+]
+
 
 def reproduce(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", help=f"One of {', '.join(EXPERIMENTS)}; your own FILE.py; or list."
-        ),
-    ],
-    scale: Annotated[
-        Literal["smoke", "short", "paper"],
-        typer.Option(
-            metavar="NAME",
-            help="smoke (a minute, embedded images), short (hours) or paper (days).",
-        ),
-    ] = "short",
-    data: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A+B,C",
-            help="Other image sets, names or folders: training sets joined by +, then test sets.",
-        ),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B", help="Only the columns of these image sets. Default: all that are ready."
-        ),
-    ] = None,
-    recipe: Annotated[
-        Literal["anyshot", "paper"] | None,
-        typer.Option(
-            metavar="anyshot|paper",
-            help="One pre-trained body for all models, or from scratch as in the paper. "
-            "Default: the scale's.",
-        ),
-    ] = None,
-    start: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", metavar="RUN", help="An existing pre-trained body: a run, or named weights."
-        ),
-    ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Runs of each model.")
-    ] = None,
-    tasks: Annotated[
-        int | None, typer.Option(min=2, metavar="N", help="Test tasks of each column.")
-    ] = None,
-    iterations: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Meta-training iterations of each run.")
-    ] = None,
-    validation_tasks: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Tasks of each validation.")
-    ] = None,
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="FOLDER", help="For the results, and for the runs, which experiments share."
-        ),
-    ] = (Path("runs/reproduce")),
+    name: Name,
+    scale: ScaleName = "short",
+    data: Data = None,
+    columns: Columns = None,
+    recipe: Recipe = None,
+    start: Start = None,
+    seeds: Seeds = None,
+    tasks: Tasks = None,
+    iterations: Iterations = None,
+    validation_tasks: ValidationTasks = None,
+    out: Out = Path("runs/reproduce"),
     jobs: Jobs = None,
     on: On = "local",
     address: Address = None,

@@ -46,6 +46,10 @@ ExtraMetrics = Annotated[
     ),
 ]
 
+Folders = Annotated[
+    list[Path], typer.Argument(metavar="RUN", help="Folders of one or several runs.")
+]
+
 
 @add_setting_options(
     "task",
@@ -58,9 +62,7 @@ ExtraMetrics = Annotated[
     default="the run's",
 )
 def test(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="Folders of one or several runs.")
-    ],
+    folders: Folders,
     images: Images = None,
     split: Split = "test",
     tasks: Tasks = 1000,
