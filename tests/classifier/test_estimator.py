@@ -78,6 +78,15 @@ def test_partial_fit_equals_one_fit_to_all_images(fitted):
     assert "blue" not in classifier().fit(x[:8], y[:8]).classes_
 
 
+def test_a_single_class_has_probability_1_and_no_heads():
+    x, y = three()
+    clf = classifier().partial_fit(x[:6], y[:6], classes=["blue", "red"])
+    np.testing.assert_array_equal(clf.predict_proba(x), [[0, 1]] * len(x))
+    assert not hasattr(clf, "adapted_")
+    with pytest.raises(ClassifierError, match="red"):
+        clf.explain()
+
+
 def test_an_explanation_covers_every_class(fitted):
     explanation = fitted.explain()
     assert [(c.name, c.images) for c in explanation.classes] == [

@@ -87,6 +87,20 @@ def test_the_same_image_with_two_labels_is_named(tmp_path, caplog):
     assert not caplog.records
 
 
+def test_partial_fit_names_files_only_while_it_knows_all_of_them(tmp_path, caplog):
+    x, y = labelled_images()
+    for i, image in enumerate(x[:4]):
+        Image.fromarray(image).save(tmp_path / f"{i}.png")
+    paths = [tmp_path / f"{i}.png" for i in range(4)]
+    clf = AnyShotClassifier(colours, side=8).partial_fit([*paths, paths[1]], [*y[:4], "red"])
+    assert f"{paths[1]} (green) and {paths[1]} (red)" in caplog.text
+    caplog.clear()
+    clf.partial_fit([paths[2]], ["red"])
+    assert clf.conflicts_ == [(1, 4), (2, 5)]
+    assert "image 2 (blue) and image 5 (red)" in caplog.text
+    assert str(tmp_path) not in caplog.text
+
+
 def test_images_that_were_learned_from_are_marked():
     x, y = labelled_images()
     new, _ = labelled_images(seed=60)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from anyshot.classifier.backbones import Backbone, compute_features, open_backbone
+from anyshot.classifier.backbones import (
+    Backbone,
+    compute_features,
+    efficientnet_lite,
+    open_backbone,
+)
 from anyshot.classifier.backbones.feature_cache import cache_path
 from anyshot.core.errors import ClassifierError
 
@@ -78,11 +84,34 @@ def test_an_author_can_give_a_fingerprint():
 
 
 def test_every_size_and_model_has_its_own_fingerprint(monkeypatch):
-    from anyshot.classifier.backbones import efficientnet_lite
-
     monkeypatch.setattr(efficientnet_lite, "load_pretrained", lambda size: nn.Flatten())
     opened = [open_backbone(f"efficientnet-lite{k}", side=s) for k in (0, 1) for s in (64, 224)]
     assert len({backbone.fingerprint for backbone in opened}) == 4
+
+
+def test_lite_backbones_see_pixels_minus_127_over_128(monkeypatch):
+    pooled = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    monkeypatch.setattr(efficientnet_lite, "load_pretrained", lambda size: pooled)
+    backbone = open_backbone("efficientnet-lite0", side=4)
+    pixels = np.array([0, 127, 255], np.uint8)[:, None, None, None].repeat(4, 1).repeat(4, 2)
+    found = backbone(pixels.repeat(3, 3))
+    np.testing.assert_allclose(found, np.array([[-127, 0, 128]]).T.repeat(3, 1) / 128, atol=1e-6)
+
+
+@pytest.mark.parametrize("source", [nn.Flatten(), len, "efficientnet-lite0"])
+def test_the_side_has_a_default_and_limits(source, monkeypatch):
+    monkeypatch.setattr(efficientnet_lite, "load_pretrained", lambda size: nn.Flatten())
+    assert open_backbone(source).side == 224
+    assert [open_backbone(source, side=side).side for side in (1, 10_000)] == [1, 10_000]
+    for side in (0, 10_001):
+        with pytest.raises(ClassifierError, match=str(side)):
+            open_backbone(source, side=side)
+
+
+def test_remembered_features_are_not_pickled():
+    remembering = Backbone("mine", 4, "", np.mean, memory={b"key": np.ones(3, np.float32)})
+    assert pickle.loads(pickle.dumps(remembering)).memory == {}
+    assert pickle.loads(pickle.dumps(Backbone("mine", 4, "", np.mean))).memory is None
 
 
 def test_features_of_a_wrong_shape_are_refused():
