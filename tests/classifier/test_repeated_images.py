@@ -70,6 +70,7 @@ def test_a_long_list_of_conflicts_is_shortened():
     text = describe_conflicts(conflicts, names, ["a", "b"] * 10)
     assert text.count(".png") == 2 * SHOWN
     assert "3 more" in text
+    assert "more" not in describe_conflicts(conflicts[:SHOWN], names, ["a", "b"] * 10)
 
 
 def test_the_same_image_with_two_labels_is_named(tmp_path, caplog):

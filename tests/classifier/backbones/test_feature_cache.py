@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import numpy as np
 import pytest
@@ -65,6 +65,23 @@ def test_features_of_a_limited_number_of_images_stay_in_memory(monkeypatch):
     assert len(backbone.memory) == 4
     compute_features(images, backbone)
     assert seen[4:] == [2, 1]
+
+
+def test_only_many_images_have_a_progress_bar(monkeypatch):
+    bars = []
+
+    @contextmanager
+    def record(title, total):
+        bars.append([title, total])
+        yield bars[-1].append
+
+    monkeypatch.setattr(compute, "progress", record)
+    monkeypatch.setattr(compute, "PROGRESS_FROM", 3)
+    for n in (2, 3):
+        compute_features(random_images(n), counting_backbone()[0])
+    ((title, total, advanced),) = bars
+    assert "counting" in title
+    assert (total, advanced) == (3, 3)
 
 
 def test_equal_images_are_computed_once():
