@@ -3,8 +3,8 @@
     python examples/taml_in_one_file.py [iterations]
 
 Only the images come from anyshot. The package computes the same loss and the same meta-gradient
-(tests/test_examples.py compares them in float64), but faster, with the other methods beside this
-one, resumable, and with any backbone. The formulas are those of Lee et al., "Learning to Balance:
+(tests/test_examples.py compares them in float64), but faster, resumable, with any
+backbone and with the other methods. The formulas are those of Lee et al., "Learning to Balance:
 Bayesian Meta-Learning for Imbalanced and Out-of-distribution Tasks", ICLR 2020,
 https://arxiv.org/abs/1905.12917
 

@@ -88,17 +88,17 @@ def test_way_shots_and_prediction_may_differ_from_training(trained, tiny, tmp_pa
 
 def test_transductive_is_an_option_and_is_printed(trained, tmp_path, capsys):
     losses = []
-    for option, told in (
+    for option, word in (
         ("--transductive", "transductive"),
         ("--no-transductive", "inductive"),
     ):
         assert (
             run("test", trained["maml"], "--tasks", 2, option, "--json", tmp_path / "out.json") == 0
         )
-        assert f"query images per class, {told} " in " ".join(capsys.readouterr().out.split())
+        assert f"query images per class, {word} " in " ".join(capsys.readouterr().out.split())
         found = json.loads((tmp_path / "out.json").read_text())
         (settings,) = found["origin"]["settings"].values()
-        assert settings["method"]["transductive"] == (told == "transductive")
+        assert settings["method"]["transductive"] == (word == "transductive")
         losses.append(found["results"][0]["nll"])
     assert losses[0] != losses[1]
 
