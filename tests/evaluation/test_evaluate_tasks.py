@@ -20,7 +20,7 @@ def test_the_summary_does_not_depend_on_the_workers():
 
 def test_the_summary_equals_that_of_single_predictions():
     method, stream = make_method("maml", alpha=0.1), TaskStream(make_imageset(), "test", SETTINGS)
-    metrics, told = Metrics(), []
+    metrics, steps = Metrics(), []
     for i in range(4):
         task = stream.task(i)
         metrics.update(
@@ -28,10 +28,10 @@ def test_the_summary_equals_that_of_single_predictions():
                 i, method.predict(task).numpy(), task.query_labels.numpy(), task.shots, task.classes
             )
         )
-    actual = evaluate(method, stream, 4, advance=told.append)
+    actual = evaluate(method, stream, 4, advance=steps.append)
     assert actual.accuracy == metrics.compute().accuracy
     np.testing.assert_allclose(actual.nll, metrics.compute().nll, rtol=1e-9)
-    assert sum(told) == 4
+    assert sum(steps) == 4
     assert actual.tasks_per_second > 0
     assert actual.scores == metrics.compute().scores
 
