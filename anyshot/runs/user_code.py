@@ -17,7 +17,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from anyshot.core.code_loading import Fingerprint, fingerprint, load_copy, read_source
+from anyshot.core.code_loading import (
+    IMPORT_PATH,
+    Fingerprint,
+    fingerprint,
+    load_copy,
+    read_source,
+)
 from anyshot.core.errors import CodeError
 from anyshot.core.files import write_bytes
 from anyshot.core.registry import BODIES, METHODS, SHOT_RULES, STATISTICS
@@ -63,9 +69,9 @@ def resolve_code(
     """
     copies = {}
     for path in settings.user_code():
-        record = records.get(path)
-        if record is None or record.get("file") is None:
-            continue  # the caller has named the code, or this process has defined it: no file
+        if not IMPORT_PATH.fullmatch(path):
+            continue  # a name that was registered inside a function: nothing can load it
+        record = records[path]  # not trusted either: it may claim that there is no file
         unchanged = _current_digest(path) == record.get("sha256")
         if unchanged and _is_registered(path):  # this process has run the code already
             continue
@@ -73,7 +79,7 @@ def resolve_code(
         if not trust_code:
             raise CodeError(
                 f"The run '{folder}' uses code that does not come with anyshot: "
-                f"'{record['file'] if unchanged else copy}'. Loading the run executes that code. "
+                f"{_location(path, record, copy, unchanged)}. Loading the run executes that code. "
                 "If you trust it, pass trust_code=True (on the command line: --trust-code)."
             )
         if not unchanged:
@@ -82,8 +88,14 @@ def resolve_code(
     return settings if not copies else Settings.from_dict(_replace(settings.as_dict(), copies))
 
 
+def _location(path: str, record: Fingerprint, copy: Path, unchanged: bool) -> str:
+    """The file that a run would execute; the import path if the record names no file."""
+    file = record.get("file")
+    return repr(path) if file is None else f"'{file if unchanged else copy}'"
+
+
 def _copy_path(folder: Path, record: Fingerprint) -> Path:
-    name = f"{Path(str(record['file'])).stem}-{str(record['sha256'])[:12]}.py"
+    name = f"{Path(str(record.get('file'))).stem}-{str(record.get('sha256'))[:12]}.py"
     return folder / CODE_FOLDER / name
 
 
@@ -109,7 +121,7 @@ def _check_copy(path: str, record: Fingerprint, copy: Path, folder: Path) -> Non
         raise CodeError(
             f"The code {path!r} has changed or is missing since the run '{folder}' started, and "
             f"the run has no intact copy in '{copy}' (SHA-256 {expected[:12]}… expected). Restore "
-            f"that version of '{record['file']}', or start a new run."
+            f"that version of '{record.get('file')}', or start a new run."
         )
     if (copy, path) not in _warned:
         _warned.add((copy, path))

@@ -62,6 +62,19 @@ def test_nothing_runs_without_trust(tmp_path, file):
     assert anyshot.load(tmp_path / "weights", trust_code=True).alpha == 0.25
 
 
+@pytest.mark.parametrize(
+    "record", [{}, {"file": None}, {"file": None, "sha256": None}, {"file": "x", "sha256": "0"}]
+)
+def test_forged_record_of_code_does_not_replace_trust(tmp_path, file, record):
+    run = make_run(tmp_path / "run", file)
+    description = tmp_path / "run" / "run.json"
+    info = json.loads(description.read_text())
+    description.write_text(json.dumps({**info, "code": {f"{file}:Mine": record}}))
+    with pytest.raises(CodeError, match="trust_code=True"):
+        anyshot.load(run.folder)
+    assert not file.with_suffix(".ran").exists()
+
+
 def test_module_is_not_imported_before_its_digest_is_compared(tmp_path, monkeypatch):
     module = tmp_path / "harmless_module.py"
     module.write_text(SOURCE)
