@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,7 @@ class Page:
         self.reader = reader
         self.limits = limits
         self.sessions = Sessions(limits)
+        self.held_bytes = 0  # of uploads that are not read yet
         self.facts = {
             "backbone": reader.backbone.name,
             "limits": asdict(limits) | {"bytes": limits.upload_bytes},
@@ -102,8 +104,9 @@ class Page:
         workspace = self.find_or_create(request)
         await run_in_threadpool(workspace.check_room, target)
         too_long = f"{name} is larger than {self.limits.megabytes} MB, the most for an image."
-        data = await self.read_body(request, self.limits.upload_bytes, too_long)
-        await run_in_threadpool(workspace.add_photo, name, data, target)
+        with self.count_upload() as count:
+            data = await self.read_body(request, self.limits.upload_bytes, too_long, count)
+            await run_in_threadpool(workspace.add_photo, name, data, target)
         return self.remember(request, workspace, Response(status_code=204))
 
     async def thumbnail(self, request: Request) -> Response:
@@ -155,8 +158,36 @@ class Page:
         state = await run_in_threadpool(workspace.state)
         return JSONResponse(self.facts | state)
 
-    async def read_body(self, request: Request, most: int, too_long: str) -> bytes:
-        """Read a request's body into memory; refuse one that is too long or too slow."""
+    @contextmanager
+    def count_upload(self) -> Iterator[Callable[[int], None]]:
+        """Yield a function that counts the bytes of an upload, which are held during the block."""
+        held = 0
+
+        def count(size: int) -> None:
+            nonlocal held
+            if self.held_bytes + size > self.limits.memory_bytes:
+                raise RequestRefused(
+                    "The page is reading too many other photos; try again in a minute.", 503
+                )
+            held += size
+            self.held_bytes += size
+
+        try:
+            yield count
+        finally:
+            self.held_bytes -= held
+
+    async def read_body(
+        self,
+        request: Request,
+        most: int,
+        too_long: str,
+        count: Callable[[int], None] = lambda size: None,
+    ) -> bytes:
+        """Read a request's body into memory; refuse one that is too long or too slow.
+
+        ``count`` is called with the length of each part before it is kept.
+        """
         if int(request.headers.get("content-length", "0")) > most:
             raise RequestRefused(too_long, 413)
         data = bytearray()
@@ -168,9 +199,10 @@ class Page:
                 chunk = await asyncio.wait_for(anext(chunks, None), seconds)
                 if chunk is None:
                     return bytes(data)
-                data += chunk
-                if len(data) > most:
+                if len(data) + len(chunk) > most:
                     raise RequestRefused(too_long, 413)
+                count(len(chunk))
+                data += chunk
         except asyncio.TimeoutError:  # its own class before Python 3.11
             raise RequestRefused("The request came too slowly and was stopped.", 408) from None
         except ClientDisconnect:
@@ -185,7 +217,7 @@ async def _error_response(request: Request, error: Exception) -> Response:
     """The page shows the message of an error."""
     status = getattr(error, "status", 400)
     # A request that is not complete would otherwise keep its connection.
-    headers = {"Connection": "close"} if status in (408, 413) else None
+    headers = {"Connection": "close"} if status in (408, 413, 503) else None
     return JSONResponse({"error": str(error)}, status, headers=headers)
 
 

@@ -29,6 +29,11 @@ class Limits:
         """The largest size of one upload."""
         return self.megabytes * 1_000_000
 
+    @property
+    def memory_bytes(self) -> int:
+        """The most that all uploads hold until they are read: one upload for each visitor."""
+        return self.visitors * self.upload_bytes
+
 
 class RequestRefused(ClassifierError):
     """A request that the page refuses; the page shows the message. ``status`` is that of HTTP."""

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from anyshot.core.errors import AnyshotError
 
-CONNECTIONS = 100  # at once; each may hold one upload in memory
+CONNECTIONS = 100  # at once; of more, the one that has waited longest for its client is closed
 HEADER_SECONDS = 10.0  # for the line and headers of a request
 
 
@@ -62,19 +62,24 @@ def is_loopback(host: str) -> bool:
 class TimedProtocol(H11Protocol):
     """HTTP that closes a connection whose request line and headers do not arrive in time.
 
-    uvicorn has no such limit, so a hundred half-sent requests would occupy all connections.
+    uvicorn has no such limit, so a hundred half-sent requests would occupy all connections. They
+    also make room for a new connection before their time is over.
     """
 
     header_seconds = HEADER_SECONDS
     timer: asyncio.TimerHandle | None = None
+    last_data = 0.0  #: time of the loop
 
     def connection_made(self, transport: Any) -> None:
         """Start to wait for the first request."""
         super().connection_made(transport)
+        self.last_data = self.loop.time()
+        self._make_room()
         self._wait_for_request()
 
     def data_received(self, data: bytes) -> None:
         """Stop waiting when the headers are complete; a later request gets its own time."""
+        self.last_data = self.loop.time()
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_waiting()
@@ -85,6 +90,22 @@ class TimedProtocol(H11Protocol):
         """Stop waiting."""
         self._stop_waiting()
         super().connection_lost(exc)
+
+    def _waits_for_client(self) -> bool:
+        """Whether there is nothing to do until more of a request arrives."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+
+    def _make_room(self) -> None:
+        """If there are too many connections, close the one that has waited longest."""
+        others = [
+            other
+            for other in self.connections
+            if isinstance(other, TimedProtocol) and other is not self and other._waits_for_client()
+        ]
+        if len(self.connections) > CONNECTIONS and others:
+            oldest = min(others, key=lambda other: other.last_data)
+            self.connections.discard(oldest)  # it would be counted until the loop's next turn
+            oldest.transport.abort()
 
     def _wait_for_request(self) -> None:
         self.timer = self.loop.call_later(self.header_seconds, self.transport.close)
@@ -108,7 +129,7 @@ class Server(uvicorn.Server):
             app,
             http=protocol,
             log_level="warning",
-            limit_concurrency=CONNECTIONS,
+            limit_concurrency=2 * CONNECTIONS,  # requests that are being answered
             server_header=False,
         )
         super().__init__(config)

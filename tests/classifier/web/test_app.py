@@ -370,6 +370,23 @@ def test_a_slow_upload_is_stopped(page, served):
         assert reply.read().startswith(b"HTTP/1.1 408")
 
 
+def test_unfinished_uploads_hold_a_limited_amount_of_memory(page, served):
+    with served(page(visitors=1, megabytes=1)) as url:
+        options = {"headers": {"Origin": url.rstrip("/")}, "content": noise_png(0, 0, side=200)}
+        with start_upload(url, 1_000_000) as connection:
+            connection.sendall(b"x" * 950_000)
+            time.sleep(0.2)
+            refused = httpx2.post(f"{url}api/pictures?target=pool", **options)
+            assert refused.status_code == 503
+            assert "try again" in refused.json()["error"]
+        time.sleep(0.2)
+        for _ in range(10):  # what was refused is no longer held
+            unreadable = {**options, "content": b"x" * 300_000}
+            refused = httpx2.post(f"{url}api/pictures?target=pool", **unreadable)
+            assert refused.status_code == 400
+        assert httpx2.post(f"{url}api/pictures?target=pool", **options).status_code == 204
+
+
 def test_a_connection_that_ends_during_an_upload_leaves_no_traceback(page, served, capfd, caplog):
     with served(page()) as url:
         start_upload(url, 1000).close()

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import asyncio
 import socket
+from contextlib import ExitStack
 
 import httpx2
 import pytest
+from starlette.responses import PlainTextResponse
 
 from anyshot.classifier.web.server import (
     CONNECTIONS,
@@ -47,6 +50,42 @@ def test_half_sent_requests_are_closed(page, served, sent):
             assert connection.recv(1000) == b""  # closed by the server
             connection.close()
         assert httpx2.get(f"{url}api/state").status_code == 200
+
+
+UPLOAD = (
+    b"POST /api/pictures?target=pool HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET / HTTP/1.1\r\nHost: loc", UPLOAD + b"Content-Length: 20000000\r\n\r\nx"],
+    ids=["nothing", "headers", "upload"],
+)
+def test_half_sent_requests_do_not_keep_others_out(page, served, sent):
+    with served(page()) as url, ExitStack() as stack:
+        for _ in range(3 * CONNECTIONS):
+            connection = stack.enter_context(connect(url))
+            connection.sendall(sent)
+        for _ in range(3):
+            assert httpx2.get(f"{url}api/state", timeout=5).status_code == 200
+        with pytest.raises(TimeoutError):  # the last ones are still open
+            connection.settimeout(0.1)
+            connection.recv(1)
+
+
+def test_a_request_that_is_being_answered_is_not_closed_for_a_new_one(served):
+    async def slow_app(scope, receive, send):
+        if scope["type"] == "http":
+            await asyncio.sleep(1)
+            await PlainTextResponse("done")(scope, receive, send)
+
+    with served(slow_app) as url, ExitStack() as stack:
+        first = stack.enter_context(connect(url))
+        first.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        for _ in range(CONNECTIONS + 10):
+            stack.enter_context(connect(url))
+        assert first.recv(100).startswith(b"HTTP/1.1 200")
 
 
 def test_a_half_sent_second_request_is_closed(page, served):
