@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from anyshot.classifier.active_learning import choose_images
 from anyshot.classifier.backbones.backbone import Source
+from anyshot.classifier.class_prior import EVEN, ClassPrior, check_class_prior
 from anyshot.classifier.confidence.explanation import Explanation, explain
 from anyshot.classifier.fitted_state import FittedState, Images
 from anyshot.classifier.predictions import Predictions
@@ -41,6 +42,10 @@ class AnyShotClassifier(FittedState):
         Where the backbone runs: "cpu", "cuda", "mps" or "auto".
     trust_code : bool, default False
         Whether a run that is the backbone may execute code that does not come with anyshot.
+    class_prior : {"even", "as-given"} or dict, default "even"
+        How common the classes are among the images to classify: equally common, as common as
+        among the images learned from, or the share of each class (any positive numbers). It takes
+        effect when images are classified; `set_class_prior` changes it without a new fit.
 
     Attributes
     ----------
@@ -90,12 +95,14 @@ class AnyShotClassifier(FittedState):
         side: int | None = None,
         device: str = "cpu",
         trust_code: bool = False,
+        class_prior: ClassPrior = EVEN,
     ) -> None:
         self.backbone = backbone
         self.weights = weights
         self.side = side
         self.device = device
         self.trust_code = trust_code
+        self.class_prior = class_prior
 
     # ------------------------------------------------------------------------------------- learning
     def fit(self, X: Images, y: ArrayLike) -> AnyShotClassifier:
@@ -182,6 +189,34 @@ class AnyShotClassifier(FittedState):
             self._warn_about_conflicts(X if first else None)
             return self
 
+    def set_class_prior(self, class_prior: ClassPrior) -> AnyShotClassifier:
+        """Change how common the classes are; the next answers follow, without a new fit.
+
+        Parameters
+        ----------
+        class_prior : {"even", "as-given"} or dict
+            As the constructor's argument.
+
+        Returns
+        -------
+        AnyShotClassifier
+            This classifier.
+
+        Examples
+        --------
+        >>> x, y = np.array([[1.0, 0], [0, 1], [0.1, 1]]), ["cat", "dog", "dog"]
+        >>> clf = AnyShotClassifier(None).fit(x, y)
+        >>> even = clf.predict_proba([[1.0, 1]])[0]
+        >>> few_dogs = clf.set_class_prior({"cat": 0.9, "dog": 0.1}).predict_proba([[1.0, 1]])[0]
+        >>> bool(few_dogs[1] < even[1])
+        True
+        """
+        check_class_prior(class_prior)
+        if is_fitted(self):
+            self._class_shares(class_prior)
+        self.class_prior = class_prior
+        return self
+
     # -------------------------------------------------------------------------------------- answers
     def classify(self, X: Images) -> Predictions:
         """Probabilities and novelty of images, with one pass of the backbone.
@@ -256,7 +291,9 @@ class AnyShotClassifier(FittedState):
         """The same as `label_next` for features of shape (n_images, n_features)."""
         self._check_two_classes()
         checked = check_features(features, self.features_.shape[1])
-        return np.array(choose_images(self.adapted_, torch.from_numpy(checked), count), np.int64)
+        return np.array(
+            choose_images(self._under_prior(), torch.from_numpy(checked), count), np.int64
+        )
 
     # ---------------------------------------------------------------------------------------- files
     def save(self, folder: str | Path) -> None:

@@ -20,6 +20,7 @@ from anyshot.classifier.backbones import (
     to_pixels,
 )
 from anyshot.classifier.backbones.backbone import Source
+from anyshot.classifier.class_prior import EVEN, ClassPrior, class_shares
 from anyshot.classifier.heads.learner import AdaptedLearner
 from anyshot.classifier.repeated_images import describe_conflicts, find_conflicts
 from anyshot.classifier.sklearn_compat import (
@@ -49,6 +50,7 @@ class FittedState(Estimator):
     side: int | None
     device: str
     trust_code: bool
+    class_prior: ClassPrior
 
     # -------------------------------------------------------------------------------------- fitting
     @contextmanager
@@ -107,6 +109,9 @@ class FittedState(Estimator):
                 f"There are {features.shape[1]} features, but {self.fit_params_['backbone']} "
                 f"computes {expected}."
             )
+        self._class_shares(
+            self.class_prior
+        )  # a class prior that does not fit the classes is an error here
         if len(self.seen_) > 1:
             self.adapted_: AdaptedLearner = self.weights_.learner.adapt(
                 torch.from_numpy(features),
@@ -175,9 +180,21 @@ class FittedState(Estimator):
             probabilities[:, self.seen_] = 1
             return probabilities
         chunks = torch.from_numpy(features).split(CHUNK)
-        p = torch.cat([self.adapted_(chunk).exp() for chunk in chunks])
+        adapted = self._under_prior()
+        p = torch.cat([adapted(chunk).exp() for chunk in chunks])
         probabilities[:, self.seen_] = (p / p.sum(1, keepdim=True)).numpy()
         return probabilities
+
+    def _class_shares(self, prior: ClassPrior) -> NDArray[np.float64]:
+        """Shares of the classes that have images, by a class prior."""
+        counts = np.bincount(self.labels_, minlength=len(self.classes_))[self.seen_]
+        return class_shares(prior, self.classes_[self.seen_], counts)
+
+    def _under_prior(self) -> AdaptedLearner:
+        """The fitted heads and mixture under the class prior in force now."""
+        if isinstance(self.class_prior, str) and self.class_prior == EVEN:
+            return self.adapted_
+        return self.adapted_.under_prior(torch.from_numpy(self._class_shares(self.class_prior)))
 
     def _unknown_scores(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
         """Unknown scores [m] of features [m, d]."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anyshot.classifier.backbones.backbone import Source
+from anyshot.classifier.class_prior import EVEN, ClassPrior, check_class_prior
 from anyshot.classifier.sklearn_compat import is_fitted
 from anyshot.classifier.weights import ClassifierWeights, weights_from_tensors
 from anyshot.core.errors import ClassifierError, RunError
@@ -32,6 +33,7 @@ class SavedClassifier:
     backbone: str | None
     own_backbone: bool  # a module or a function, which is not saved
     side: int | None
+    class_prior: ClassPrior
     weights_name: str
     weights: ClassifierWeights
     classes: NDArray[Any]
@@ -51,6 +53,7 @@ def save_classifier(classifier: AnyShotClassifier, folder: str | Path) -> None:
         "backbone": str(params["backbone"]) if named and params["backbone"] is not None else None,
         "own_backbone": not named,
         "side": params["side"],
+        "class_prior": _plain_prior(classifier.class_prior),
         "weights": str(params["weights"]),
         "learner": classifier.weights_.config,
         "classes": classifier.classes_.tolist(),
@@ -79,6 +82,7 @@ def load_classifier(
         backbone=saved.backbone if backbone is None else backbone,
         side=saved.side,
         weights=saved.weights_name,
+        class_prior=saved.class_prior,
     )
     classifier.fit_params_ = classifier.get_params(deep=False)
     classifier.weights_ = saved.weights
@@ -90,6 +94,13 @@ def load_classifier(
         classifier._open_backbone()
     classifier._adapt(saved.features, saved.classes[saved.labels], saved.classes)
     return classifier
+
+
+def _plain_prior(prior: ClassPrior) -> ClassPrior:
+    """The class prior as JSON can hold it; classes are found by their names."""
+    if isinstance(prior, str):
+        return prior
+    return {str(name): float(share) for name, share in prior.items()}
 
 
 def read_saved(folder: Path) -> SavedClassifier:
@@ -123,6 +134,7 @@ def read_saved(folder: Path) -> SavedClassifier:
         backbone=state["backbone"],
         own_backbone=state["own_backbone"],
         side=state["side"],
+        class_prior=state.get("class_prior", EVEN),  # files of earlier versions have none
         weights_name=state["weights"],
         weights=weights,
         classes=np.asarray(state["classes"]),
@@ -146,6 +158,7 @@ def _check_state(state: Any) -> None:
     }.items():
         if name not in state or type(state[name]) not in types:
             raise ValueError(f"{name} is {state.get(name)!r}")
+    check_class_prior(state.get("class_prior", EVEN))
     if state["side"] is not None and not 1 <= state["side"] <= 10_000:
         raise ValueError(f"side is {state['side']}")
     classes = state["classes"]

@@ -41,6 +41,15 @@ Side = Annotated[
         help="Photos are resized to N x N. Default: the backbone's size.",
     ),
 ]
+Prior = Annotated[
+    str,
+    typer.Option(
+        "--class-prior",
+        metavar="PRIOR",
+        help="How common the classes are among the photos to classify: even, as-given (as in the "
+        "support folder), cat=0.2,dog=0.8, or a CSV or JSON file of shares.",
+    ),
+]
 DEFAULT = "efficientnet-lite0"
 LEARNER = "photos-lite0"
 SHOWN = 10  # skipped files that are named
@@ -53,16 +62,24 @@ def fit_support(
     side: int | None,
     device: str,
     trust_code: bool = False,
+    class_prior: str = "even",
 ) -> tuple[AnyShotClassifier, LabelledFiles]:
     """A classifier fitted to the support folder, and the files it was fitted to."""
     from anyshot.classifier import AnyShotClassifier
+    from anyshot.classifier.class_prior import parse_class_prior
     from anyshot.classifier.folders import find_labelled_images, fit_folder
 
     backbone, weights = resolve_backbone(backbone, weights)
+    prior = parse_class_prior(class_prior)
     files = find_labelled_images(support)
     print_skipped(support, files)
     classifier = AnyShotClassifier(
-        backbone, weights=weights, side=side, device=device, trust_code=trust_code
+        backbone,
+        weights=weights,
+        side=side,
+        device=device,
+        trust_code=trust_code,
+        class_prior=prior,
     )
     return fit_folder(classifier, files), files
 

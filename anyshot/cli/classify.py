@@ -12,6 +12,7 @@ from anyshot.cli.classifier_options import (
     DEFAULT,
     LEARNER,
     Backbone,
+    Prior,
     Side,
     Support,
     Weights,
@@ -41,6 +42,7 @@ def classify(
     side: Side = None,
     device: Device = "auto",
     trust_code: TrustCode = False,
+    class_prior: Prior = "even",
 ) -> None:
     """Classify photos after a few examples of each class, in folders DIR/spruce, DIR/pine, ….
 
@@ -59,7 +61,9 @@ def classify(
     from anyshot.evaluation.report.tables import print_tables
 
     check_files(csv, html)
-    classifier, files = fit_support(support, backbone, weights, side, device, trust_code)
+    classifier, files = fit_support(
+        support, backbone, weights, side, device, trust_code, class_prior
+    )
     photos = find_images(query)
     print_skipped(query, photos)
     answers = sorted(classify_images(classifier, photos.paths), key=lambda a: -a.uncertainty)

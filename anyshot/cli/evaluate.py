@@ -12,6 +12,7 @@ from anyshot.cli.classifier_options import (
     DEFAULT,
     LEARNER,
     Backbone,
+    Prior,
     Side,
     Support,
     Weights,
@@ -42,6 +43,7 @@ def evaluate(
     side: Side = None,
     device: Device = "auto",
     trust_code: TrustCode = False,
+    class_prior: Prior = "even",
 ) -> None:
     """Accuracy, calibration and confusion matrix on a test folder, after learning a support folder.
 
@@ -61,7 +63,9 @@ def evaluate(
     from anyshot.evaluation.report.tables import print_tables
 
     check_files(json, png, html)
-    classifier, files = fit_support(support, backbone, weights, side, device, trust_code)
+    classifier, files = fit_support(
+        support, backbone, weights, side, device, trust_code, class_prior
+    )
     photos = find_labelled_images(test)
     print_skipped(test, photos)
     explanation = classifier.explain()

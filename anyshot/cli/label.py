@@ -12,6 +12,7 @@ from anyshot.cli.classifier_options import (
     DEFAULT,
     LEARNER,
     Backbone,
+    Prior,
     Side,
     Support,
     Weights,
@@ -33,6 +34,7 @@ def label(
     side: Side = None,
     device: Device = "auto",
     trust_code: TrustCode = False,
+    class_prior: Prior = "even",
 ) -> None:
     """Print the photos whose labels would help most, the most useful first, one path per line.
 
@@ -41,7 +43,7 @@ def label(
     from anyshot.classifier.folders import find_images
     from anyshot.core.text import readable
 
-    classifier, _ = fit_support(support, backbone, weights, side, device, trust_code)
+    classifier, _ = fit_support(support, backbone, weights, side, device, trust_code, class_prior)
     photos = find_images(pool)
     print_skipped(pool, photos)
     for index in classifier.label_next(photos.paths, count):

@@ -337,3 +337,18 @@ def test_the_weights_are_listed_with_their_card():
     assert "photos-lite0" in run("weights").stdout
     assert run("weights", "list").stdout == run("weights").stdout
     assert "photos-lite0" in run("weights", "show", "photos-lite0").stdout
+
+
+@pytest.mark.parametrize("command", ["classify", "evaluate", "label"])
+def test_commands_take_a_class_prior(folders, tmp_path, command):
+    """A prior that makes green rare turns uncertain answers; a wrong one is an error."""
+    option = {"classify": "--query", "evaluate": "--test", "label": "--pool"}[command]
+    start = (command, "--support", folders / "train", option, folders / "test", "--class-prior")
+    with pytest.raises(ClassifierError, match="no share of class 'green & blue'"):
+        run(*start, "red=1")
+    assert run(*start, "as-given").exit_code == 0
+    if command == "classify":
+        (tmp_path / "prior.csv").write_text("red,1\ngreen & blue,1e-300\n")
+        assert run(*start, tmp_path / "prior.csv", "--csv", tmp_path / "out.csv").exit_code == 0
+        rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
+        assert {row["class"] for row in rows} == {"red"}

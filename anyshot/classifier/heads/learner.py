@@ -47,6 +47,16 @@ class AdaptedLearner:
         points = self.frame(features.double())
         return self.weights(torch.stack([head(points) for head in self.heads]))
 
+    def under_prior(self, shares: Tensor) -> AdaptedLearner:
+        """The same learner for classes whose shares among new images are `shares` [C]."""
+        omega = self.weights.omega * shares.to(self.weights.omega) * len(shares)
+        tilted = self.held_out + shares.to(self.held_out).log()
+        return dataclasses.replace(
+            self,
+            weights=dataclasses.replace(self.weights, omega=omega),
+            held_out=tilted.log_softmax(1),
+        )
+
 
 class Learner(nn.Module):
     """The meta-trained learner: priors of the closed-form heads, TAML's networks, the mixture.
