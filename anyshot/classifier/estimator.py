@@ -12,15 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from anyshot.classifier.active_learning import choose_images
 from anyshot.classifier.backbones.backbone import Source
 from anyshot.classifier.class_prior import EVEN, ClassPrior, check_class_prior
-from anyshot.classifier.confidence.explanation import Explanation, explain
-from anyshot.classifier.fitted_state import FittedState, Images
+from anyshot.classifier.fitted_state import Images
 from anyshot.classifier.predictions import Predictions
 from anyshot.classifier.repeated_images import find_matches
+from anyshot.classifier.self_assessment import SelfAssessment
 from anyshot.classifier.serialization import load_classifier, save_classifier
 from anyshot.classifier.sklearn_compat import check_classes, check_features, check_labels, is_fitted
 
 
-class AnyShotClassifier(FittedState):
+class AnyShotClassifier(SelfAssessment):
     """Image classifier for any number of images per class, on the features of a frozen backbone.
 
     Five heads (logistic regression, two Bayesian discriminants, TAML on the head, kernel ridge
@@ -46,6 +46,9 @@ class AnyShotClassifier(FittedState):
         How common the classes are among the images to classify: equally common, as common as
         among the images learned from, or the share of each class (any positive numbers). It takes
         effect when images are classified; `set_class_prior` changes it without a new fit.
+    unknown_threshold : float or None, default None
+        Images with an unknown score above it count as unknown: 0 to 1, or None for the threshold
+        that flags about one in twenty known images. `unknown_tradeoff` says what a value costs.
 
     Attributes
     ----------
@@ -96,6 +99,7 @@ class AnyShotClassifier(FittedState):
         device: str = "cpu",
         trust_code: bool = False,
         class_prior: ClassPrior = EVEN,
+        unknown_threshold: float | None = None,
     ) -> None:
         self.backbone = backbone
         self.weights = weights
@@ -103,6 +107,7 @@ class AnyShotClassifier(FittedState):
         self.device = device
         self.trust_code = trust_code
         self.class_prior = class_prior
+        self.unknown_threshold = unknown_threshold
 
     # ------------------------------------------------------------------------------------- learning
     def fit(self, X: Images, y: ArrayLike) -> AnyShotClassifier:
@@ -243,7 +248,7 @@ class AnyShotClassifier(FittedState):
             classes=self.classes_,
             probabilities=self._probabilities(checked),
             unknown_scores=scores,
-            unknown=self.weights_.confidence.is_unknown(scores),
+            unknown=scores > self._unknown_threshold(),
             features=checked,
             support_matches=find_matches(checked, self.features_),
         )
@@ -258,29 +263,10 @@ class AnyShotClassifier(FittedState):
         p = self.predict_proba(X)
         return self.classes_[p.argmax(1)]
 
-    def unknown_score(self, X: Images) -> NDArray[np.float64]:
-        """Probability (n_images,) that an image belongs to no class, at a prior of 50%."""
-        self._check_two_classes()
-        return self._unknown_scores(self._features(X))
-
-    def is_unknown(self, X: Images) -> NDArray[np.bool_]:
-        """Whether each image looks unlike all classes, shape (n_images,).
-
-        Treat it as a hint: docs/classifier.md says how often it is right.
-        """
-        scores = self.unknown_score(X)
-        return self.weights_.confidence.is_unknown(scores)
-
     def transform(self, X: Images) -> NDArray[np.float32]:
         """The backbone's features, float32 (n_images, n_features)."""
         is_fitted(self, strict=True)
         return self._features(X)
-
-    def explain(self) -> Explanation:
-        """Weight and evidence of each class, expected accuracy, class to photograph next."""
-        self._check_two_classes()
-        names = [str(c) for c in self.classes_[self.seen_]]
-        return explain(self.adapted_, self.weights_.confidence, names)
 
     def label_next(self, X: Images, count: int = 20) -> NDArray[np.int64]:
         """Indices of the unlabelled images to label first, the most useful first."""

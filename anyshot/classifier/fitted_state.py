@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from anyshot.classifier.backbones import (
     Backbone,
@@ -102,9 +103,8 @@ class FittedState(Estimator):
         self.conflicts_: list[tuple[int, int]] = []  # feature vectors of the user may be equal
         if self.fit_params_["backbone"] is not None:
             self.conflicts_ = find_conflicts(features, self.labels_)
-        native = self.fit_params_["backbone"] == self.weights_.config["backbone"]
         expected = len(self.weights_.learner.directions)
-        if native and expected and features.shape[1] != expected:
+        if self._is_native() and expected and features.shape[1] != expected:
             raise InvalidInput(
                 f"There are {features.shape[1]} features, but {self.fit_params_['backbone']} "
                 f"computes {expected}."
@@ -113,11 +113,18 @@ class FittedState(Estimator):
             self.class_prior
         )  # a class prior that does not fit the classes is an error here
         if len(self.seen_) > 1:
-            self.adapted_: AdaptedLearner = self.weights_.learner.adapt(
+            self.adapted_: AdaptedLearner = self._fit_heads(
                 torch.from_numpy(features),
                 torch.from_numpy(np.searchsorted(self.seen_, self.labels_)),
-                native=native,
             )
+
+    def _fit_heads(self, features: Tensor, labels: Tensor) -> AdaptedLearner:
+        """The heads for features [n, d] and labels [n] in 0..C−1, all of them present."""
+        return self.weights_.learner.adapt(features, labels, native=self._is_native())
+
+    def _is_native(self) -> bool:
+        """Whether the learner was meta-trained on features of this backbone."""
+        return bool(self.fit_params_["backbone"] == self.weights_.config["backbone"])
 
     def _warn_about_conflicts(self, X: Images | None = None) -> None:
         """Warn if the same image has two labels; X are the images, if all are known."""

@@ -35,6 +35,7 @@ class SavedClassifier:
     side: int | None
     class_prior: ClassPrior
     weights_name: str
+    unknown_threshold: float | None
     weights: ClassifierWeights
     classes: NDArray[Any]
     features: NDArray[np.float32]  # [n, d]
@@ -45,7 +46,7 @@ class SavedClassifier:
 def save_classifier(classifier: AnyShotClassifier, folder: str | Path) -> None:
     """Write everything that predictions need, except the backbone, to FOLDER/FILE."""
     is_fitted(classifier, strict=True)
-    params = classifier.fit_params_
+    params, threshold = classifier.fit_params_, classifier.unknown_threshold
     named = params["backbone"] is None or isinstance(params["backbone"], str | Path)
     state = {
         "kind": KIND,
@@ -55,6 +56,7 @@ def save_classifier(classifier: AnyShotClassifier, folder: str | Path) -> None:
         "side": params["side"],
         "class_prior": _plain_prior(classifier.class_prior),
         "weights": str(params["weights"]),
+        "unknown_threshold": threshold if threshold is None else float(threshold),
         "learner": classifier.weights_.config,
         "classes": classifier.classes_.tolist(),
     }
@@ -83,6 +85,7 @@ def load_classifier(
         side=saved.side,
         weights=saved.weights_name,
         class_prior=saved.class_prior,
+        unknown_threshold=saved.unknown_threshold,
     )
     classifier.fit_params_ = classifier.get_params(deep=False)
     classifier.weights_ = saved.weights
@@ -136,6 +139,7 @@ def read_saved(folder: Path) -> SavedClassifier:
         side=state["side"],
         class_prior=state.get("class_prior", EVEN),  # files of earlier versions have none
         weights_name=state["weights"],
+        unknown_threshold=state.get("unknown_threshold"),
         weights=weights,
         classes=np.asarray(state["classes"]),
         features=features,
@@ -159,6 +163,9 @@ def _check_state(state: Any) -> None:
         if name not in state or type(state[name]) not in types:
             raise ValueError(f"{name} is {state.get(name)!r}")
     check_class_prior(state.get("class_prior", EVEN))
+    threshold = state.get("unknown_threshold")
+    if threshold is not None and (type(threshold) is not float or not 0 <= threshold <= 1):
+        raise ValueError(f"unknown_threshold is {threshold!r}")
     if state["side"] is not None and not 1 <= state["side"] <= 10_000:
         raise ValueError(f"side is {state['side']}")
     classes = state["classes"]

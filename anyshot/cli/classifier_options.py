@@ -50,6 +50,16 @@ Prior = Annotated[
         "support folder), cat=0.2,dog=0.8, or a CSV or JSON file of shares.",
     ),
 ]
+UnknownThreshold = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=1.0,
+        metavar="X",
+        help="Photos with a higher unknown score count as unknown. Default: calibrated, so that "
+        "about one in twenty known photos does.",
+    ),
+]
 DEFAULT = "efficientnet-lite0"
 LEARNER = "photos-lite0"
 SHOWN = 10  # skipped files that are named
@@ -63,6 +73,7 @@ def fit_support(
     device: str,
     trust_code: bool = False,
     class_prior: str = "even",
+    unknown_threshold: float | None = None,
 ) -> tuple[AnyShotClassifier, LabelledFiles]:
     """A classifier fitted to the support folder, and the files it was fitted to."""
     from anyshot.classifier import AnyShotClassifier
@@ -80,6 +91,7 @@ def fit_support(
         device=device,
         trust_code=trust_code,
         class_prior=prior,
+        unknown_threshold=unknown_threshold,
     )
     return fit_folder(classifier, files), files
 

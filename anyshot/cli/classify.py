@@ -15,6 +15,7 @@ from anyshot.cli.classifier_options import (
     Prior,
     Side,
     Support,
+    UnknownThreshold,
     Weights,
     fit_support,
     print_skipped,
@@ -43,6 +44,7 @@ def classify(
     device: Device = "auto",
     trust_code: TrustCode = False,
     class_prior: Prior = "even",
+    unknown_threshold: UnknownThreshold = None,
 ) -> None:
     """Classify photos after a few examples of each class, in folders DIR/spruce, DIR/pine, ….
 
@@ -62,7 +64,7 @@ def classify(
 
     check_files(csv, html)
     classifier, files = fit_support(
-        support, backbone, weights, side, device, trust_code, class_prior
+        support, backbone, weights, side, device, trust_code, class_prior, unknown_threshold
     )
     photos = find_images(query)
     print_skipped(query, photos)

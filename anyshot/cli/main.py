@@ -12,6 +12,7 @@ import typer
 from anyshot.cli import (
     bench,
     cache,
+    check,
     classify,
     data,
     demo,
@@ -92,6 +93,7 @@ app.command()(reproduce.reproduce)
 app.command()(bench.bench)
 app.command()(classify.classify)
 app.command()(evaluate.evaluate)
+app.command()(check.check)
 app.command()(label.label)
 app.command()(serve.serve)
 app.add_typer(weights.app, name="weights")

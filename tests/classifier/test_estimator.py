@@ -312,6 +312,20 @@ def test_is_unknown_uses_the_calibrated_threshold(fitted):
     np.testing.assert_array_equal(fitted.classify([*x, *noise]).unknown, scores > threshold)
 
 
+def test_a_given_threshold_replaces_the_calibrated_one_also_after_the_fit(fitted, tmp_path):
+    x, _ = three((6, 6, 6), seed=31)
+    clf = classifier(unknown_threshold=0.0).fit(*three())
+    scores = clf.unknown_score(x)
+    assert clf.is_unknown(x).all()
+    clf.set_params(unknown_threshold=float(np.median(scores)))
+    np.testing.assert_array_equal(clf.classify(x).unknown, scores > np.median(scores))
+    clf.save(tmp_path)
+    again = AnyShotClassifier.load(tmp_path, backbone=colours)
+    np.testing.assert_array_equal(again.is_unknown(x), scores > np.median(scores))
+    with pytest.raises(ValueError, match="7"):
+        clf.set_params(unknown_threshold=7.0).is_unknown(x)
+
+
 @pytest.mark.parametrize(
     ("params", "value"),
     [

@@ -152,6 +152,7 @@ def with_tensor(name, value):
         *(with_value("own_backbone", v) for v in ("yes", None)),
         *(with_value("side", v) for v in ("8", -1, 0, 10_001, 2.5, [8])),
         *(with_value("weights", v) for v in (None, 3, [])),
+        *(with_value("unknown_threshold", v) for v in ("0.5", True, 1.5)),
         *(with_value("learner", v) for v in (None, [], {}, {"backbone": None}, "x")),
         *(with_value("classes", v) for v in (None, [], ["a"], ["b", "a"], ["a", "a"], ["a", 1])),
         *(with_value("classes", v) for v in ("ab", {"a": 0}, [["a"], ["b"]], [None, "a"])),

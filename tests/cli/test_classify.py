@@ -352,3 +352,11 @@ def test_commands_take_a_class_prior(folders, tmp_path, command):
         assert run(*start, tmp_path / "prior.csv", "--csv", tmp_path / "out.csv").exit_code == 0
         rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
         assert {row["class"] for row in rows} == {"red"}
+
+
+def test_unknown_threshold_zero_flags_every_photo(folders, tmp_path):
+    for threshold, flagged in ((0, {"True"}), (1, {"False"})):
+        run("classify", "--support", folders / "train", "--query", folders / "test",
+            "--unknown-threshold", threshold, "--csv", tmp_path / "out.csv")  # fmt: skip
+        rows = csv.DictReader((tmp_path / "out.csv").read_text().splitlines())
+        assert {row["unknown"] for row in rows} == flagged

@@ -7,10 +7,16 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from anyshot.classifier.confidence.label_check import (
+    SUSPICIOUS,
+    CheckedLabel,
+    check_task_labels,
+)
 from anyshot.classifier.confidence.model import ConfidenceModel
 from anyshot.classifier.heads.learner import HEADS, AdaptedLearner
 
 MORE_IMAGES = 5  # number of additional images that `gain` is about
+MAX_SUSPECTS = 5  # images with suspicious labels that the text names
 ERROR_EXPONENT = 0.5  # errors fall about as n^−½
 
 
@@ -54,6 +60,8 @@ class Explanation:
         Expected accuracy on new images, and its 90% interval.
     unfamiliarity : float
         Above 1 if the images are unlike those of meta-training; the numbers are less reliable then.
+    suspects : tuple of CheckedLabel
+        Support images whose label looks wrong, the most suspicious first.
     """
 
     classes: tuple[ClassEvidence, ...]
@@ -61,6 +69,7 @@ class Explanation:
     low: float
     high: float
     unfamiliarity: float
+    suspects: tuple[CheckedLabel, ...] = ()
 
     @property
     def next_class(self) -> str:
@@ -83,6 +92,14 @@ class Explanation:
             images = f"{c.images} image{'s' * (c.images != 1)}"
             lines.append(f"{c.name}: {images}, weight {c.weight:.2f}, expected {c.expected:.0%}")
         lines.append(f"More images of {self.next_class} would help most.")
+        if self.suspects:
+            named = [
+                f"image {s.index} ({s.label}, perhaps {s.suggested})"
+                for s in self.suspects[:MAX_SUSPECTS]
+            ]
+            count = len(self.suspects)
+            more = f"; and {count - MAX_SUSPECTS} more" if count > MAX_SUSPECTS else ""
+            lines.append(f"Labels that look wrong: {'; '.join(named)}{more}.")
         if self.caution:
             lines.append(self.caution)
         return "\n".join(lines)
@@ -107,7 +124,12 @@ def explain(
         for c, name in enumerate(names)
     )
     return Explanation(
-        classes, accuracy.overall, accuracy.low, accuracy.high, confidence.unfamiliarity(adapted)
+        classes=classes,
+        expected=accuracy.overall,
+        low=accuracy.low,
+        high=accuracy.high,
+        unfamiliarity=confidence.unfamiliarity(adapted),
+        suspects=tuple(s for s in check_task_labels(adapted, names) if s.suspicion >= SUSPICIOUS),
     )
 
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from anyshot.classifier.confidence.expected_accuracy import AccuracyModel, class_averages
@@ -55,7 +53,7 @@ class ConfidenceModel(nn.Module):
         for linear in (self.own, self.unknown):
             nn.init.zeros_(linear.weight)
             nn.init.zeros_(linear.bias)
-        self.register_buffer("threshold", torch.tensor(0.5))  # of is_unknown
+        self.register_buffer("threshold", torch.tensor(0.5))  # of unknown images
         self.register_buffer("usual", torch.zeros(DESCRIPTOR_SIZE))  # mean training descriptor
         # (descriptor − usual) @ spread has a length below 1 for most training tasks
         self.register_buffer("spread", torch.eye(DESCRIPTOR_SIZE))
@@ -70,10 +68,6 @@ class ConfidenceModel(nn.Module):
         """Probability [m] that an image belongs to no class, at a prior of 50%."""
         x = novelty_features(adapted, features).to(self.unknown.weight)
         return self.unknown(x)[:, 0].sigmoid()
-
-    def is_unknown(self, scores: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Whether images with these unknown scores [m] count as unknown."""
-        return scores > float(self.threshold)
 
     def unfamiliarity(self, adapted: AdaptedLearner) -> float:
         """Distance of the task from the training tasks; above 1 for one in twenty new tasks."""

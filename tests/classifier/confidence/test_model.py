@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from anyshot.classifier.confidence.model import (
-    ConfidenceModel,
     class_accuracy_features,
     task_descriptor,
 )
@@ -120,12 +119,6 @@ def test_images_of_other_classes_score_higher(learner, confidence):
         inside, outside = (confidence.unknown_score(adapted, x) for x in (task.query, task.unknown))
         shares.append((outside[:, None] > inside).float().mean().item())
     assert np.mean(shares) > 0.75
-
-
-def test_only_scores_above_the_threshold_are_unknown():
-    model = ConfidenceModel()
-    model.threshold.fill_(0.25)
-    assert model.is_unknown(np.array([0.24, 0.25, 0.26])).tolist() == [False, False, True]
 
 
 def test_noise_is_unfamiliar_and_similar_tasks_are_not(learner, confidence):

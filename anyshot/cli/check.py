@@ -1,0 +1,55 @@
+"""anyshot check: photos whose label looks wrong, and near-duplicates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anyshot.cli.classifier_options import (
+    DEFAULT,
+    LEARNER,
+    Backbone,
+    Side,
+    Weights,
+    fit_support,
+)
+from anyshot.cli.common import Csv, TrustCode, check_files
+from anyshot.cli.settings_options import Device
+
+
+def check(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Labelled photos: DIR/CLASS/*.jpg")],
+    csv: Csv = None,
+    backbone: Backbone = DEFAULT,
+    weights: Weights = LEARNER,
+    side: Side = None,
+    device: Device = "auto",
+    trust_code: TrustCode = False,
+) -> None:
+    """List photos whose label looks wrong, near-duplicates, and photos in two classes.
+
+    Every photo is classified by heads that were fitted without it. The CSV file has all photos.
+
+    Example: anyshot check trees --csv labels.csv
+    """
+    from anyshot.classifier.label_report import (
+        describe_check,
+        duplicates_table,
+        suspects_table,
+        write_check,
+    )
+    from anyshot.evaluation.report.tables import print_tables
+
+    check_files(csv)
+    classifier, files = fit_support(folder, backbone, weights, side, device, trust_code)
+    found = classifier.check_labels()
+    tables = [
+        *([suspects_table(found, files, folder)] if found.suspects else []),
+        *([duplicates_table(found, files, folder)] if found.duplicates else []),
+    ]
+    print_tables(*tables)
+    print(describe_check(found))
+    if csv:
+        write_check(csv, found, files)

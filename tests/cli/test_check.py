@@ -1,0 +1,56 @@
+"""anyshot check on folders with a wrong label and a photo in two classes."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+from support import wide_colours
+from typer.testing import CliRunner
+
+from anyshot.classifier.backbones import backbone as backbones
+from anyshot.cli.main import app
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("ANYSHOT_CACHE", str(tmp_path / "cache"))
+    quick = backbones.Backbone("quick", 16, "quick", wide_colours)
+    monkeypatch.setattr(backbones, "_open_lite", lambda size, side, device: quick)
+    root, rng = tmp_path / "photos", np.random.default_rng(0)
+    for channel, name in enumerate(("red", "green")):
+        (root / name).mkdir(parents=True)
+        for i in range(8):
+            x = rng.integers(0, 120, (20, 24, 3), np.uint8)
+            x[..., channel] += np.uint8(110)
+            Image.fromarray(x).save(root / name / f"{name}{i}.png")
+    return root
+
+
+def check(*arguments):
+    return CliRunner().invoke(app, ["check", *map(str, arguments)], catch_exceptions=False)
+
+
+def test_a_photo_in_the_wrong_folder_is_listed_with_its_class(folder, tmp_path):
+    shutil.move(folder / "red" / "red3.png", folder / "green" / "red3.png")
+    shutil.copy(folder / "red" / "red5.png", folder / "red" / "copy.png")
+    done = check(folder, "--csv", tmp_path / "out.csv")
+    assert done.exit_code == 0
+    assert "green/red3.png" in done.stdout
+    rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
+    assert len(rows) == 17
+    assert [rows[0][key] for key in ("class", "suggested", "looks_wrong")] == [
+        "green", "red", "True"
+    ]  # fmt: skip
+    assert rows[0]["path"].endswith("red3.png")
+    copies = {row["path"]: row["same_as"] for row in rows}
+    assert str(folder / "red" / "red5.png") in copies[str(folder / "red" / "copy.png")]
+
+
+def test_a_photo_in_two_classes_is_named(folder):
+    shutil.copy(folder / "red" / "red5.png", folder / "green" / "red5.png")
+    done = check(folder)
+    assert "1 of them in two classes" in done.stdout
