@@ -21,6 +21,9 @@ class MethodOptions:
     """The options of a method that has none."""
 
 
+PREDICTIONS = ("mc", "naive")  #: by the mean over samples of the posterior, or at its mean
+
+
 @dataclass(frozen=True)
 class SamplingOptions(MethodOptions):
     """How methods with a posterior predict."""
@@ -28,7 +31,7 @@ class SamplingOptions(MethodOptions):
     prediction: str = option(
         "mc",
         "Prediction: average over posterior samples (mc), or at the posterior mean (naive).",
-        choices=("mc", "naive"),
+        choices=PREDICTIONS,
     )
     samples: int = option(10, "Monte Carlo samples of a prediction (S).", least=1, most=10_000)
 

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
+from anyshot.core.errors import SettingsError
 from anyshot.core.parallel import collectives
 from anyshot.core.parallel.ranks import world_size
 from anyshot.core.parallel.threads import cores, map_tasks
@@ -55,6 +56,12 @@ def evaluate(
     Summary
         Accuracy, NLL, calibration error and more, with 95 % intervals and the score of each task.
 
+    Raises
+    ------
+    SettingsError
+        If ``method`` is not a method, ``stream`` is not a stream of tasks (an image set, for
+        example), or ``tasks`` is not a positive integer.
+
     Examples
     --------
     >>> import anyshot
@@ -65,6 +72,7 @@ def evaluate(
     >>> summary.tasks, summary.queries, list(summary.extra)
     (3, 12, ['brier'])
     """
+    _check_arguments(method, stream, tasks)
     if advance is None:
         for warning in stream.size_warnings():
             log.warning("%s", warning)
@@ -94,6 +102,21 @@ def evaluate(
     for other in collectives.gather_from_others(total):
         total.merge(other)
     return total.compute(time.perf_counter() - start)
+
+
+def _check_arguments(method: object, stream: object, tasks: object) -> None:
+    if not isinstance(method, Method):
+        raise SettingsError(
+            f"evaluate needs a Method first, but got {type(method).__name__}; write for example "
+            "evaluate(anyshot.load('glyphs'), stream, tasks=100)."
+        )
+    if not isinstance(stream, TaskStream):
+        raise SettingsError(
+            f"evaluate needs a TaskStream, but got {type(stream).__name__}; write for example "
+            "evaluate(method, anyshot.TaskStream(images, 'test', anyshot.TaskSettings()), 100)."
+        )
+    if not isinstance(tasks, int) or tasks < 1:
+        raise SettingsError(f"The number of tasks is {tasks!r}; expected a positive integer.")
 
 
 def predict_task(

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from anyshot.core.builtin_options import MethodOptions
-from anyshot.core.errors import CodeError
+from anyshot.core.builtin_options import PREDICTIONS, MethodOptions
+from anyshot.core.errors import CodeError, SettingsError
 from anyshot.core.options import parse_method_options
 from anyshot.core.registry import display_name
 from anyshot.core.settings import MethodSettings
@@ -257,12 +257,18 @@ class Method(nn.Module):
         ------
         DataError
             If images or labels have another type, shape or range.
+        SettingsError
+            If ``prediction`` has another value.
         """
         x = self.to_input(images)
         y = as_labels(labels, len(x), self.reference_tensor.device)
         noise = noise or torch.Generator().manual_seed(0)
         if prediction is None:
             prediction = str(getattr(self.options, "prediction", "mc"))
+        elif prediction not in PREDICTIONS:
+            raise SettingsError(
+                f"The prediction is {prediction!r}; choose {' or '.join(PREDICTIONS)}."
+            )
         classify = self.adapt_classifier(x, y, noise, prediction)
 
         def probabilities(queries: Tensor) -> Tensor:

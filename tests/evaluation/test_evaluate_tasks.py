@@ -1,6 +1,10 @@
+import re
+
 import numpy as np
+import pytest
 from support import make_imageset, make_method
 
+from anyshot.core.errors import SettingsError
 from anyshot.core.settings import TaskSettings
 from anyshot.data.tasks import TaskStream
 from anyshot.evaluation import evaluate_tasks
@@ -34,6 +38,27 @@ def test_the_summary_equals_that_of_single_predictions():
     assert sum(steps) == 4
     assert actual.tasks_per_second > 0
     assert actual.scores == metrics.compute().scores
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"stream": make_imageset()}, "TaskStream, but got ImageSet"),
+        ({"stream": None}, "TaskStream, but got NoneType"),
+        ({"method": "maml"}, "Method first, but got str"),
+        ({"tasks": "5"}, "'5'; expected a positive integer"),
+        ({"tasks": 0}, "0; expected a positive integer"),
+        ({"prediction": "mean"}, "'mean'; choose mc or naive"),
+    ],
+)
+def test_wrong_arguments_are_named(wrong, words):
+    arguments = {
+        "method": make_method("maml"),
+        "stream": TaskStream(make_imageset(), "test", SETTINGS),
+        "tasks": 1,
+    }
+    with pytest.raises(SettingsError, match=re.escape(words)):
+        evaluate(**{**arguments, **wrong})
 
 
 def test_progress_and_warnings_are_shown_without_a_callback_only(capsys, caplog):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 
+from torch import nn
+
 from anyshot.core.errors import CodeError, SettingsError
 from anyshot.core.registry import BODIES
 from anyshot.models.network import Body
@@ -46,8 +48,11 @@ def create_body(name: str, image_size: tuple[int, int], channels: int | None = N
     function = BODIES[name]
     arguments = (image_size,) if channels is None else (image_size, channels)
     expected = "expected a function (image_size, channels) that returns an anyshot.Body"
-    if isinstance(function, type) and not issubclass(function, Body):
-        raise CodeError(f"{name!r} is a class; {expected}.")
+    if isinstance(function, nn.Module) or (
+        isinstance(function, type) and not issubclass(function, Body)
+    ):
+        kind = "class" if isinstance(function, type) else "module"
+        raise CodeError(f"{name!r} is a {kind}; {expected}.")
     try:
         inspect.signature(function).bind(*arguments)
     except (TypeError, ValueError) as error:

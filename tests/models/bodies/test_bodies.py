@@ -43,6 +43,12 @@ NotCallable = 3
 class Module(torch.nn.Module):
     """Has no arguments."""
 
+class FailingModule(torch.nn.Module):
+    def __init__(self, size, channels):
+        raise ZeroDivisionError
+
+module = torch.nn.Bilinear(2, 2, 1)
+
 def no_channels(image_size):
     return perceptron(image_size)
 '''
@@ -75,7 +81,9 @@ def test_unknown_body_is_refused_with_the_closest_name():
         MethodSettings(body="conv5")
 
 
-@pytest.mark.parametrize("name", ["not_a_body", "NotCallable", "Module", "no_channels"])
+@pytest.mark.parametrize(
+    "name", ["not_a_body", "NotCallable", "Module", "FailingModule", "module", "no_channels"]
+)
 def test_object_that_creates_no_body_is_refused(own, name):
     with pytest.raises(CodeError, match=rf"{name}.*anyshot\.Body"):
         create_body(f"{own}:{name}", (16, 16), channels=2)
