@@ -41,7 +41,7 @@ def decode(source: Path | bytes, side: int, *, box: Box | None = None, crop: boo
     check_side(side)
     try:
         file = io.BytesIO(source) if isinstance(source, bytes) else source
-        with Image.open(file, formats=_available_formats()) as image:
+        with Image.open(file, formats=available_formats()) as image:
             width, height = image.size
             if width * height > MAX_PIXELS:
                 raise UnreadableImage(f"too large ({width}x{height})")
@@ -50,7 +50,8 @@ def decode(source: Path | bytes, side: int, *, box: Box | None = None, crop: boo
             if box is None:
                 image.draft(None, (4 * side, 4 * side))  # reads a JPEG at a fraction of its size
             region = image if box is None else _cut_out(image, box)
-            upright = to_rgb(ImageOps.exif_transpose(region))
+            ImageOps.exif_transpose(region, in_place=True)  # without a copy of a large image
+            upright = to_rgb(region)
             return resize_and_crop(upright, side) if crop else _resize(upright, side)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UnreadableImage("too large (a decompression bomb)") from error
@@ -103,14 +104,16 @@ def resize_and_crop(image: Image.Image, side: int) -> Pixels:
 def to_rgb(image: Image.Image) -> Image.Image:
     """Convert any mode to 8-bit RGB; transparent parts become white, other greys are scaled."""
     if image.mode.startswith("I") or image.mode == "F":
-        grey = np.nan_to_num(np.asarray(image, np.float32), posinf=0, neginf=0)
-        scaled = np.clip(grey * (255 / _white_level(grey, image.mode)), 0, 255)
-        return Image.fromarray(scaled.astype(np.uint8)).convert("RGB")
+        grey = np.array(image, np.float32)  # changed in place: an image may take 100 MB
+        np.nan_to_num(grey, copy=False, posinf=0, neginf=0)
+        grey *= 255 / _white_level(grey, image.mode)
+        return Image.fromarray(grey.clip(0, 255, out=grey).astype(np.uint8)).convert("RGB")
     if image.has_transparency_data:
-        foreground = image.convert("RGBA")
-        background = Image.new("RGBA", foreground.size, "white")
-        return Image.alpha_composite(background, foreground).convert("RGB")
-    return image.convert("RGB")
+        foreground = image if image.mode == "RGBA" else image.convert("RGBA")
+        white = Image.new("RGBA", foreground.size, "white")
+        return Image.alpha_composite(white, foreground).convert("RGB")
+    image.load()  # a damaged file is an error here
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _white_level(grey: NDArray[np.float32], mode: str) -> float:
@@ -134,6 +137,7 @@ def _resize(image: Image.Image, side: int) -> Pixels:
 
 
 @cache
-def _available_formats() -> tuple[str, ...]:
+def available_formats() -> tuple[str, ...]:
+    """The formats that files are read in: those of FORMATS that this Pillow can decode."""
     Image.init()
     return tuple(name for name in FORMATS if name in Image.OPEN)

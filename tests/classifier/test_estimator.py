@@ -220,6 +220,7 @@ def test_features_can_take_the_place_of_images():
     np.testing.assert_array_equal(actual.probabilities, images.predict_proba(new))
     np.testing.assert_array_equal(clf.label_next_features(features, 3), images.label_next(new, 3))
     assert clf.explain() == images.explain()
+    clf.set_params(backbone=lambda pixels: -colours(pixels))  # counts from the next fit on
     np.testing.assert_array_equal(clf.predict_proba(new), actual.probabilities)  # from images again
     assert counting.images == len(new)
 

@@ -110,5 +110,5 @@ def test_the_largest_images_take_less_than_a_gigabyte_for_a_moment(tmp_path):
         check=True,
     )
     peak, afterwards = map(int, done.stdout.split())
-    assert peak < 1000
-    assert afterwards < peak - 400
+    assert peak < 850  # with a real backbone 60 MB more
+    assert afterwards < peak - 250
