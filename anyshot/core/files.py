@@ -135,13 +135,18 @@ def read_json(path: PathLike) -> Any:
         ) from error
 
 
-def write_csv_rows(path: PathLike, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write mappings with the same keys as CSV with a header; no cell can act as a formula."""
+def csv_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Mappings with the same keys as CSV with a header; no cell can act as a formula."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow([spreadsheet_safe(key) for key in rows[0]])
     writer.writerows([spreadsheet_safe(row.get(key)) for key in rows[0]] for row in rows)
-    write_bytes(path, text.getvalue().encode(errors="backslashreplace"))
+    return text.getvalue().encode(errors="backslashreplace")
+
+
+def write_csv_rows(path: PathLike, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write mappings with the same keys as a CSV file, see `csv_bytes`."""
+    write_bytes(path, csv_bytes(rows))
 
 
 def write_tensors(

@@ -30,6 +30,8 @@ OPTIONS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-dev-shm-usage",
+    "--use-fake-device-for-media-stream",  # a camera with a moving picture
+    "--use-fake-ui-for-media-stream",
 )
 
 # position of the middle of an element, once it has not moved for two frames
@@ -226,7 +228,10 @@ class Browser:
             "Home": 36,
         }
         text = {"Enter": "\r", " ": " "}.get(key, text)
+        modifiers = 2 if key.startswith("Control+") else 0
+        key = key.removeprefix("Control+")
         known = {
+            "modifiers": modifiers,
             "key": key,
             "windowsVirtualKeyCode": codes.get(key, 0),
             "code": "Space" if key == " " else key,

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from anyshot.classifier.web.changes import BATCH_NAME, CHANGES, Change, parse_json
 from anyshot.classifier.web.limits import Limits, RequestRefused
+from anyshot.classifier.web.memory import PhotoMemory
+from anyshot.classifier.web.project_file import project_zip
 from anyshot.classifier.web.request_guard import RequestGuard
 from anyshot.classifier.web.sessions import Sessions
 from anyshot.classifier.web.uploads import UploadReader
@@ -27,25 +28,8 @@ from anyshot.classifier.web.workspace import Workspace
 from anyshot.core.errors import AnyshotError
 
 STATIC = Path(__file__).parent / "static"
-JSON_BYTES = 10_000  # of a request that carries no photo
+JSON_BYTES = 400_000  # of a request that carries no photo: the ids of all photos
 Endpoint = Callable[[Request], Awaitable[Response]]
-Change = Callable[[Workspace, str, dict[str, Any]], None]
-
-#: What a request changes in a workspace, given the id in its path and the values in its body.
-CHANGES: dict[tuple[str, str], Change] = {
-    ("POST", "/api/classes"): lambda w, key, values: w.add_class(_text(values, "name")),
-    ("PATCH", "/api/classes/{key}/name"): lambda w, key, values: w.rename_class(
-        key, _text(values, "name")
-    ),
-    ("PATCH", "/api/classes/{key}/used"): lambda w, key, values: w.use_photos(
-        key, _count(values, "used")
-    ),
-    ("DELETE", "/api/classes/{key}"): lambda w, key, values: w.remove_class(key),
-    ("PATCH", "/api/pictures/{key}"): lambda w, key, values: w.move_photo(
-        key, _text(values, "target")
-    ),
-    ("DELETE", "/api/pictures/{key}"): lambda w, key, values: w.remove_photo(key),
-}
 
 
 def make_app(
@@ -61,6 +45,9 @@ def make_app(
             Route("/api/state", page.leave, methods=["DELETE"]),
             Route("/api/pictures", page.upload, methods=["POST"]),
             Route("/api/pictures/{key}", page.thumbnail),
+            Route("/api/project", page.project),
+            Route("/api/answers.csv", page.answers),
+            Route("/api/tradeoff", page.tradeoff),
             *(
                 Route(path, page.make_endpoint(change), methods=[method])
                 for (method, path), change in CHANGES.items()
@@ -82,6 +69,7 @@ class Page:
         self.reader = reader
         self.limits = limits
         self.sessions = Sessions(limits)
+        self.memory = PhotoMemory(limits)
         self.held_bytes = 0  # of uploads that are not read yet
         self.facts = {
             "backbone": reader.backbone.name,
@@ -98,24 +86,43 @@ class Page:
         return await self.state_response(self.new_workspace())
 
     async def upload(self, request: Request) -> Response:
-        """Add one image, the request's body; ?target= is a class or the pool, ?name= the file."""
+        """Add one image, the request's body; ?target= is a class or the pool, ?name= the file.
+
+        Uploads with the same ?batch= are undone together.
+        """
         target = request.query_params.get("target", "")
+        batch = request.query_params.get("batch", "")[:BATCH_NAME]
         name = request.query_params.get("name", "")[:200] or "The image"
         workspace = self.find_or_create(request)
         await run_in_threadpool(workspace.check_room, target)
         too_long = f"{name} is larger than {self.limits.megabytes} MB, the most for an image."
         with self.count_upload() as count:
             data = await self.read_body(request, self.limits.upload_bytes, too_long, count)
-            await run_in_threadpool(workspace.add_photo, name, data, target)
+            await run_in_threadpool(workspace.add_photo, name, data, target, batch)
         return self.remember(request, workspace, Response(status_code=204))
 
     async def thumbnail(self, request: Request) -> Response:
         """The thumbnail of a photo."""
-        workspace = self.find(request)
-        if workspace is None:
-            raise RequestRefused("This photo does not exist any more; reload the page.", 404)
+        workspace = self.find(request) or self.new_workspace()
         photo = await run_in_threadpool(workspace.photo, request.path_params["key"])
         return Response(photo.thumbnail, media_type="image/jpeg")
+
+    async def project(self, request: Request) -> Response:
+        """All classes and photos as a zip file, which ``project.js`` opens."""
+        workspace = self.find(request) or self.new_workspace()
+        parts = project_zip(*await run_in_threadpool(workspace.snapshot))
+        return StreamingResponse(parts, headers=_download("anyshot project.zip"))
+
+    async def answers(self, request: Request) -> Response:
+        """The answers for the photos without a class as CSV."""
+        workspace = self.find(request) or self.new_workspace()
+        text = await run_in_threadpool(workspace.answers_csv)
+        return Response(text, headers=_download("answers.csv"), media_type="text/csv")
+
+    async def tradeoff(self, request: Request) -> Response:
+        """What thresholds for photos of none of the classes cost and find."""
+        workspace = self.find(request) or self.new_workspace()
+        return JSONResponse(await run_in_threadpool(workspace.tradeoff))
 
     def make_endpoint(self, change: Change) -> Endpoint:
         """The endpoint that makes a change and returns the new state."""
@@ -124,7 +131,7 @@ class Page:
             workspace = self.find_or_create(request)
             body = await self.read_body(request, JSON_BYTES, "The request is too long.")
             key = request.path_params.get("key", "")
-            await run_in_threadpool(change, workspace, key, _parse_json(body))
+            await run_in_threadpool(change, workspace, key, parse_json(body))
             return self.remember(request, workspace, await self.state_response(workspace))
 
         return endpoint
@@ -132,7 +139,7 @@ class Page:
     # ---------- sessions
     def new_workspace(self) -> Workspace:
         """An empty workspace without a session."""
-        return Workspace(self.reader, self.limits)
+        return Workspace(self.reader, self.limits, self.memory)
 
     def find(self, request: Request) -> Workspace | None:
         """The workspace of a visitor with a session."""
@@ -221,26 +228,8 @@ async def _error_response(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, status, headers=headers)
 
 
-def _parse_json(body: bytes) -> dict[str, Any]:
-    try:
-        values = json.loads(body or b"{}")
-    except (ValueError, RecursionError):  # the latter if it is nested thousands of levels deep
-        values = None
-    if not isinstance(values, dict):
-        raise RequestRefused("The request's body is not a JSON object.")
-    return values
-
-
-def _text(values: dict[str, Any], key: str) -> str:
-    if not isinstance(values.get(key), str):
-        raise RequestRefused(f"The request lacks the text {key!r}.")
-    return values[key].encode(errors="replace").decode()  # JSON may contain lone surrogates
-
-
-def _count(values: dict[str, Any], key: str) -> int:
-    if type(values.get(key)) is not int:
-        raise RequestRefused(f"The request lacks the whole number {key!r}.")
-    return values[key]
+def _download(name: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
 
 
 def _secret(request: Request) -> str:

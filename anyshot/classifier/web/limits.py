@@ -11,12 +11,15 @@ from anyshot.core.errors import ClassifierError
 class Limits:
     """The most that the page accepts.
 
-    A photo takes about 40 kB of memory once it is read, so 20 full workspaces take 800 MB.
+    A photo takes 20 to 40 kB of memory once it is read. Its file is kept as well, for the project
+    file, as long as the files of the visitor fit into ``file_megabytes``.
     """
 
     megabytes: int = 20  #: of one upload
     megapixels: int = 25  #: of one image; of a JPEG, which takes less memory, twice as many
-    pictures: int = 1000  #: of one visitor
+    pictures: int = 10_000  #: of one visitor
+    file_megabytes: int = 1000  #: of the files that are kept for one visitor
+    photo_megabytes: int = 4000  #: of the photos of all visitors, with the files that are kept
     classes: int = 50  #: of one visitor; the classifier was measured up to this number
     name: int = 60  #: characters of a class's name
     visitors: int = 20

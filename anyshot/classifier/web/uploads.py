@@ -1,4 +1,4 @@
-"""Read uploads: a file becomes a thumbnail and the classifier's input. The file is not kept."""
+"""Read uploads: a file becomes a thumbnail and the classifier's input."""
 
 from __future__ import annotations
 
@@ -35,6 +35,12 @@ class Photo:
     name: str
     thumbnail: bytes  #: JPEG
     content: NDArray[Any]  #: features [d], or pixels [side, side, 3] if features depend on the task
+    file: bytes = b""  #: the upload, if it is kept
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return len(self.thumbnail) + self.content.nbytes + len(self.file)
 
 
 class UploadReader:
@@ -70,7 +76,7 @@ class UploadReader:
         return self.backbone.bind is None
 
     def read(self, name: str, data: bytes, limits: Limits) -> Photo:
-        """Read an uploaded file; an error names the file and the reason."""
+        """Read an uploaded file; an error names the file and the reason. The file is not kept."""
         return self.thread.submit(self._read, name, data, limits).result()
 
     def _read(self, name: str, data: bytes, limits: Limits) -> Photo:

@@ -35,6 +35,12 @@ class Visitor(TestClient):
     def upload(self, target: str, file: bytes, name: str = "a.png") -> Any:
         return self.post("/api/pictures", params={"target": target, "name": name}, content=file)
 
+    def move(self, target: str, *photos: str) -> Any:
+        return self.post("/api/pictures/move", json={"photos": photos, "target": target})
+
+    def remove(self, *photos: str) -> Any:
+        return self.post("/api/pictures/remove", json={"photos": photos})
+
 
 @pytest.fixture(scope="session")
 def reader() -> UploadReader:

@@ -88,7 +88,7 @@ def test_a_photo_that_is_added_to_a_class_counts(busy):
     red = busy.state()["classes"][0]["id"]
     photo = busy.state()["pool"][0]["id"]
     for add in (
-        lambda: busy.patch(f"/api/pictures/{photo}", json={"target": red}),
+        lambda: busy.move(red, photo),
         lambda: busy.upload(red, noise_png(0, 9)),
     ):
         busy.patch(f"/api/classes/{red}/used", json={"used": 1}).raise_for_status()
@@ -113,14 +113,11 @@ def test_lone_surrogates_in_a_name_are_replaced(visitor):
 def test_a_suggested_photo_moves_into_a_class(busy):
     before = busy.state()
     photo, green = before["pool"][1]["id"], before["classes"][1]["id"]
-    after = busy.patch(f"/api/pictures/{photo}", json={"target": green}).json()
+    after = busy.move(green, photo).json()
     assert [row["id"] for row in after["classes"][1]["pictures"]][-1] == photo
     assert photo not in [*after["suggested"], *(row["id"] for row in after["pool"])]
     assert answers(after) != answers(before)[:1]
-    assert (
-        busy.patch(f"/api/pictures/{photo}", json={"target": "pool"}).json()["expected"]
-        == before["expected"]
-    )
+    assert busy.move("pool", photo).json()["expected"] == before["expected"]
 
 
 def test_classes_and_photos_are_renamed_and_removed(busy):
@@ -134,7 +131,7 @@ def test_classes_and_photos_are_renamed_and_removed(busy):
     assert busy.patch(f"/api/classes/{red}/name", json={"name": "Dark red"}).status_code == 200
     photo = busy.state()["pool"][0]["id"]
     assert busy.get(f"/api/pictures/{photo}").headers["content-type"] == "image/jpeg"
-    assert len(busy.delete(f"/api/pictures/{photo}").json()["pool"]) == 1
+    assert len(busy.remove(photo).json()["pool"]) == 1
     assert busy.get(f"/api/pictures/{photo}").status_code == 404
     assert [c["id"] for c in busy.delete(f"/api/classes/{red}").json()["classes"]] == [green]
     assert busy.delete("/api/state").json()["classes"] == busy.state()["classes"] == []
@@ -212,13 +209,24 @@ def test_too_many_photos_classes_and_visitors_are_refused(page, visit):
         ("POST", "/api/classes", {"name": "RED"}, 400, "RED"),
         ("POST", "/api/classes", {"name": 3}, 400, "'name'"),
         ("POST", "/api/classes", [], 400, "not a JSON object"),
-        ("POST", "/api/classes", {"name": "x" * 20_000}, 413, "too long"),
+        ("POST", "/api/classes", {"name": "x" * 400_000}, 413, "too long"),
         ("PATCH", "/api/classes/RED/used", {"used": 4}, 400, "red has 3"),
         ("PATCH", "/api/classes/RED/used", {"used": 0}, 400, "red has 3"),
         ("PATCH", "/api/classes/RED/used", {"used": "2"}, 400, "whole number"),
         ("PATCH", "/api/classes/none/name", {"name": "a"}, 404, "reload"),
-        ("PATCH", "/api/pictures/none", {"target": "pool"}, 404, "reload"),
-        ("DELETE", "/api/pictures/none", None, 404, "reload"),
+        ("POST", "/api/pictures/move", {"photos": ["none"], "target": "pool"}, 404, "reload"),
+        ("POST", "/api/pictures/move", {"photos": [], "target": "none"}, 404, "reload"),
+        ("POST", "/api/pictures/move", {"photos": "x", "target": "pool"}, 400, "'photos'"),
+        ("POST", "/api/pictures/remove", {"photos": ["none"]}, 404, "reload"),
+        ("POST", "/api/redo", None, 409, "nothing to redo"),
+        (
+            "POST",
+            "/api/project",
+            {"classes": ["a", "A"], "as_given": False},
+            400,
+            "already a class A",
+        ),
+        ("POST", "/api/project", {"classes": [3]}, 400, "'classes'"),
         ("POST", "/api/pictures?target=none", None, 404, "reload"),
     ],
 )

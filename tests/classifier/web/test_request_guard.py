@@ -28,7 +28,7 @@ def test_a_change_that_another_site_asks_for_is_refused(busy, origin):
     requests = [
         ("POST", "/api/classes", {"json": {"name": "x"}}),
         ("POST", "/api/pictures?target=pool", {"content": noise_png(0, 0)}),
-        ("DELETE", f"/api/pictures/{photo}", {}),
+        ("POST", "/api/pictures/remove", {"json": {"photos": [photo]}}),
         ("DELETE", "/api/state", {}),
     ]
     for method, path, body in requests:

@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from support import colours, noise_png
 
+from anyshot.classifier.web.arrangement import POOL
 from anyshot.classifier.web.limits import Limits, RequestRefused
 from anyshot.classifier.web.uploads import UploadReader
-from anyshot.classifier.web.workspace import POOL, Workspace
+from anyshot.classifier.web.workspace import Workspace
 
 
 class WaitingReader(UploadReader):
@@ -59,7 +60,7 @@ def test_a_photo_stays_where_it_is_if_its_target_does_not_exist(workspace):
     workspace.add_photo("a.png", noise_png(0, 0), POOL)
     (key,) = workspace.pool
     with pytest.raises(RequestRefused, match="class"):
-        workspace.move_photo(key, "gone")
+        workspace.move_photos([key], "gone")
     assert list(workspace.pool) == [key]
 
 
@@ -90,10 +91,10 @@ def test_every_change_reaches_the_state(workspace):
         workspace.use_photos(key, count)
         assert workspace.state()["classes"][0]["used"] == count
     photos = list(workspace.groups[key].photos)
-    workspace.move_photo(photos[0], POOL)  # two are left, both used
+    workspace.move_photos([photos[0]], POOL)  # two are left, both used
     assert workspace.groups[key].used is None
     assert [row["id"] for row in workspace.state()["pool"]] == photos[:1]
-    workspace.remove_photo(photos[0])
+    workspace.remove_photos([photos[0]])
     assert workspace.state()["pool"] == []
     workspace.remove_class(key)
     assert workspace.state()["classes"] == []

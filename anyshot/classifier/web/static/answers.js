@@ -1,27 +1,38 @@
-// Photos to classify: the answer for each, and which to label next.
+// Photos to classify: filter, order and pages of the answers, and which photos to label next.
 
-import { bars, colour, verdict } from "./bars.js";
-import { $, address, follow, h, percent } from "./dom.js";
-import { change, now, watch } from "./state.js";
+import { verdict } from "./bars.js";
+import { card, fillCard, image } from "./cards.js";
+import { $, follow, h, percent } from "./dom.js";
+import { gallery, refreshBrowse } from "./gallery.js";
+import { move, now, photoOf, remove, watch } from "./state.js";
 import { accept } from "./upload.js";
 import { choice, choices, view } from "./viewer.js";
 
-const SHOWN = 3; // bars of a photo, and buttons of a suggestion
+const SHOWN = 3; // buttons of a suggestion
+const UNCERTAIN = 0.8; // answers below this probability
+const TOOLS_FROM = 4; // photos
 
-let order = []; // of the photos on the screen: unknown ones first, then the least certain; kept until one is added
+const show = gallery($("answer-list"), card, fillCard);
+let order = []; // ids in the order on the screen; kept until a photo is added or another order chosen
+let orderedBy = "";
 
 watch((state) => {
-  const pool = sorted(state.pool);
-  $("pool-drop").classList.toggle("alone", !pool.length);
-  $("pool-count").textContent = pool.length || "";
+  $("pool-drop").classList.toggle("alone", !state.pool.length);
+  $("pool-count").textContent = state.pool.length || "";
   $("waiting").textContent = waiting(state);
-  follow($("answer-list"), pool, answer, fill);
-  const suggested = state.suggested.map((id) => state.pool.find((photo) => photo.id === id));
+  showFilters(state);
+  showAnswers();
+  refreshBrowse();
+  const suggested = state.suggested.map(photoOf);
   $("next").hidden = !suggested.length;
   follow($("suggestions"), suggested, suggestion, suggest);
 });
 
 accept($("answers"), $("pool-files"), () => "pool");
+accept(null, $("pool-folder"), () => "pool");
+$("filter").addEventListener("change", () => showAnswers(false));
+$("order").addEventListener("change", () => showAnswers(false));
+$("find").addEventListener("input", () => showAnswers(false));
 
 function waiting({ classes, pool, expected }) {
   if (expected || !pool.length) return "";
@@ -29,44 +40,61 @@ function waiting({ classes, pool, expected }) {
   return `Answers need two classes with a photo each; so far ${filled === 1 ? "one has" : "none has"} photos.`;
 }
 
+// ---------- filter and order
 const highest = ({ probabilities = { none: 0 } }) => Math.max(...Object.values(probabilities));
 const uncertainty = (photo) => (photo.unknown ? 2 : 1) - highest(photo);
+const label = (photo) => (photo.probabilities ? verdict(photo).name : "");
+
+const ORDERS = {
+  uncertain: (a, b) => uncertainty(b) - uncertainty(a),
+  certain: (a, b) => uncertainty(a) - uncertainty(b),
+  name: (a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }),
+  class: (a, b) => label(a).localeCompare(label(b)) || uncertainty(b) - uncertainty(a),
+};
+
+const FILTERS = {
+  all: ["All photos", () => true],
+  uncertain: [`Uncertain (below ${percent(UNCERTAIN)})`, (photo) => highest(photo) < UNCERTAIN],
+  unknown: ["None of these?", (photo) => photo.unknown],
+  repeated: ["Also learned from", (photo) => photo.repeated],
+};
+
+const inClass = (id) => (photo) => !photo.unknown && photo.probabilities && verdict(photo).id === id;
+
+function showFilters({ classes, pool }) {
+  $("answer-tools").hidden = pool.length < TOOLS_FROM;
+  $("csv").hidden = !pool.some((photo) => photo.probabilities);
+  const options = Object.entries(FILTERS).map(([id, [name, passes]]) => ({ id, name, count: pool.filter(passes).length }));
+  for (const { id, name } of classes) options.push({ id: `class ${id}`, name, count: pool.filter(inClass(id)).length });
+  const chosen = $("filter").value;
+  $("filter").replaceChildren(...options.map(({ id, name, count }) => h("option", { value: id }, `${name} (${count})`)));
+  $("filter").value = options.some(({ id }) => id === chosen) ? chosen : "all";
+}
+
+function showAnswers(keepPage = true) {
+  const chosen = $("filter").value;
+  const passes = FILTERS[chosen]?.[1] ?? inClass(chosen.slice(6));
+  const words = $("find").value.trim().toLowerCase();
+  const found = sorted(now().pool).filter((photo) => passes(photo) && photo.name.toLowerCase().includes(words));
+  $("nothing").hidden = Boolean(found.length) || !now().pool.length;
+  show(found, keepPage);
+}
 
 function sorted(pool) {
-  const ids = new Set(pool.map((photo) => photo.id));
-  if (pool.some((photo) => !order.includes(photo.id))) {
-    order = [...pool].sort((a, b) => uncertainty(b) - uncertainty(a)).map((photo) => photo.id);
+  const by = $("order").value;
+  const known = new Set(order);
+  const photos = new Map(pool.map((photo) => [photo.id, photo]));
+  if (by !== orderedBy || pool.some((photo) => !known.has(photo.id))) {
+    order = [...pool].sort(ORDERS[by]).map((photo) => photo.id);
+    orderedBy = by;
   }
-  order = order.filter((id) => ids.has(id));
-  return order.map((id) => pool.find((photo) => photo.id === id));
+  order = order.filter((id) => photos.has(id));
+  return order.map((id) => photos.get(id));
 }
 
-const image = (photo) => h("img", { src: address(photo.id), alt: "", loading: "lazy", width: 160, height: 160 });
-
-const answer = (photo) =>
-  h("button", { type: "button", className: "answer card" }, image(photo),
-    h("span", { className: "verdict" }, h("i", { className: "dot" }), h("b"), h("span")),
-    h("span", { className: "bars" }), h("small", {}, photo.name));
-
-function fill(element, photo) {
-  element.onclick = () => view(now().pool.find((other) => other.id === photo.id));
-  const known = Boolean(photo.probabilities);
-  element.classList.toggle("unknown", known && photo.unknown);
-  element.querySelector(".verdict").hidden = !known;
-  if (known) showVerdict(element.querySelector(".verdict"), photo);
-  bars(element.querySelector(".bars"), photo.probabilities ?? {}, SHOWN);
-  element.querySelector("small").textContent = photo.name + (photo.repeated ? " (also learned from)" : "");
-}
-
-function showVerdict(line, photo) {
-  const { id, p, name, unknown } = verdict(photo);
-  colour(line, id);
-  line.children[1].textContent = unknown ? "None of these?" : name;
-  line.children[2].textContent = unknown ? "" : percent(p);
-}
-
+// ---------- what to label next
 function suggestion(photo) {
-  const onclick = () => change("DELETE", address(photo.id));
+  const onclick = () => remove([photo.id]);
   return h("article", { className: "suggestion card", ariaLabel: photo.name }, image(photo),
     h("p", { className: "guess" }), h("div", { className: "choices" }),
     h("button", { type: "button", className: "close", ariaLabel: `Remove ${photo.name}`, onclick }, "×"));
@@ -75,18 +103,17 @@ function suggestion(photo) {
 function suggest(element, photo) {
   const { p, name, unknown } = verdict(photo);
   element.querySelector("img").alt = photo.name;
-  const guess = unknown ? "None of these?" : `${name}? ${percent(p)}`;
-  element.querySelector(".guess").textContent = guess;
+  element.querySelector(".guess").textContent = unknown ? "None of these?" : `${name}? ${percent(p)}`;
   const all = choices(photo);
   const key = all.map((c) => `${c.id} ${c.name}`).join();
   const box = element.querySelector(".choices");
   if (box.dataset.key === key) return; // a button may have the focus
   box.dataset.key = key;
   const few = all.length > SHOWN + 1 ? all.slice(0, SHOWN) : all;
-  box.replaceChildren(...few.map((c) => choice(c, photo)));
+  box.replaceChildren(...few.map((c) => choice(c, photo, () => move([photo.id], c.id))));
   if (few.length < all.length) {
     const ariaLabel = `Put ${photo.name} into another class`;
-    const onclick = () => view(now().pool.find((other) => other.id === photo.id));
+    const onclick = () => view(photoOf(photo.id));
     box.append(h("button", { type: "button", className: "choice", ariaLabel, onclick }, "Other …"));
   }
 }

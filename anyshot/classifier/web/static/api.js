@@ -1,14 +1,26 @@
-// Requests to the server, one after another; a refusal becomes an Error with the server's message.
+// Requests to the server; a refusal becomes an Error with the server's message.
 
 let last = Promise.resolve();
+let running = 0;
 
+// Sends a request after those before it were answered.
 export function call(method, path, body) {
   const turn = last.then(() => send(method, path, body));
   last = turn.catch(() => {});
   return turn;
 }
 
-async function send(method, path, body) {
+// Sends a request at once.
+export async function send(method, path, body) {
+  mark(1);
+  try {
+    return await request(method, path, body);
+  } finally {
+    mark(-1);
+  }
+}
+
+async function request(method, path, body) {
   const isFile = body instanceof Blob;
   let response;
   try {
@@ -24,4 +36,10 @@ async function send(method, path, body) {
   const answer = await response.json().catch(() => ({ error: `The server failed (${response.status}).` }));
   if (response.ok) return answer;
   throw Object.assign(new Error(answer.error), { status: response.status });
+}
+
+// A line at the top of the page moves while the server works.
+function mark(step) {
+  running += step;
+  document.documentElement.classList.toggle("busy", running > 0);
 }

@@ -2,11 +2,15 @@
 
 import { call } from "./api.js";
 import { colour } from "./bars.js";
+import { cameraIcon, takePhotos } from "./camera.js";
+import { card as photoCard, fillCard } from "./cards.js";
 import { $, address, follow, h, percent, photos } from "./dom.js";
-import { change, now, report, take, watch } from "./state.js";
-import { accept, children, filesOf, onDrop, upload } from "./upload.js";
+import { browse } from "./gallery.js";
+import { change, now, photoOf, report, take, watch } from "./state.js";
+import { accept, children, filesOf, newBatch, onChoice, onDrop, upload } from "./upload.js";
 import { sure, view } from "./viewer.js";
 
+const THUMBS = 18; // photos of a class on its card
 const sliding = new Map(); // class → the number last chosen, until the server has answered
 
 watch((state) => {
@@ -28,12 +32,30 @@ onDrop($("classes"), async (entries) => {
   if (!folders.length) return report("Drop photos on a class. Folders that are dropped here become classes.");
   const inside = await Promise.all(folders.map(children));
   const nested = folders.length === 1 && inside[0].length && inside[0].every((entry) => entry.isDirectory);
-  for (const folder of nested ? inside[0] : folders) {
-    const find = () => now().classes.find((c) => c.name.toLowerCase() === folder.name.toLowerCase());
-    if (!find() && !(await change("POST", "/api/classes", { name: folder.name }))) continue;
-    await upload(await filesOf(folder), find().id);
-  }
+  const named = [];
+  for (const folder of nested ? inside[0] : folders) named.push([folder.name, await filesOf(folder)]);
+  addFolders(named);
 });
+
+// The same for a folder that is chosen: DIR/spruce/1.jpg is of class spruce, DIR/1.jpg of class DIR.
+onChoice($("folder"), (files) => {
+  const byName = new Map();
+  for (const file of files) {
+    const parts = file.webkitRelativePath.split("/");
+    const name = parts[parts.length > 2 ? 1 : 0];
+    byName.set(name, [...(byName.get(name) ?? []), file]);
+  }
+  addFolders([...byName].sort(([a], [b]) => a.localeCompare(b)));
+});
+
+async function addFolders(folders) {
+  const batch = newBatch();
+  for (const [name, files] of folders) {
+    const find = () => now().classes.find((c) => c.name.toLowerCase() === name.trim().toLowerCase());
+    if (!find() && !(await change("POST", "/api/classes", { name, batch }))) continue;
+    await upload(files, find().id, batch);
+  }
+}
 
 function card({ id }) {
   const find = () => now().classes.find((c) => c.id === id);
@@ -45,17 +67,21 @@ function card({ id }) {
   const remove = h("button", { type: "button", className: "close" }, "×");
   remove.addEventListener("click", async () => {
     const { name: called, pictures: { length } } = find();
-    const agreed = !length || (await sure(`Remove ${called} and its ${photos(length)}?`));
+    const agreed = !length || (await sure(`Remove ${called} and its ${photos(length)}?`, "Undo brings them back."));
     if (agreed) change("DELETE", `/api/classes/${id}`);
   });
   const input = h("input", { type: "file", multiple: true, className: "sr" });
   const picker = h("label", { className: "pick" }, input, h("span", {}, "+ Add photos"));
+  const camera = h("button", { type: "button", className: "camera", onclick: () => takePhotos(id) }, cameraIcon());
+  const all = h("button", { type: "button", className: "quiet all" });
+  all.addEventListener("click", () => browse(() => find()?.name ?? "", () => find()?.pictures ?? [], photoCard, fillCard));
   const slider = h("input", { type: "range", min: 1, step: 1 });
   slider.addEventListener("input", () => slide(id, slider));
   const element = h("article", { className: "class card" },
     h("header", {}, name, h("span", { className: "count" }), remove),
     h("div", { className: "thumbs" }),
-    picker,
+    all,
+    h("div", { className: "sources" }, picker, camera),
     h("dl", { className: "evidence" },
       stat("Influence"), stat("Expected right"), stat("With 5 more")),
     h("label", { className: "slider" }, h("span"), slider));
@@ -76,17 +102,22 @@ function fill(element, c) {
   part(".pick input").setAttribute("aria-label", `Add photos to ${c.name}`);
   element.classList.toggle("empty", !c.pictures.length);
   const shown = sliding.get(c.id) ?? c.used;
-  follow(part(".thumbs"), c.pictures, thumb, (button, photo) => {
-    button.classList.toggle("unused", c.pictures.indexOf(photo) >= shown);
-    button.onclick = () => view(photo, c);
+  part(".camera").setAttribute("aria-label", `Take photos of ${c.name} with the camera`);
+  const few = c.pictures.slice(0, THUMBS).map((photo, index) => ({ ...photo, index }));
+  follow(part(".thumbs"), few, thumb, (button, photo) => {
+    button.classList.toggle("unused", photo.index >= shown);
+    button.onclick = () => view(photoOf(photo.id), c);
   });
+  part(".all").hidden = c.pictures.length <= THUMBS;
+  part(".all").textContent = `Show all ${photos(c.pictures.length)}`;
   evidence(part(".evidence"), c);
   part(".slider").hidden = c.pictures.length < 2;
   const slider = part(".slider input");
-  slider.max = c.pictures.length;
+  const most = Math.min(c.pictures.length, now().most ?? Infinity);
+  slider.max = most;
   slider.setAttribute("aria-label", `Photos of ${c.name} to learn from`);
   if (!sliding.has(c.id)) slider.value = c.used;
-  slider.style.setProperty("--share", (shown - 1) / Math.max(1, c.pictures.length - 1));
+  slider.style.setProperty("--share", (shown - 1) / Math.max(1, most - 1));
   part(".slider span").textContent = `Learn from ${shown} of ${c.pictures.length}`;
 }
 

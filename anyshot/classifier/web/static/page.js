@@ -2,6 +2,10 @@
 
 import "./classes.js";
 import "./answers.js";
+import "./labels.js";
+import "./mixups.js";
+import "./project.js";
+import "./settings.js";
 import { nameOf } from "./bars.js";
 import { $, percent, photos } from "./dom.js";
 import { change, clearReports, refresh, watch } from "./state.js";
@@ -16,7 +20,7 @@ watch((state) => {
   const { expected, classes, pool } = state;
   $("about").textContent = `Photos stay in this computer's memory · ${state.backbone}`;
   $("new").maxLength = state.limits.name;
-  $("over").hidden = !classes.length && !pool.length;
+  showTools(state);
   $("accuracy").hidden = !expected;
   $("steps").hidden = Boolean(expected) && pool.length > 0;
   const filled = classes.filter((c) => c.pictures.length).length;
@@ -25,6 +29,17 @@ watch((state) => {
   if (expected) showExpected(state);
   announce(state);
 });
+
+function showTools({ classes, pool, undo, redo }) {
+  const empty = !classes.length && !pool.length;
+  $("over").hidden = $("save").hidden = empty;
+  $("try").hidden = !empty;
+  for (const [id, what] of [["undo", undo], ["redo", redo]]) {
+    $(id).hidden = !what;
+    $(id).title = what ?? "";
+    $(id).setAttribute("aria-label", `${id === "undo" ? "Undo" : "Redo"}: ${what}`);
+  }
+}
 
 function showExpected({ expected, classes }) {
   const { overall, low, high } = expected;
@@ -53,10 +68,22 @@ function announce({ expected, classes }) {
 }
 
 $("over").addEventListener("click", async () => {
-  if (await sure("Remove all classes and photos?")) {
+  if (await sure("Remove all classes and photos?", "This cannot be undone.")) {
     clearReports();
     change("DELETE", "/api/state");
   }
+});
+
+for (const id of ["undo", "redo"]) $(id).addEventListener("click", () => change("POST", `/api/${id}`));
+$("examples").addEventListener("click", () => change("POST", "/api/examples"));
+
+// Ctrl+Z and Ctrl+Shift+Z, except in a text field, which has its own
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.matches("input:not([type=checkbox], [type=range], [type=file], [type=radio])");
+  if (typing || event.key.toLowerCase() !== "z" || !(event.ctrlKey || event.metaKey)) return;
+  event.preventDefault();
+  const button = $(event.shiftKey ? "redo" : "undo");
+  if (!button.hidden && !document.querySelector("dialog[open]")) button.click();
 });
 
 onDrop(document.body, () => {}); // a photo dropped next to its target must not replace the page

@@ -1,9 +1,10 @@
-// The last state from the server, its watchers, and notices of errors.
+// The last state from the server, its watchers, changes, and notices of errors.
 
 import { call } from "./api.js";
 import { $, h } from "./dom.js";
 
 let state = { classes: [], pool: [], suggested: [], expected: null };
+let places = new Map(); // photo → [row, class]; photos without a class have none
 const watchers = [];
 const MOST_NOTICES = 4;
 const NOTICE_SECONDS = 8; // the time to read one
@@ -11,9 +12,13 @@ const NOTICE_SECONDS = 8; // the time to read one
 export const now = () => state;
 export const limits = () => state.limits;
 export const watch = (watcher) => watchers.push(watcher);
+export const photoOf = (id) => places.get(id)?.[0];
+export const homeOf = (id) => places.get(id)?.[1];
 
 export function take(answer) {
   state = answer;
+  places = new Map(state.pool.map((photo) => [photo.id, [photo]]));
+  for (const c of state.classes) for (const photo of c.pictures) places.set(photo.id, [photo, c]);
   for (const watcher of watchers) watcher(state);
 }
 
@@ -30,6 +35,8 @@ export async function change(method, path, body) {
 }
 
 export const refresh = () => change("GET", "/api/state");
+export const move = (photos, target) => change("POST", "/api/pictures/move", { photos, target });
+export const remove = (photos) => change("POST", "/api/pictures/remove", { photos });
 
 // Shows notices for a few seconds, above the page. They take no clicks; the same notice is shown once.
 export function report(...messages) {

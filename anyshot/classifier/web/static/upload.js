@@ -1,52 +1,75 @@
 // Sends files from pickers and drops one by one; reports those that cannot be used.
 
-import { call } from "./api.js";
+import { send } from "./api.js";
 import { $ } from "./dom.js";
 import { limits, refresh, report } from "./state.js";
 
 const KINDS = "image/jpeg,image/png,image/webp,image/gif,image/bmp,image/tiff";
 const REPORTED = 4; // notices about single files; of the others only the number
-const REFRESH = 1500; // milliseconds between updates of the answers
+const AT_ONCE = 3; // uploads under way; the server reads one while others arrive
+const REFRESH = 1500; // milliseconds between updates of the answers, or five times what one takes
 
 let waiting = 0;
 let done = 0;
+let nextUpdate = 0;
+let batches = 0;
 
-export async function upload(files, target) {
-  const refused = [];
-  waiting += files.length;
-  let refreshed = Date.now();
-  for (const [index, file] of files.entries()) {
-    show();
-    try {
-      await send(file, target);
-    } catch (error) {
-      refused.push(error.message);
-      if (error.status !== 400 && error.status !== 413) {
-        waiting -= files.length - index - 1; // the others would be refused, too
-        break;
-      }
-    } finally {
-      done += 1;
-    }
-    if (Date.now() - refreshed > REFRESH) {
-      await refresh();
-      refreshed = Date.now();
-    }
-  }
+// A name under which changes are undone together.
+export const newBatch = () => `${Date.now()} ${(batches += 1)}`;
+
+export const upload = (files, target, batch = newBatch()) =>
+  uploadAll(files.map((file) => ({ file, name: file.name, target })), batch);
+
+// Uploads [{ file, name, target }], or `read` instead of `file`, which gives the file; a file that cannot be used is reported and left out.
+export async function uploadAll(items, batch) {
+  const job = { items: [...items], refused: [], batch };
+  waiting += items.length;
+  show();
+  await next(job); // alone, because the first answer of the server has the visitor's cookie
+  await Promise.all(Array.from({ length: AT_ONCE }, () => work(job)));
   if (done >= waiting) waiting = done = 0;
   show();
-  const messages = refused.slice(0, REPORTED);
-  if (refused.length > REPORTED) messages.push(`${refused.length - REPORTED} more files cannot be used.`);
+  const messages = job.refused.slice(0, REPORTED);
+  if (job.refused.length > REPORTED) messages.push(`${job.refused.length - REPORTED} more files cannot be used.`);
   report(...messages);
   await refresh();
 }
 
-async function send(file, target) {
+async function work(job) {
+  while (job.items.length) {
+    await next(job);
+    await update();
+  }
+}
+
+async function next(job) {
+  const item = job.items.shift();
+  if (!item) return;
+  try {
+    await sendPhoto(item, job.batch);
+  } catch (error) {
+    job.refused.push(error.message);
+    if (error.status !== 400 && error.status !== 413) waiting -= job.items.splice(0).length; // refused, too
+  }
+  done += 1;
+  show();
+}
+
+async function update() {
+  if (Date.now() < nextUpdate) return;
+  nextUpdate = Infinity;
+  const start = Date.now();
+  await refresh();
+  nextUpdate = Date.now() + Math.max(REFRESH, 5 * (Date.now() - start));
+}
+
+async function sendPhoto({ read, name, target, ...item }, batch) {
+  const file = item.file ?? (await read());
   if (file.size > limits().bytes) {
-    const error = new Error(`${file.name} is larger than ${limits().megabytes} MB, the most for an image.`);
+    const error = new Error(`${name} is larger than ${limits().megabytes} MB, the most for an image.`);
     throw Object.assign(error, { status: 413 });
   }
-  await call("POST", `/api/pictures?${new URLSearchParams({ target, name: file.name })}`, file);
+  await send("POST", `/api/pictures?${new URLSearchParams({ target, name, batch })}`, file);
 }
 
 function show() {
@@ -56,14 +79,20 @@ function show() {
   $("reading").textContent = waiting ? `Reading photo ${Math.min(done + 1, waiting)} of ${waiting} …` : "";
 }
 
+// Calls `chosen` with the files that are chosen in an input, without hidden ones.
+export function onChoice(input, chosen) {
+  if (!input.webkitdirectory) input.accept = KINDS;
+  input.addEventListener("change", () => {
+    const files = [...input.files].filter((file) => !file.name.startsWith("."));
+    input.value = ""; // the same file may be chosen again
+    if (files.length) chosen(files);
+  });
+}
+
 // Uploads the files of an input, and files that are dropped on `zone`, to `target()`.
 export function accept(zone, input, target) {
-  input.accept = KINDS;
-  input.addEventListener("change", () => {
-    const files = [...input.files];
-    input.value = ""; // the same file may be chosen again
-    if (files.length) upload(files, target());
-  });
+  onChoice(input, (files) => upload(files, target()));
+  if (!zone) return;
   onDrop(zone, async (items) => {
     const files = (await Promise.all(items.map(filesOf))).flat();
     if (files.length) upload(files, target());

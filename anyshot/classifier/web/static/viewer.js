@@ -1,23 +1,36 @@
-// One photo: its answer, the class to move it to, and its removal.
+// Dialogs: one photo with its answer and the class to move it to; a question before a removal.
 
-import { bars, colour, ranked, verdict } from "./bars.js";
+import { bars, colour, nameOf, ranked, verdict } from "./bars.js";
 import { $, address, h, percent } from "./dom.js";
-import { change, now } from "./state.js";
+import { move, now, remove } from "./state.js";
 
 let shown = null;
 
 export function view(photo, home) {
+  if (!photo) return;
   shown = photo;
   $("viewer-image").src = address(photo.id);
   $("viewer-image").alt = photo.name;
   $("viewer-name").textContent = photo.name;
-  $("viewer-verdict").textContent = home ? `Learned as ${home.name}.` : sentence(photo);
+  $("viewer-verdict").textContent = home ? learned(photo, home) : sentence(photo);
   bars($("viewer-bars"), photo.probabilities ?? {}, 6);
   const others = choices(photo).filter((c) => c.id !== home?.id);
   const targets = home ? [...others, { id: "pool", name: "photos to classify" }] : others;
   $("viewer-ask").hidden = !targets.length;
-  $("viewer-choices").replaceChildren(...targets.map((target) => choice(target, photo, () => $("viewer").close())));
-  $("viewer").showModal();
+  const buttons = targets.map((target) => choice(target, photo, () => leave(() => move([photo.id], target.id))));
+  $("viewer-choices").replaceChildren(...buttons);
+  if (!$("viewer").open) $("viewer").showModal();
+}
+
+function leave(then) {
+  $("viewer").close();
+  then();
+}
+
+function learned(photo, home) {
+  if (!photo.guess) return `Learned as ${home.name}.`;
+  const guess = `${nameOf(photo.guess)} (${percent(photo.sure)})`;
+  return `Learned as ${home.name}. Without this photo, the others would call it ${guess}.`;
 }
 
 function sentence(photo) {
@@ -34,31 +47,33 @@ export function choices(photo) {
   return [...now().classes].sort((a, b) => rank(a) - rank(b));
 }
 
-export function choice(target, photo, then = () => {}) {
+export function choice(target, photo, onclick) {
   const ariaLabel = `Put ${photo.name} into ${target.name}`;
-  const button = h("button", { type: "button", className: "choice", ariaLabel }, target.name);
+  const button = h("button", { type: "button", className: "choice", ariaLabel, onclick }, target.name);
   colour(button, target.id);
-  button.addEventListener("click", () => {
-    then();
-    change("PATCH", address(photo.id), { target: target.id });
-  });
   return button;
 }
 
-$("viewer-remove").addEventListener("click", () => {
-  $("viewer").close();
-  change("DELETE", address(shown.id));
-});
+$("viewer-remove").addEventListener("click", () => leave(() => remove([shown.id])));
 
 for (const dialog of document.querySelectorAll("dialog")) {
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close("no")); // outside of it
 }
 
-export function sure(question) {
+// Asks before a removal. The focus is on "Keep", and returns to where it was.
+export function sure(question, note, act = "Remove") {
+  const before = document.activeElement;
   $("sure-question").textContent = question;
+  $("sure-note").textContent = `${note} Enter keeps everything.`;
+  $("sure-act").textContent = act;
   $("sure").returnValue = "no";
   $("sure").showModal();
+  $("sure-keep").focus();
   return new Promise((answer) => {
-    $("sure").addEventListener("close", () => answer($("sure").returnValue === "yes"), { once: true });
+    const closed = () => {
+      if (before.isConnected) before.focus();
+      answer($("sure").returnValue === "yes");
+    };
+    $("sure").addEventListener("close", closed, { once: true });
   });
 }

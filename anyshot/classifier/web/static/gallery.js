@@ -1,0 +1,128 @@
+// A grid of photos: a page at a time, several of which can be selected, moved and removed.
+
+import { $, follow, h, photos } from "./dom.js";
+import { change, now } from "./state.js";
+
+const PAGE = { wide: 60, narrow: 24 };
+const narrow = matchMedia("(max-width: 560px)");
+
+// `make` and `update` are those of an item's button. Returns a function that shows a list of photos.
+export function gallery(parent, make, update) {
+  const grid = h("div", { className: "answers" });
+  const pager = h("div", { className: "pager", role: "group", ariaLabel: "Pages" });
+  const bar = h("div", { className: "bar-of-selected card", role: "group", ariaLabel: "Selected photos" });
+  parent.append(grid, pager, bar);
+  const view = { items: [], page: 0, ticked: new Set(), grid, pager, bar, make, update };
+  view.show = () => render(view);
+  pagerButtons(view);
+  selectionBar(view);
+  narrow.addEventListener("change", view.show);
+  return (items, keepPage = true) => {
+    view.items = items;
+    if (!keepPage) view.page = 0;
+    view.show();
+  };
+}
+
+const pageSize = () => (narrow.matches ? PAGE.narrow : PAGE.wide);
+
+function render(view) {
+  const ids = new Set(view.items.map((photo) => photo.id));
+  for (const id of view.ticked) if (!ids.has(id)) view.ticked.delete(id);
+  const pages = Math.max(1, Math.ceil(view.items.length / pageSize()));
+  view.page = Math.min(view.page, pages - 1);
+  const first = view.page * pageSize();
+  const shown = view.items.slice(first, first + pageSize());
+  follow(view.grid, shown, (photo) => item(view, photo), (element, photo) => {
+    element.firstChild.checked = view.ticked.has(photo.id);
+    element.classList.toggle("ticked", view.ticked.has(photo.id));
+    view.update(element.lastChild, photo);
+  });
+  showPager(view, first, shown.length, pages);
+  showSelected(view);
+}
+
+function item(view, photo) {
+  const tick = h("input", { type: "checkbox", className: "tick", ariaLabel: `Select ${photo.name}` });
+  tick.addEventListener("change", () => {
+    view.ticked[tick.checked ? "add" : "delete"](photo.id);
+    view.show();
+  });
+  return h("article", { className: "item" }, tick, view.make(photo));
+}
+
+function pagerButtons(view) {
+  const turn = (step) => () => {
+    view.page += step;
+    view.show();
+    view.grid.scrollIntoView({ block: "start" });
+  };
+  const button = (text, ariaLabel, step) =>
+    h("button", { type: "button", className: "quiet", ariaLabel, onclick: turn(step) }, text);
+  view.pager.append(button("‹ Back", "Previous page", -1), h("span", { role: "status" }), button("Next ›", "Next page", 1));
+}
+
+function showPager(view, first, count, pages) {
+  const [back, text, next] = view.pager.children;
+  view.pager.hidden = pages < 2;
+  text.textContent = `${first + 1}–${first + count} of ${view.items.length}`;
+  back.disabled = view.page === 0;
+  next.disabled = view.page === pages - 1;
+}
+
+function selectionBar(view) {
+  const act = async (path, body) => {
+    const chosen = [...view.ticked];
+    view.ticked.clear();
+    await change("POST", path, { photos: chosen, ...body });
+  };
+  const target = h("select", { ariaLabel: "Put the selected photos into" });
+  target.addEventListener("change", () => target.value && act("/api/pictures/move", { target: target.value }));
+  const button = (text, className, onclick) => h("button", { type: "button", className, onclick }, text);
+  const all = () => {
+    view.items.forEach((photo) => view.ticked.add(photo.id));
+    view.show();
+  };
+  const none = () => {
+    view.ticked.clear();
+    view.show();
+    view.grid.querySelector(".tick")?.focus();
+  };
+  view.bar.append(h("span", { role: "status" }), button("Select all", "quiet", all), target,
+    button("Remove", "danger", () => act("/api/pictures/remove")), button("Cancel", "quiet", none));
+}
+
+function showSelected(view) {
+  const [text, all, target] = view.bar.children;
+  view.bar.hidden = !view.ticked.size;
+  text.textContent = `${photos(view.ticked.size)} selected`;
+  all.hidden = view.ticked.size === view.items.length;
+  all.textContent = `Select all ${view.items.length}`;
+  const options = [{ id: "", name: "Put into …" }, ...now().classes, { id: "pool", name: "photos to classify" }];
+  const key = options.map((option) => `${option.id} ${option.name}`).join();
+  if (target.dataset.key !== key) {
+    target.dataset.key = key;
+    target.replaceChildren(...options.map(({ id, name }) => h("option", { value: id }, name)));
+  }
+  target.value = "";
+}
+
+// A dialog with a gallery: the photos of a class, or of a cell of the table of mix-ups.
+let open = null;
+let showAll = null;
+
+export function browse(title, list, make, update) {
+  open = { title, list };
+  showAll ??= gallery($("browse-list"), make, update);
+  refreshBrowse(false);
+  $("browse").showModal();
+}
+
+export function refreshBrowse(keepPage = true) {
+  if (!open) return;
+  const list = open.list();
+  $("browse-title").textContent = `${open.title()} (${list.length})`;
+  showAll(list, keepPage);
+}
+
+$("browse").addEventListener("close", () => (open = null));

@@ -1,0 +1,51 @@
+// Which classes are mixed up: each photo is called by the others, and a cell of the table opens its photos.
+
+import { card, fillCard } from "./cards.js";
+import { $, h, percent, photos } from "./dom.js";
+import { browse } from "./gallery.js";
+import { now, watch } from "./state.js";
+
+watch((state) => {
+  $("mixups").hidden = !state.classes.some((c) => c.pictures.some((photo) => photo.guess));
+  if ($("mixups").open) draw(state);
+});
+$("mixups").addEventListener("toggle", () => $("mixups").open && draw(now()));
+
+const called = (c, id) => c.pictures.filter((photo) => photo.guess === id);
+
+function draw({ classes }) {
+  const shown = classes.filter((c) => c.pictures.some((photo) => photo.guess) || classes.some((d) => called(d, c.id).length));
+  const focused = document.activeElement?.dataset.cell;
+  const head = h("tr", {}, h("th", { scope: "col" }, "class ↓ called →"),
+    ...shown.map((c) => h("th", { scope: "col", title: c.name }, h("span", {}, c.name))), h("th", { scope: "col" }, "right"));
+  $("mixup-table").replaceChildren(h("thead", {}, head), h("tbody", {}, ...shown.map((c) => row(c, shown))));
+  if (focused) $("mixup-table").querySelector(`[data-cell="${focused}"]`)?.focus();
+}
+
+function row(c, shown) {
+  const total = c.pictures.filter((photo) => photo.guess).length;
+  const right = called(c, c.id).length;
+  return h("tr", {}, h("th", { scope: "row", title: c.name }, c.name),
+    ...shown.map((other) => cell(c, other, total)),
+    h("td", { className: "share" }, total ? percent(right / total) : "–"));
+}
+
+function cell(c, other, total) {
+  const count = called(c, other.id).length;
+  const element = h("td", { className: c === other ? "right" : "wrong" });
+  element.style.setProperty("--share", total ? count / total : 0);
+  if (!count) return element;
+  const button = h("button", { type: "button" }, String(count));
+  button.dataset.cell = `${c.id} ${other.id}`;
+  button.ariaLabel = `${photos(count)} of ${c.name} called ${other.name}`;
+  button.onclick = () => open(c.id, other.id);
+  element.append(button);
+  return element;
+}
+
+function open(own, guess) {
+  const find = (id) => now().classes.find((c) => c.id === id);
+  const list = () => (find(own) ? called(find(own), guess) : []);
+  const title = () => (own === guess ? `${find(own)?.name ?? ""}, recognised` : `${find(own)?.name ?? ""} called ${find(guess)?.name ?? ""}`);
+  browse(title, list, card, fillCard);
+}

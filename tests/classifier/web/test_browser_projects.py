@@ -1,0 +1,295 @@
+"""Project files, folders, the camera and many photos in a real browser."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+
+import pytest
+from browser import PROGRAM, Browser
+from support import noise_png
+
+from anyshot.classifier.web.app import make_app
+from anyshot.classifier.web.limits import Limits
+
+pytestmark = pytest.mark.skipif(
+    PROGRAM is None, reason="Chromium is not installed (Debian's package: chromium)"
+)
+PHONE = {"width": 390, "height": 844, "phone": True}
+STATE = "fetch('/api/state').then((r) => r.json())"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="module")
+def url(served, reader):
+    with served(make_app(reader, Limits(megabytes=1, pictures=80))) as url:
+        yield url
+
+
+@pytest.fixture
+def page(browser, url):
+    """The page of a new visitor at the width of a phone."""
+    browser.call("Network.clearBrowserCookies")
+    browser.open(url, **PHONE)
+    browser.wait("document.querySelector('#about').textContent")
+    yield browser
+    assert browser.complaints() == []
+    assert browser.js("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """train/red/*.png, train/green/*.png and 30 photos in new/."""
+    folder = tmp_path_factory.mktemp("photos")
+    for name, channels in {
+        "train/red": [0] * 3,
+        "train/green": [1] * 2,
+        "new": [0, 1] * 15,
+    }.items():
+        (folder / name).mkdir(parents=True)
+        for i, channel in enumerate(channels):
+            file = noise_png(channel, i + 100 * (name == "new"))
+            (folder / name / f"{i:02d}.png").write_bytes(file)
+    (folder / "train/red/.hidden").write_bytes(b"")
+    return folder
+
+
+@pytest.fixture
+def taught(page, folder):
+    """The page after two folders were chosen with the buttons."""
+    page.choose("#folder", folder / "train")
+    page.wait("document.querySelectorAll('.class').length === 2")
+    page.wait(
+        "!document.querySelector('#accuracy').hidden && document.querySelector('#work').hidden"
+    )
+    page.choose("#pool-folder", folder / "new")
+    page.wait("document.querySelector('#pool-count').textContent === '30'")
+    page.wait("document.querySelector('#work').hidden")
+    return page
+
+
+def names(page):
+    return page.js("[...document.querySelectorAll('#answer-list small')].map((s) => s.textContent)")
+
+
+def choose_option(page, selector, value):
+    page.js(
+        f"(() => {{ const s = document.querySelector('{selector}'); s.value = '{value}';"
+        " s.dispatchEvent(new Event('change')); })()"
+    )
+
+
+def test_answers_have_pages_filters_and_an_order(taught):
+    state = taught.js(STATE)
+    assert [(c["name"], len(c["pictures"])) for c in state["classes"]] == [("green", 2), ("red", 3)]
+    assert len(names(taught)) == 24
+    assert taught.js("document.documentElement.scrollHeight") < 8000  # 30 photos on a phone
+    taught.click("[aria-label='Next page']")
+    assert len(names(taught)) == 6
+    choose_option(taught, "#order", "name")
+    assert names(taught) == [f"{i:02d}.png" for i in range(24)]
+    red = state["classes"][1]["id"]
+    choose_option(taught, "#filter", f"class {red}")
+    is_red = [row for row in state["pool"] if row["probabilities"][red] > 0.5]
+    assert set(names(taught)) == {row["name"] for row in is_red if not row["unknown"]}
+    choose_option(taught, "#filter", "all")
+    taught.js("document.querySelector('#find').focus()")
+    taught.type("07")
+    assert names(taught) == ["07.png"]
+
+
+def test_several_photos_are_moved_and_undone_together(taught):
+    choose_option(taught, "#order", "name")
+    for n in (1, 2):
+        taught.click(f".item:nth-child({n}) .tick")
+    bar = "document.querySelector('#answer-list .bar-of-selected')"
+    assert taught.js(f"{bar}.innerText").startswith("2 photos selected")
+    key = taught.js(STATE)["classes"][0]["id"]
+    choose_option(taught, "#answer-list .bar-of-selected select", key)
+    taught.wait("document.querySelector('#pool-count').textContent === '28'")
+    assert [row["name"] for row in taught.js(STATE)["classes"][0]["pictures"]][-2:] == [
+        "00.png",
+        "01.png",
+    ]
+    assert taught.js("document.querySelector('#undo').ariaLabel") == "Undo: put 2 photos into green"
+    taught.js("document.querySelector('#undo').focus()")
+    taught.press("Control+z")
+    taught.wait("document.querySelector('#pool-count').textContent === '30'")
+    taught.click(".item .tick")
+    taught.click("#answer-list .bar-of-selected .quiet")  # all 30
+    taught.click("#answer-list .bar-of-selected .danger")
+    taught.wait("document.querySelector('#pool-count').textContent === ''")
+
+
+def test_mix_ups_open_their_photos(taught):
+    taught.click("#mixups summary")
+    taught.wait("document.querySelectorAll('#mixup-table td button').length")
+    label = taught.js("document.querySelector('#mixup-table td button').ariaLabel")
+    taught.click("#mixup-table td button")
+    taught.wait("document.querySelector('#browse').open")
+    shown = taught.js("document.querySelectorAll('#browse .answer').length")
+    assert label.startswith(f"{shown} photo")
+    taught.click("#browse .answer")
+    taught.wait("document.querySelector('#viewer').open")
+    taught.press("Escape")
+    taught.press("Escape")
+    taught.wait("!document.querySelector('#browse').open")
+
+
+def test_removal_is_confirmed_with_the_focus_on_keep(taught):
+    taught.js("document.querySelector('.class header .close').focus()")
+    taught.press("Enter")
+    taught.wait("document.querySelector('#sure').open")
+    assert taught.js("document.activeElement.textContent") == "Keep"
+    assert "Enter keeps" in taught.js("document.querySelector('#sure-note').textContent")
+    taught.press("Enter")
+    taught.wait("!document.querySelector('#sure').open")
+    assert taught.js("document.activeElement.ariaLabel") == "Remove the class green"
+    assert taught.js("document.querySelectorAll('.class').length") == 2
+
+
+def test_the_choices_say_what_they_cost(taught):
+    taught.click("#choices summary")
+    cost = "document.querySelector('#threshold-cost').textContent"
+    taught.wait(f"{cost}.includes('wrongly')")
+    before = taught.js(cost)
+    taught.js("document.querySelector('#threshold').focus()")
+    taught.press("Home")
+    taught.wait(f"{cost} !== {json.dumps(before)}")
+    taught.wait(f"{STATE}.then((s) => s.threshold === 0.99)")
+    taught.click("#prior-given")
+    taught.wait(f"{STATE}.then((s) => s.as_given)")
+
+
+def test_the_camera_adds_photos_to_a_class(taught):
+    taught.click(".class .camera")
+    taught.wait("document.querySelector('#camera-video').videoWidth > 0")
+    assert taught.js("document.activeElement.id") == "camera-take"
+    for n in (3, 4):
+        taught.press("Enter")
+        taught.wait(f"{STATE}.then((s) => s.classes[0].pictures.length === {n})")
+    taught.press("Escape")
+    taught.wait("document.querySelector('#camera-video').srcObject === null")
+    taught.click("#undo")
+    taught.wait(f"{STATE}.then((s) => s.classes[0].pictures.length === 2)")
+
+
+def test_example_pictures_are_one_click(page):
+    page.click("#examples")
+    page.wait("document.querySelectorAll('.answer .verdict b').length > 5")
+    assert page.js("document.querySelector('#try').hidden")
+
+
+OPEN_AGAIN = """(async () => {
+  const file = await (await fetch("/api/project")).blob();
+  await fetch("/api/state", { method: "DELETE" });
+  const { refresh } = await import("/static/state.js");
+  await refresh();
+  const transfer = new DataTransfer();
+  transfer.items.add(new File([file], "project.zip"));
+  const input = document.querySelector("#open-project");
+  input.files = transfer.files;
+  input.dispatchEvent(new Event("change"));
+})()"""
+
+
+def content(state):
+    """What a project restores, without the ids."""
+    keys = {c["id"]: c["name"] for c in state["classes"]}
+    classes = [
+        (c["name"], c["used"], [row["name"] for row in c["pictures"]]) for c in state["classes"]
+    ]
+    answers = {
+        row["name"]: {keys[key]: round(p, 6) for key, p in row["probabilities"].items()}
+        for row in state["pool"]
+    }
+    return classes, answers, state["as_given"], round(state["threshold"], 6)
+
+
+def test_a_project_is_opened_again_as_it_was(taught):
+    red = taught.js(STATE)["classes"][1]["id"]
+    taught.js(
+        "import('/static/state.js').then(async ({ change }) => {"
+        f" await change('PATCH', '/api/classes/{red}/used', {{ used: 2 }});"
+        " await change('PATCH', '/api/prior', { as_given: true });"
+        " await change('PATCH', '/api/threshold', { threshold: 0.3 }); })"
+    )
+    before = content(taught.js(STATE))
+    taught.js(OPEN_AGAIN)
+    taught.wait(
+        "document.querySelector('#pool-count').textContent === '30'"
+        " && document.querySelector('#work').hidden"
+    )
+    taught.wait(f"{STATE}.then((s) => s.classes[1].used === 2)")
+    assert content(taught.js(STATE)) == before
+    taught.click("#undo")  # the whole project
+    taught.wait("document.querySelectorAll('.class').length === 0")
+
+
+def project(files, **changes):
+    """A project file; ``files`` are the contents of photos by path."""
+    rows = [{"file": path, "name": path, "class": 0} for path in files]
+    values = {
+        "format": "anyshot project 1",
+        "classes": [{"name": "red", "used": 1}],
+        "photos": rows,
+        "as_given": False,
+        "threshold": None,
+    }
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, data in files.items():
+            archive.writestr(path, data)
+        archive.writestr("project.json", json.dumps({**values, **changes}))
+    return file.getvalue()
+
+
+def lying_about_its_size(data, size):
+    """The zip file with another unpacked size of its first file, in both places."""
+    changed = bytearray(data)
+    struct.pack_into("<I", changed, data.index(b"PK\x03\x04") + 22, size)
+    struct.pack_into("<I", changed, data.index(b"PK\x01\x02") + 24, size)
+    return bytes(changed)
+
+
+GOOD = {"a.png": noise_png(0, 0)}
+BOMB = {"bomb.png": bytes(5_000_000)}
+HOSTILE = {
+    "no zip": (b"hello", "not a zip file"),
+    "cut": (project(GOOD)[60:], "cannot be read"),
+    "other": (project(GOOD, format="another"), "another kind (another)"),
+    "no photos": (project(GOOD, photos=[{"file": "b.png", "class": 0}]), "are missing"),
+    "no class": (project(GOOD, photos=[{"file": "a.png", "class": 7}]), "are missing"),
+    "names": (project(GOOD, classes=[{"name": "a"}, {"name": "A"}]), "already a class A"),
+    "many": (project(GOOD, photos=81 * [{"file": "a.png", "class": 0}]), "81 photos"),
+    "bomb": (project(BOMB), "larger than 1 MB"),
+    "hidden bomb": (lying_about_its_size(project(BOMB), 900_000), "larger than announced"),
+    "no image": (project({"a.png": b"no image"}), "a.png cannot be used"),
+}
+
+
+def test_hostile_project_files_are_refused_with_a_reason(page, tmp_path):
+    for name, (data, reason) in HOSTILE.items():
+        (tmp_path / name).write_bytes(data)
+        page.choose("#open-project", tmp_path / name)
+        page.wait(f"document.querySelector('#problems').innerText.includes({reason!r})")
+        page.js("document.querySelector('#problems').replaceChildren()")
+    state = page.js(STATE)
+    assert [len(c["pictures"]) for c in state["classes"]] in ([], [0])
+
+
+def test_paths_in_a_project_file_are_only_names(page, tmp_path):
+    (tmp_path / "p.zip").write_bytes(project({"../../etc/<b>x</b>.png": noise_png(0, 0)}))
+    page.choose("#open-project", tmp_path / "p.zip")
+    page.wait(f"{STATE}.then((s) => s.classes[0]?.pictures.length === 1)")
+    assert page.js(STATE)["classes"][0]["pictures"][0]["name"] == "../../etc/<b>x</b>.png"
+    page.wait("document.querySelectorAll('.thumb').length === 1")
+    assert not page.js("[...document.querySelectorAll('b')].some((b) => b.textContent === 'x')")
