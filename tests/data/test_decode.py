@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from anyshot.core.errors import SettingsError
+from anyshot.data import decode as decode_module
 from anyshot.data.decode import UnreadableImage, decode, decode_all
 
 
@@ -126,6 +127,21 @@ def noise(side: int) -> Image.Image:
 def test_undecodable_file_gets_a_reason(data, reason):
     with pytest.raises(UnreadableImage, match=reason):
         decode(data, 16)
+
+
+def test_a_large_jpeg_is_decoded_at_a_fraction_of_its_size(monkeypatch):
+    sizes = []
+
+    def resize(image, side):
+        sizes.append(image.size)
+        return np.zeros((side, side, 3), np.uint8)
+
+    monkeypatch.setattr(decode_module, "resize_and_crop", resize)
+    for kind in ("JPEG", "PNG"):
+        file = io.BytesIO()
+        Image.new("RGB", (1600, 800)).save(file, kind)
+        decode_module.decode(file.getvalue(), 16)
+    assert sizes == [(200, 100), (1600, 800)]
 
 
 def test_many_files_come_back_in_order_with_their_reasons():
