@@ -123,9 +123,9 @@ def test_only_the_inner_loop_and_its_benchmark_import_the_engine():
     assert [m for m in users if not any(within(m, user) for user in ENGINE_USERS)] == []
 
 
-def test_only_the_classifiers_report_imports_evaluation():
+def test_only_the_classifiers_reports_import_evaluation():
     users = {m for m, t in edges() if within(m, "classifier") and within(t, "evaluation")}
-    assert users == {"classifier.folder_report"}
+    assert users == {"classifier.folder_report", "classifier.folder_pages"}
 
 
 def test_only_the_serve_command_imports_the_page():

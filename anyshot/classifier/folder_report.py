@@ -1,10 +1,9 @@
-"""Tables, files and pages about classified photos."""
+"""Tables and files about classified photos; `folder_pages` has the HTML pages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,9 @@ from rich.table import Table
 from anyshot.classifier.confidence.explanation import Explanation
 from anyshot.classifier.folders import Classification, LabelledFiles, confusion
 from anyshot.core.errors import ClassifierError
-from anyshot.core.files import write_bytes, write_csv_rows
+from anyshot.core.files import write_csv_rows
 from anyshot.core.text import readable
 from anyshot.evaluation.metrics import Metrics, Summary, TaskResult
-from anyshot.evaluation.report.html import confusion_page, figure, page, sheet, table
 from anyshot.evaluation.report.result_files import write_results
 
 MAX_SHOWN = 40  # photos on the screen; files have all
@@ -177,20 +175,6 @@ def write_predictions(path: Path, answers: Sequence[Classification]) -> None:
     write_csv_rows(path, rows)
 
 
-def write_predictions_page(
-    path: Path, answers: Sequence[Classification], explanation: Explanation, photos: LabelledFiles
-) -> None:
-    """Write a page with all photos and their predicted classes, in the given order."""
-    body = [explanation_html(explanation), "<h2>Predictions, the most uncertain first</h2>"]
-    body.append(sheet([figure(a.path, a.label, a.probability, a.unknown) for a in answers]))
-    if photos.skipped:
-        items = "".join(
-            f"<li>{escape(name)}: {escape(reason)}</li>" for name, reason in photos.skipped
-        )
-        body.append(f"<h2>Skipped files</h2><ul>{items}</ul>")
-    write_bytes(path, page("Predicted classes", "\n".join(body)).encode())
-
-
 def write_evaluation(path: Path, evaluation: FolderEvaluation, explanation: Explanation) -> None:
     """Write all numbers of an evaluation as JSON."""
     write_results(
@@ -204,40 +188,4 @@ def write_evaluation(path: Path, evaluation: FolderEvaluation, explanation: Expl
             and evaluation.without_repeated.as_dict(),
             "explanation": explanation,
         },
-    )
-
-
-def write_evaluation_page(
-    path: Path, evaluation: FolderEvaluation, explanation: Explanation
-) -> None:
-    """Write a page with the confusion matrix, whose cells link to their photos."""
-    cells: dict[tuple[int, int], list[str]] = {}
-    pairs = zip(evaluation.answers, evaluation.truth, strict=True)
-    for answer, label in sorted(pairs, key=lambda pair: pair[0].probability):
-        cell = evaluation.names.index(label), evaluation.names.index(answer.label)
-        cells.setdefault(cell, []).append(figure(answer.path, answer.label, answer.probability))
-    body = f"<p>{escape(describe_evaluation(evaluation, explanation))}</p>"
-    body += confusion_page(evaluation.names, evaluation.counts, cells) + explanation_html(
-        explanation
-    )
-    write_bytes(path, page("Confusion matrix", body).encode())
-
-
-def explanation_html(explanation: Explanation) -> str:
-    """Expected accuracy, and a table with a row for each class."""
-    rows = [
-        [
-            escape(c.name),
-            str(c.images),
-            f"{c.weight:.2f}",
-            f"{c.expected:.0%}",
-            f"{100 * c.gain:.1f}",
-        ]
-        for c in explanation.classes
-    ]
-    head = ["class", "photos", "weight ω", "expected accuracy", "gain of 5 more, points"]
-    return (
-        f"<p>Expected accuracy on new photos: <b>{explanation.expected:.0%}</b> (90% interval "
-        f"{explanation.low:.0%} to {explanation.high:.0%}). Class to photograph next: "
-        f"<b>{escape(explanation.next_class)}</b>. {explanation.caution}</p>" + table(head, rows)
     )

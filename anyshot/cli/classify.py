@@ -35,7 +35,9 @@ def classify(
     html: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write a page with all photos, the most uncertain first."
+            metavar="FILE",
+            help="Write a page with all photos, the most uncertain first. With more than 400, "
+            "their thumbnails go into a folder next to it.",
         ),
     ] = None,
     backbone: Backbone = DEFAULT,
@@ -53,11 +55,11 @@ def classify(
 
     Example: anyshot classify --support trees --query new --html answers.html
     """
+    from anyshot.classifier.folder_pages import write_predictions_page
     from anyshot.classifier.folder_report import (
         describe_repeated,
         predictions_table,
         write_predictions,
-        write_predictions_page,
     )
     from anyshot.classifier.folders import classify_images, find_images
     from anyshot.evaluation.report.tables import print_tables

@@ -107,7 +107,8 @@ def shorten_training(settings: Settings, seed: int, iterations: int) -> Settings
 
 def classify_photos(run: Run, folder: Path) -> None:
     """Classify photos in folders with the run as the backbone, and print the accuracy."""
-    from anyshot.classifier.folder_report import predictions_table, write_predictions_page
+    from anyshot.classifier.folder_pages import write_predictions_page
+    from anyshot.classifier.folder_report import predictions_table
     from anyshot.classifier.folders import classify_images, find_labelled_images
     from anyshot.evaluation.report.tables import print_tables
 

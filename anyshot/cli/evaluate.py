@@ -35,7 +35,9 @@ def evaluate(
     html: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write a page with a confusion matrix that links to the photos."
+            metavar="FILE",
+            help="Write a page with confusion matrix, calibration and photos. With more than 400, "
+            "their thumbnails go into a folder next to it.",
         ),
     ] = None,
     backbone: Backbone = DEFAULT,
@@ -49,6 +51,7 @@ def evaluate(
 
     Example: anyshot evaluate --support trees/train --test trees/val --html confusion.html
     """
+    from anyshot.classifier.folder_pages import write_evaluation_page
     from anyshot.classifier.folder_report import (
         class_accuracy_table,
         confusion_table,
@@ -56,7 +59,6 @@ def evaluate(
         describe_repeated,
         evaluate_folder,
         write_evaluation,
-        write_evaluation_page,
     )
     from anyshot.classifier.folders import classify_images, find_labelled_images
     from anyshot.evaluation.report.confusion_matrix import confusion_figure

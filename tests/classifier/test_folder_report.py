@@ -19,7 +19,6 @@ from anyshot.classifier.folder_report import (
     describe_evaluation,
     describe_repeated,
     evaluate_folder,
-    explanation_html,
     predictions_table,
 )
 from anyshot.classifier.folders import Classification, LabelledFiles
@@ -111,9 +110,3 @@ def test_results_without_repeated_photos_need_both_kinds(repeated):
         assert found.without_repeated.accuracy == 1
         assert "(2 photos)" in text
     assert ("without the" in text) == (repeated == 2)
-
-
-def test_the_explanation_shows_the_gain_in_points():
-    page = explanation_html(explanation())
-    for text in ("80%", "60% to 90%", "<b>c</b>", ">1.2<", ">2.5<", ">50%<"):
-        assert text in page

@@ -6,6 +6,7 @@ they pass the same checks as any upload. The server never reads a zip file.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import zipfile
@@ -27,7 +28,7 @@ def project_zip(now: Arrangement, photos: Mapping[str, Photo]) -> Iterator[bytes
     out = _Parts()
     rows: list[dict[str, Any]] = []
     classes = [{"name": g.name, "used": len(g.support)} for g in now.groups.values()]
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+    with zipfile.ZipFile(out, "w") as archive:
         for folder, index, ids in _folders(now):
             for photo in (photos[key] for key in ids):
                 path = f"{folder}/{len(rows) + 1:05d} {_file_name(photo)}"
@@ -67,18 +68,18 @@ def _safe(name: str) -> str:
     return re.sub(r"[^\w .()+-]", "_", name).rstrip(". ")[-80:] or "_"
 
 
-class _Parts:
+class _Parts(io.RawIOBase):
     """A file that zipfile writes to and that is read in parts."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
 
-    def write(self, data: bytes) -> int:
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
         self.parts.append(bytes(data))
         return len(data)
-
-    def flush(self) -> None:
-        """Nothing is buffered."""
 
     def take(self) -> bytes:
         """What was written since the last call."""

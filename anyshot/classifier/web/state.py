@@ -52,7 +52,7 @@ class Answers:
     def state(self, now: Arrangement, photos: Photos) -> dict[str, Any]:
         """Describe classes and photos, with answers if two classes have photos."""
         most = most_of_a_class([len(group.support) for group in now.groups.values()])
-        classes = {
+        classes: dict[str, dict[str, Any]] = {
             key: {
                 "id": key,
                 "name": group.name,

@@ -1,0 +1,112 @@
+"""Pages about classified photos, from answers that are made up."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from browser import PROGRAM, Browser
+from support import noise_png
+
+from anyshot.classifier.confidence.explanation import ClassEvidence, Explanation
+from anyshot.classifier.folder_pages import (
+    explanation_html,
+    write_evaluation_page,
+    write_predictions_page,
+)
+from anyshot.classifier.folder_report import evaluate_folder
+from anyshot.classifier.folders import Classification, LabelledFiles
+
+
+def explanation(names):
+    classes = [ClassEvidence(n, 3 + i, 1.0, {}, 0.5, 0.0125 * i) for i, n in enumerate(names)]
+    return Explanation(tuple(classes), 0.8, 0.6, 0.9, 0.5)
+
+
+def answer(path, names, label, p, unknown=False):
+    rest = (1 - p) / (len(names) - 1)
+    probabilities = {name: p if name == label else rest for name in names}
+    return Classification(Path(path), label, p, unknown, 0.5, probabilities)
+
+
+def shown(page, pattern=r"<small>(\w+)\.png</small>"):
+    return re.findall(pattern, page)
+
+
+def test_the_explanation_shows_the_gain_in_points():
+    page = explanation_html(explanation("abc"))
+    for text in ("80%", "60% to 90%", "<b>c</b>", ">1.2<", ">2.5<", ">50%<"):
+        assert text in page
+
+
+def test_predictions_are_grouped_by_how_sure_they_are(tmp_path):
+    answers = [
+        answer("x.png", "ab", "a", 0.9, unknown=True),
+        answer("y.png", "ab", "a", 0.7),
+        answer("z.png", "ab", "b", 0.95),
+    ]
+    write_predictions_page(
+        tmp_path / "p.html", answers, explanation("ab"), LabelledFiles([], [], [])
+    )
+    page = (tmp_path / "p.html").read_text()
+    headings = re.findall(r"<h2>(.*?)</h2>", page)
+    assert headings == [
+        "Unlike all classes (1)",
+        "Uncertain: below 80% (1)",
+        "Certain: 80% and more (1)",
+    ]
+    assert shown(page) == ["x", "y", "z"]
+
+
+def evaluation(names, rows):
+    answers = [answer(path, names, label, p) for path, _, label, p in rows]
+    truth = [label for _, label, _, _ in rows]
+    photos = LabelledFiles([a.path for a in answers], truth, [])
+    return evaluate_folder(explanation(names), photos, answers)
+
+
+def test_the_surest_wrong_answers_and_the_least_sure_right_ones_come_first(tmp_path):
+    rows = [
+        ("right1.png", "a", "a", 0.9),
+        ("wrong1.png", "a", "b", 0.6),
+        ("right2.png", "a", "a", 0.7),
+        ("wrong2.png", "a", "b", 0.8),
+    ]
+    found = evaluation("ab", rows)
+    write_evaluation_page(tmp_path / "p.html", found, explanation("ab"))
+    page = (tmp_path / "p.html").read_text()
+    assert shown(page) == ["wrong2", "wrong1", "right2", "right1"]
+    assert "<svg" in page
+
+
+def test_five_thousand_photos_would_stay_below_five_megabytes(tmp_path):
+    (tmp_path / "photo with a longer name.png").write_bytes(noise_png(0, 0))
+    names = [f"a class with a name {i}" for i in range(30)]
+    path = tmp_path / "photo with a longer name.png"
+    rows = [(path, names[i % 30], names[(i + i % 7 // 6) % 30], 0.6) for i in range(500)]
+    write_evaluation_page(tmp_path / "p.html", evaluation(names, rows), explanation(names))
+    assert (tmp_path / "p.html").stat().st_size < 500_000
+    assert len(list((tmp_path / "p_files").iterdir())) == 500
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="Chromium is not installed")
+def test_thirty_classes_fit_and_headings_stay_in_view(tmp_path):
+    names = [f"a class with a name {i}" for i in range(30)]
+    rows = [(f"{i}.png", names[i % 30], names[(i * i) % 30], 0.6) for i in range(200)]
+    write_evaluation_page(tmp_path / "p.html", evaluation(names, rows), explanation(names))
+    browser = Browser(tmp_path / "profile")
+    try:
+        browser.open((tmp_path / "p.html").as_uri(), width=1280)
+        box = "document.querySelector('.matrix').parentElement"
+        assert browser.js(f"{box}.scrollWidth <= {box}.clientWidth")
+        assert browser.js("document.documentElement.scrollWidth") <= 1280
+        browser.click(".matrix td.wrong a")
+        assert browser.js("document.querySelector(':target').className") == "cell wrong"
+        top = "document.querySelector('h2.wrong').getBoundingClientRect().top"
+        browser.wait(f"Math.abs({top}) < 2 && scrollY > 500")
+        red = "getComputedStyle(document.querySelector('.wrong figcaption b')).color"
+        assert browser.js(red) == "rgb(179, 38, 30)"
+        assert browser.complaints() == []
+    finally:
+        browser.close()
