@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from anyshot.core.errors import SettingsError
 from anyshot.inner_loop.autograd import differentiable_views, transforms_active
+from anyshot.inner_loop.second_order import FastSecondOrder, Leaves
 from anyshot.models.network import Parameters
 
 Loss = Callable[..., Tensor]  #: (theta, *inputs) → scalar
@@ -134,27 +135,28 @@ class _Evaluation:
     positions: list[int]  #: of the tensors in ``leaves``
     rng_state: Tensor | None = None  #: before the first evaluation, if that drew random numbers
 
-    def value(self, tensors: Sequence[Tensor]) -> Tensor:
-        """The loss."""
+    def value(self, tensors: Sequence[Tensor]) -> tuple[Tensor, Leaves]:
+        """The loss, and its parameters."""
         count = len(self.names)
         leaves = list(self.leaves)
         for position, tensor in zip(self.positions, tensors[count:], strict=True):
             leaves[position] = tensor
         theta = dict(zip(self.names, tensors[:count], strict=True))
-        value = self.loss(theta, *tree_unflatten(leaves, self.structure))
+        with FastSecondOrder(tensors[:count]) as operators, _math_attention:
+            value = self.loss(theta, *tree_unflatten(leaves, self.structure))
         if value.dim():
             raise SettingsError(f"The loss has the shape {list(value.shape)}; expected a scalar.")
-        return value
+        return value, operators.leaves
 
     def gradient(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The loss and its gradient, without a graph."""
         count = len(self.names)
         rng_state = torch.get_rng_state()
-        with torch.inference_mode(False), torch.enable_grad(), _math_attention:
+        with torch.inference_mode(False), torch.enable_grad():
             at = [t.clone() if t.is_inference() else t.detach() for t in tensors]
             for parameter in at[:count]:
                 parameter.requires_grad_()
-            value = self.value(at)
+            value, _ = self.value(at)
             _check_captured_tensors(value, at)
             g = torch.autograd.grad(value, at[:count], materialize_grads=True)
         if not torch.equal(rng_state, torch.get_rng_state()):
@@ -164,7 +166,7 @@ class _Evaluation:
     @contextlib.contextmanager
     def repeat(self) -> Iterator[None]:
         """A context in which the loss draws the same random numbers as the first time."""
-        with torch.enable_grad(), _math_attention:
+        with torch.enable_grad():
             if self.rng_state is None:
                 yield
                 return
@@ -194,12 +196,13 @@ class _LossGradient(torch.autograd.Function):
             leaves = sorted({*needed, *range(count)})
             for i, leaf in zip(leaves, differentiable_views([at[i] for i in leaves]), strict=True):
                 at[i] = leaf
-            value = evaluation.value(at)
+            value, parameters = evaluation.value(at)
             outputs, cotangents = [value], [dvalue]
             if any(d is not None for d in v):
-                outputs += torch.autograd.grad(
-                    value, at[:count], create_graph=True, materialize_grads=True
-                )
+                with parameters.without_values():
+                    outputs += torch.autograd.grad(
+                        value, at[:count], create_graph=True, materialize_grads=True
+                    )
                 cotangents += v
             used = [
                 (output, d)

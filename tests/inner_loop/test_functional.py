@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import re
 import weakref
@@ -175,19 +176,52 @@ def test_without_gradients_the_gradient_is_a_constant():
         assert torch.equal(g[name], right)
 
 
-def test_third_derivatives_equal_plain_autograd():
+class ElementaryNorm(nn.LayerNorm):
+    """Layer norm by elementary operators: third derivatives of torch's own operator are wrong."""
+
+    def forward(self, x):
+        centred = x - x.mean(-1, keepdim=True)
+        variance = centred.square().mean(-1, keepdim=True)
+        return centred * (variance + self.eps) ** -0.5 * self.weight + self.bias
+
+
+def test_third_derivatives_equal_plain_autograd_with_elementary_operators():
     module, images, labels, weights = make_problem(multilayer)
+    elementary = copy.deepcopy(module)
+    elementary[2].__class__ = ElementaryNorm
     start = dict(module.named_parameters())
     names = list(start)
     found = []
-    for function in (loss_gradient, plain_gradient):
-        g, _ = function(support_loss(module), start, images[:5], labels[:5], weights)
+    for function, net in ((loss_gradient, module), (plain_gradient, elementary)):
+        g, _ = function(support_loss(net), start, images[:5], labels[:5], weights)
         penalty = sum(value.square().sum() for value in g.values())
         steps = torch.autograd.grad(penalty, list(start.values()), create_graph=True)
         total = sum(step.square().sum() for step in steps)
         found.append(torch.autograd.grad(total, [*start.values(), weights]))
     for name, left, right in zip([*names, "weights"], *found, strict=True):
         torch.testing.assert_close(left, right, rtol=1e-10, atol=1e-12, msg=name)
+
+
+def test_a_loss_may_contain_gradients():
+    module, images, labels, weights = make_problem(Residual)
+    start = dict(module.named_parameters())
+
+    def loss(theta, images, labels, weights):
+        value = support_loss(module)(theta, images, labels, weights)
+        weights = [theta["first.weight"], theta["head.weight"]]
+        g = torch.autograd.grad(value, weights, create_graph=True)
+        return value + sum(t.square().sum() for t in g)
+
+    module.eval()  # third derivatives of torch's batch norm are wrong
+    found = []
+    for function in (loss_gradient, plain_gradient):
+        theta = sgd(
+            start, lambda t, f=function: f(loss, t, images[:5], labels[:5], weights), [0.1, 0.1]
+        )
+        value = sum(t.square().sum() for t in theta.values())
+        found.append(torch.autograd.grad(value, [*start.values(), weights]))
+    for left, right in zip(*found, strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-10, atol=1e-12)
 
 
 def test_dropout_draws_the_same_numbers_in_the_backward_pass():
