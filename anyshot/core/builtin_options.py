@@ -112,6 +112,15 @@ class TAMLOptions(MetaSGDOptions, SamplingOptions):
         above=0,
     )
 
+    evidence: bool = option(
+        False,
+        "The task encoder also sees how well each part of the features predicts support images "
+        "that are left out.",
+    )
+    encoder_rate: float = option(
+        1.0, "Learning rate of the task encoder and the gains, as a multiple of --rate.", above=0
+    )
+
     def __post_init__(self) -> None:
         check_fields(self)
         if not self.statistics:

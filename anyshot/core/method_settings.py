@@ -33,8 +33,8 @@ class MethodSettings:
     options : dict
         The options of this method alone (its ``Options``), for example ``{"samples": 5}``.
         Options at their defaults are dropped.
-    body, channels, steps, test_steps, order, alpha, alpha_head, start, centre, transductive, \
-flips, zooms
+    body, channels, adapt_body, steps, test_steps, order, alpha, alpha_head, start, centre, \
+transductive, flips, zooms
         The settings that methods share; ``anyshot train --help`` explains each.
 
     Examples
@@ -56,6 +56,11 @@ flips, zooms
         "Channels of the backbone's first layer. Default: 32 for conv4, 64 for resnet12.",
         least=1,
         most=16_384,
+    )
+    adapt_body: bool = option(
+        True,
+        "Inner steps change the backbone and the head; off: the head alone, on features that are "
+        "computed once.",
     )
     steps: int = option(5, "Inner steps in meta-training (K).", least=0, most=100_000)
     test_steps: int = option(10, "Inner steps in validation and test.", least=0, most=100_000)

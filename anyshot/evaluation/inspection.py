@@ -13,6 +13,7 @@ from anyshot.core.errors import RunError
 from anyshot.core.progress import progress
 from anyshot.data.tasks import Task, TaskStream
 from anyshot.methods import TAML, Method
+from anyshot.methods.balancing import gamma_names
 from anyshot.methods.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def inspect_task(method: Method, task: Task) -> BalanceRecord:
     if not isinstance(method, TAML) or method.encoder is None:
         raise RunError(f"{method.name} has no balancing variables; inspect a run of taml.")
     device = method.reference_tensor.device
-    q = method.encoder(method.to_input(task.support), task.support_labels.to(device), task.way)
+    q = method.posterior(method.to_input(task.support), task.support_labels.to(device), task.way)
+    assert q is not None
     if not method.options.bayesian:
         q = Posterior(q.mean, {name: torch.zeros_like(std) for name, std in q.deviation.items()})
     shots = torch.tensor(task.shots).to(method.reference_tensor)
@@ -129,7 +131,7 @@ def inspect_task(method: Method, task: Task) -> BalanceRecord:
     if "z" in q.mean:
         values["z_norm"] = at_mean["z"].norm().item()
         values["z_std"] = method.apply_gains_and_priors(q.deviation, shots)["z"].mean().item()
-    layers = tuple(method.body.layer_parameters)
+    layers = gamma_names(method.body, method.settings.adapt_body)
     return BalanceRecord(task.imageset, int(task.seed[-1]), task.shots, layers, **values)  # type: ignore[arg-type]
 
 

@@ -26,7 +26,7 @@ def support_gradient(
         inner.norm,
         centre=inner.centre,
         body=inner.body,
-        engine=engine,
+        engine=_head_engine(inner, engine),
     )
     return g
 
@@ -37,15 +37,20 @@ def query_cross_entropy(
     """Mean cross-entropy of the query set at θ, and its class scores [M, way] without a graph."""
     losses, scores = dispatch.cross_entropy(
         theta,
-        images,
+        inner.network_input(images),
         labels,
         inner.norm,
         centre=inner.centre,
         reference=inner.reference(),
         body=inner.body,
-        engine=engine,
+        engine=_head_engine(inner, engine),
     )
     return losses.mean(), scores
+
+
+def _head_engine(inner: InnerProblem, engine: str) -> str:
+    """Autograd for a head on features; the engine is for Conv4."""
+    return engine if inner.frozen is None else "autograd"
 
 
 def query_loss(
@@ -155,7 +160,13 @@ def logits_many(
     def logits(pair: tuple[InnerProblem, Parameters]) -> Tensor:
         inner, theta = pair
         return dispatch.logits(
-            theta, inner.norm, images, inner.centre, inner.reference(), engine, inner.body
+            theta,
+            inner.norm,
+            inner.network_input(images),
+            inner.centre,
+            inner.reference(),
+            _head_engine(inner, engine),
+            inner.body,
         )
 
     pairs = list(zip(inners, thetas, strict=True))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from anyshot.inner_loop.frozen_body import FrozenBody, pass_through
 from anyshot.models.bodies import conv4
-from anyshot.models.network import Features, Norm, Parameters, logits
+from anyshot.models.network import HEAD_PARAMETERS, Features, Norm, Parameters, logits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,9 @@ class InnerProblem:
     views : tuple of Tensor
         Augmented versions of the support images, one for each step in turn. Without any, each step
         sees ``images``.
+    frozen : FrozenBody, optional
+        The body, if the steps adapt the head alone. Then ``images`` and ``views`` are features, and
+        ``theta`` is the head.
 
     Examples
     --------
@@ -73,10 +77,48 @@ class InnerProblem:
     transductive: bool = True
     body: Features = conv4.features
     views: tuple[Tensor, ...] = ()
+    frozen: FrozenBody | None = None
 
     def view(self, step: int) -> Tensor:
         """The support images that a step sees: view ``step``, modulo the number of views."""
         return self.views[step % len(self.views)] if self.views else self.images
+
+    def freeze_body(self, engine: str = "auto") -> InnerProblem:
+        """The same problem with steps on the head alone, on features that are computed once.
+
+        ``engine`` computes the features. They are differentiable once in the body's parameters.
+        """
+        head = {name: self.theta[name] for name in HEAD_PARAMETERS}
+        frozen = FrozenBody(
+            theta={name: value for name, value in self.theta.items() if name not in head},
+            norm=self.norm,
+            body=self.body,
+            views=self.views or (self.images,),
+            centre=self.centre,
+            transductive=self.transductive,
+            engine=engine,
+        )
+        features = frozen.support_features()
+        return replace(
+            self,
+            images=features[0],
+            views=features if self.views else (),
+            theta=head,
+            rates={name: self.rates[name] for name in head},
+            centre=False,
+            transductive=True,
+            body=pass_through,
+            frozen=frozen,
+        )
+
+    def at_view(self, view: int) -> InnerProblem:
+        """The problem for query images in this view."""
+        frozen = self.frozen and self.frozen.at_view(view)
+        return replace(self, images=self.view(view), frozen=frozen)
+
+    def network_input(self, images: Tensor) -> Tensor:
+        """What the adapted network sees of query images: their features if the body is frozen."""
+        return images if self.frozen is None else self.frozen.query_features(images)
 
     def reference(self) -> Tensor | None:
         """The images whose batch statistics normalise the query set; None: its own."""
@@ -84,4 +126,5 @@ class InnerProblem:
 
     def query_logits(self, theta: Parameters, images: Tensor) -> Tensor:
         """Class scores [M, way] of query images, by torch operators."""
+        images = self.network_input(images)
         return logits(self.body, theta, self.norm, images, self.centre, self.reference())

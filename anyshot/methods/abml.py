@@ -38,6 +38,7 @@ class ABML(MAML):
     """
 
     Options = ABMLOptions
+    unused_settings = ("adapt_body",)  # every weight has a posterior
     options: ABMLOptions
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:

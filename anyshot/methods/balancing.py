@@ -32,24 +32,43 @@ def image_weights(
     return omega[labels] * (way / len(labels))
 
 
-def variable_sizes(body: Body) -> dict[str, int]:
+def gamma_names(body: Body, adapt_body: bool = True) -> tuple[str, ...]:
+    """What each element of γ̃ acts on: the adapted layers of the body, then the head's parts."""
+    layers = [group for group in body.layer_parameters if group != "head"]
+    return (*(layers if adapt_body else ()), *body.head_parts)
+
+
+def variable_sizes(body: Body, adapt_body: bool = True) -> dict[str, int]:
     """Number of elements of each variable; of ω̃, per class."""
     return {
         "omega": 1,
-        "gamma": len(body.layer_parameters),
+        "gamma": len(gamma_names(body, adapt_body)),
         "z": 2 * sum(layer.channels for layer in body.layers),
     }
 
 
-def apply_gamma(rates: Parameters, phi: Phi, body: Body) -> Parameters:
-    """Multiply the learning rates α by γ: all parameters of layer l share γ_l = exp(γ̃_l)."""
+def apply_gamma(rates: Parameters, phi: Phi, body: Body, adapt_body: bool = True) -> Parameters:
+    """Multiply the learning rates α by γ: all parameters of layer l share γ_l = exp(γ̃_l).
+
+    Each part of the head's weight has its own γ. The head's bias has their geometric mean.
+    """
     if "gamma" not in phi:
         return rates
-    gamma = phi["gamma"].exp()
+    widths = list(body.head_parts.values())
+    of_body, of_head = phi["gamma"].tensor_split([-len(widths)])
+    of_weight = of_head.exp()
+    if len(widths) > 1:
+        of_weight = of_weight.repeat_interleave(torch.tensor(widths, device=of_weight.device))
+    groups = [names for group, names in body.layer_parameters.items() if group != "head"]
     return {
-        name: rates[name] * gamma[layer]
-        for layer, names in enumerate(body.layer_parameters.values())
-        for name in names
+        **rates,
+        **{
+            name: rates[name] * gamma
+            for gamma, names in zip(of_body.exp(), groups if adapt_body else (), strict=True)
+            for name in names
+        },
+        "head_weight": rates["head_weight"] * of_weight,
+        "head_bias": rates["head_bias"] * of_head.mean().exp(),
     }
 
 

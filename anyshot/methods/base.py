@@ -80,7 +80,7 @@ def average_ensemble(
     """
 
     def probabilities(images: Tensor, view: int) -> Tensor:
-        same_view = [replace(inner, images=inner.view(view)) for inner in members]
+        same_view = [inner.at_view(view) for inner in members]
         return logits_many(same_view, thetas, images, engine).softmax(2).mean(0)
 
     return probabilities

@@ -22,6 +22,7 @@ class EmbeddingMethod(Method):
     """
 
     unused_settings: ClassVar[tuple[str, ...]] = (
+        "adapt_body",
         "steps",
         "test_steps",
         "order",

@@ -109,13 +109,13 @@ class GradientMethod(Method):
         shots = torch.bincount(labels, minlength=way).to(self.reference_tensor)
         phi = self.apply_gains_and_priors(phi, shots)
         theta, norm = self.initial_parameters(phi)
-        theta = {**theta, **self.head(theta, norm, images, labels, way)}
-        return InnerProblem(
+        head = self.head(theta, norm, images, labels, way)
+        problem = InnerProblem(
             images=images,
             labels=labels,
             weights=self.image_weights(labels, way, phi),
-            theta=theta,
-            rates=apply_gamma(self.rates(), phi, self.body),
+            theta={**theta, **head},
+            rates=apply_gamma(self.rates(), phi, self.body, self.settings.adapt_body),
             norm=norm,
             steps=steps,
             centre=self.settings.centre,
@@ -123,6 +123,7 @@ class GradientMethod(Method):
             body=self.body.features,
             views=views,
         )
+        return problem if self.settings.adapt_body else problem.freeze_body(self.engine)
 
     def gradient(
         self, inner: InnerProblem, theta: Parameters, order: int, step: int = 0

@@ -35,14 +35,19 @@ class MetaSGD(GradientMethod):
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(settings, body, generator)
-        shapes = {name: value.shape for name, value in self.theta.items()}
+        adapted = self.theta.items() if settings.adapt_body else ()
+        shapes = {name: value.shape for name, value in adapted}
         shapes.update(head_weight=torch.Size([1, body.width]), head_bias=torch.Size([1]))
         start = constant_rates(self)
         self.rate = nn.ParameterDict(
             {name: torch.full(shapes[name], start[name].item()) for name in shapes}
         )
         has_zero_head = self.options.head == "zero"
-        self.means_head = None if has_zero_head else PrototypeHead(self.options)
+        self.means_head = (
+            None
+            if has_zero_head
+            else PrototypeHead(self.options, [width for _, width in body.parts])
+        )
         tau = self.options.omega_prior
         self.tau = None if tau is None else nn.Parameter(torch.tensor(tau))
 

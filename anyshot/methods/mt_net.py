@@ -34,6 +34,7 @@ class MTNet(MAML):
     """
 
     Options = MTNetOptions
+    unused_settings = ("adapt_body",)  # masks and mixing act on the body
     options: MTNetOptions
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:

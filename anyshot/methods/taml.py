@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from anyshot.core.builtin_options import BALANCING, TAMLOptions
 from anyshot.core.settings import MethodSettings
 from anyshot.methods.balancing import Phi, apply_z
+from anyshot.methods.evidence import held_out_evidence
 from anyshot.methods.meta_sgd import MetaSGD
 from anyshot.methods.posterior import Posterior
 from anyshot.methods.task_encoder import TaskEncoder
@@ -39,14 +40,34 @@ class TAML(MetaSGD):
         options = self.options
         self.encoder = None
         if options.balance:
-            self.encoder = TaskEncoder(options, body, generator, settings.start)
+            self.encoder = TaskEncoder(
+                options, body, generator, settings.start, settings.adapt_body
+            )
         gains = dict(zip(BALANCING, options.gains, strict=False))
         self.log_gain = nn.ParameterDict(
             {name: torch.tensor(gain).log() for name, gain in gains.items()}
         )
 
     def posterior(self, images: Tensor, labels: Tensor, way: int) -> Posterior | None:
-        return None if self.encoder is None else self.encoder(images, labels, way)
+        if self.encoder is None:
+            return None
+        evidence = None
+        if self.options.evidence:
+            with torch.no_grad():
+                features = self.embed(images)
+            evidence = held_out_evidence(
+                features - features.mean(0), labels, way, list(self.body.head_parts.values())
+            )
+        return self.encoder(images, labels, way, evidence)
+
+    def learning_rate_multipliers(self) -> dict[str, float]:
+        """Those of Meta-SGD; ``encoder_rate`` for the encoder and the gains."""
+        names = [
+            name
+            for name, _ in self.named_parameters()
+            if name.startswith(("encoder.", "log_gain."))
+        ]
+        return super().learning_rate_multipliers() | dict.fromkeys(names, self.options.encoder_rate)
 
     def training_phi(self, q: Posterior, noise: torch.Generator) -> Phi:
         """A sample of the posterior; deterministic TAML: its mean."""

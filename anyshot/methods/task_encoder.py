@@ -19,6 +19,7 @@ from anyshot.core.builtin_options import TAMLOptions
 from anyshot.core.parallel.threads import single_task_threads
 from anyshot.core.registry import STATISTICS
 from anyshot.methods.balancing import variable_sizes
+from anyshot.methods.evidence import evidence_size
 from anyshot.methods.posterior import Posterior
 from anyshot.methods.set_statistics import FeatureSets, set_statistics
 from anyshot.models.network import Body, truncated_normal
@@ -47,16 +48,21 @@ class TaskEncoder(nn.Module):
     """The network that infers the posterior of φ from a support set of any number of classes."""
 
     def __init__(
-        self, options: TAMLOptions, body: Body, generator: torch.Generator, start: str = "paper"
+        self,
+        options: TAMLOptions,
+        body: Body,
+        generator: torch.Generator,
+        start: str = "paper",
+        adapt_body: bool = True,
     ) -> None:
         super().__init__()
         self.options = options
         with torch.device("meta"):  # torch's own initialisation would use the global generator
-            self._build(options, body)
+            self._build(options, body, adapt_body)
         self.to_empty(device="cpu")
         self._initialise(generator, start)
 
-    def _build(self, options: TAMLOptions, body: Body) -> None:
+    def _build(self, options: TAMLOptions, body: Body, adapt_body: bool) -> None:
         height, width = (side // 4 for side in body.image_size)
         self.conv1 = nn.Conv2d(body.image_channels, 10, 3, padding=1)
         self.conv2 = nn.Conv2d(10, 10, 3, padding=1)
@@ -69,12 +75,13 @@ class TaskEncoder(nn.Module):
             )
             task_width = 32
         self.task_pooling = StatisticsPooling(options.statistics)
+        self.evidence_width = evidence_size(len(body.head_parts)) if options.evidence else 0
         self.heads = nn.ModuleDict()
         for name in options.balance:
-            width, hidden = (
-                (64 * 4, options.omega_hidden) if name == "omega" else (task_width * 4, 64)
-            )
-            out = nn.Linear(hidden or width, 2 * variable_sizes(body)[name])
+            width, hidden = 64 * 4, options.omega_hidden
+            if name != "omega":
+                width, hidden = task_width * 4 + self.evidence_width, 64
+            out = nn.Linear(hidden or width, 2 * variable_sizes(body, adapt_body)[name])
             self.heads[name] = (
                 nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), out) if hidden else out
             )
@@ -105,8 +112,13 @@ class TaskEncoder(nn.Module):
         return (sizes - 1) / (MOST_SHOTS - 1)
 
     @single_task_threads()
-    def forward(self, images: Tensor, labels: Tensor, way: int) -> Posterior:
-        """Infer the posterior of φ from images [N, 3, height, width] and labels [N]."""
+    def forward(
+        self, images: Tensor, labels: Tensor, way: int, evidence: Tensor | None = None
+    ) -> Posterior:
+        """Infer the posterior of φ from images [N, 3, height, width] and labels [N].
+
+        ``evidence`` [evidence_width] is what held-out support images say about the features.
+        """
         h = F.max_pool2d(F.relu(self.conv1(images)), 2)  # NN1
         h = F.max_pool2d(F.relu(self.conv2(h)), 2)
         h = self.image_features(h.flatten(1))  # [N, 64]
@@ -115,6 +127,8 @@ class TaskEncoder(nn.Module):
         s = self.class_pooling(h, members, shots)  # s_c, [C, 256]
         h = self.class_features(s) if self.options.hierarchical else h  # NN2, or all images
         v = self.task_pooling(h, h.new_ones(1, len(h)), shots.mean()[None])[0]  # [128] or [256]
+        if evidence is not None:
+            v = torch.cat([v, evidence])
         mean, deviation = {}, {}
         for name, head in self.heads.items():
             mu, sigma = head(s if name == "omega" else v).unflatten(-1, (2, -1)).unbind(-2)

@@ -112,6 +112,9 @@ class Body:
         Height and width of the images.
     image_channels : int
         Channels of the images.
+    parts : tuple of (str, int)
+        Names and widths of the parts of a feature vector, for example one for each depth. Each part
+        of the head has its own learning-rate multiplier γ. Default: one part, "head".
 
     Attributes
     ----------
@@ -138,6 +141,12 @@ class Body:
     layers: tuple[Layer, ...]
     image_size: tuple[int, int]
     image_channels: int = 3
+    parts: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def head_parts(self) -> dict[str, int]:
+        """Width of each part of the features, by name."""
+        return dict(self.parts) or {"head": self.width}
 
     @property
     def layer_parameters(self) -> dict[str, tuple[str, ...]]:

@@ -156,14 +156,21 @@ def default_preset(images: Sequence[str]) -> str:
     return "glyphs" if tuple(images) == ("glyphs",) else "pictures"
 
 
+#: Pre-training uses a body with the same parameters and the output of the last layer alone.
+SAME_PARAMETERS = {"conv4-depths": "conv4"}
+
+
 def pretraining_settings(settings: Settings) -> Settings:
     """The settings of the pre-training stage alone: the same images, tasks and backbone.
 
     Its method is a prototypical network, which needs a backbone only.
     """
     stage = settings.pretrain or PretrainSettings()
+    body = settings.method.body
     method = MethodSettings(
-        name="protonet", body=settings.method.body, channels=settings.method.channels
+        name="protonet",
+        body=SAME_PARAMETERS.get(body, body),
+        channels=settings.method.channels,
     )
     train = TrainSettings(iterations=0, seed=stage.seed)
     return replace(settings, method=method, train=train, pretrain=stage)
