@@ -17,9 +17,11 @@ OPTIONS = {
     "head": "zero", "class_mean": False, "balance": ("omega", "gamma", "z"), "bayesian": True,
     "prediction": "mc", "samples": 10, "z_site": "weight", "hierarchical": True,
     "statistics": ("mean", "var", "N"), "cardinality": "linear", "omega_prior": None, "gains": (),
+    "evidence": False, "encoder_rate": 1.0,
 }  # fmt: skip
 METHOD = {
-    "name": "taml", "body": "conv4", "channels": None, "steps": 5, "test_steps": 10, "order": 2,
+    "name": "taml", "body": "conv4", "channels": None, "adapt_body": True, "steps": 5,
+    "test_steps": 10, "order": 2,
     "alpha": None, "alpha_head": None, "start": "paper", "centre": False, "transductive": True,
     "flips": False, "zooms": (),
 }  # fmt: skip
