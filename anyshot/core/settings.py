@@ -18,7 +18,7 @@ from anyshot.core.options import check_fields, from_plain, option, refuse_unknow
 from anyshot.core.registry import BODIES, METHODS, SHOT_RULES, STATISTICS
 from anyshot.core.task_settings import TaskSettings, parse_shots
 
-AUGMENTATIONS = ("auto", "flip", "shift", "crop", "colour")
+AUGMENTATIONS = ("auto", "flip", "shift", "crop", "colour", "unfamiliar")
 
 
 @refuse_unknown_arguments

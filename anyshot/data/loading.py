@@ -10,12 +10,12 @@ from anyshot.core.errors import DataError
 from anyshot.core.files import cache_folder
 from anyshot.data.class_splits import SplitPolicy, default_shares
 from anyshot.data.embedded.digits import open_digits
-from anyshot.data.embedded.glyphs import open_glyphs
+from anyshot.data.embedded.glyphs import open_glyphs, open_letters
 from anyshot.data.folder import open_folder
 from anyshot.data.image_set import ImageSet
 from anyshot.data.published import CATALOGUE, open_prepared
 
-EMBEDDED = {"glyphs": open_glyphs, "digits": open_digits}
+EMBEDDED = {"glyphs": open_glyphs, "letters": open_letters, "digits": open_digits}
 CACHE_FOLDERS = (".", "datasets", "folders")  # parts of the cache folder that hold image sets
 
 
@@ -31,8 +31,8 @@ def open_images(
     Parameters
     ----------
     name_or_path : str or Path
-        Name of an embedded set ("glyphs", "digits") or of a published one ("cifar-fs", ...), folder
-        of a saved image set, or folder of images (`FOLDER/CLASS/*` or
+        Name of an embedded set ("glyphs", "letters", "digits") or of a published one ("cifar-fs",
+        ...), folder of a saved image set, or folder of images (`FOLDER/CLASS/*` or
         `FOLDER/{train,val,test}/CLASS/*`).
     size : int, optional
         Side of the square images in pixels. Default: the size of the set; 32 for a folder of

@@ -23,6 +23,9 @@ from anyshot.data.augment import augment, resolve_augmentations
 from anyshot.data.image_set import ImageSet
 from anyshot.data.shots import ShotRule
 from anyshot.data.storage import canonical_split
+from anyshot.data.unfamiliar import draw_transformation
+
+UNFAMILIAR_SHARE = 0.5  #: of the tasks, if the augmentation "unfamiliar" is used
 
 
 @dataclass(frozen=True)
@@ -222,9 +225,16 @@ class TaskStream(Dataset[Task]):
         seed = (self.seed, self.split, indices.index)
         rng = numpy_rng(*seed, "augment")
         augmentations = resolve_augmentations(self.augment, imageset)
+        support, support_labels = _read_images(imageset, indices.support, augmentations, rng)
+        query, query_labels = _read_images(imageset, indices.query, augmentations, rng)
+        if "unfamiliar" in augmentations and rng.random() < UNFAMILIAR_SHARE:
+            transform = draw_transformation(rng)
+            support, query = transform(support), transform(query)
         return Task(
-            *_read_images(imageset, indices.support, augmentations, rng),
-            *_read_images(imageset, indices.query, augmentations, rng),
+            torch.from_numpy(support),
+            support_labels,
+            torch.from_numpy(query),
+            query_labels,
             classes=tuple(imageset.classes[c] for c in indices.classes),
             imageset=imageset.name,
             seed=seed,
@@ -293,11 +303,11 @@ class TaskStream(Dataset[Task]):
 
 def _read_images(
     imageset: ImageSet, indices: list[np.ndarray], augmentations: Sequence[str], rng: Rng
-) -> tuple[Tensor, Tensor]:
+) -> tuple[np.ndarray, Tensor]:
     """Return images uint8 [n, height, width, 3] and labels int64 [n]."""
     images = imageset.images[
         np.concatenate(indices)
     ]  # fancy indexing copies: the file stays unchanged
     counts = torch.tensor([len(rows) for rows in indices])
     labels = torch.repeat_interleave(torch.arange(len(indices)), counts)
-    return torch.from_numpy(augment(images, augmentations, rng)), labels
+    return augment(images, augmentations, rng), labels

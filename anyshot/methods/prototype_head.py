@@ -28,15 +28,14 @@ class PrototypeHead(nn.Module):
         d_c = N_c / (N_c + κ) (p_c − m),    W_c = s d_c,    b_c = −s ⟨d_c, m + ½ d_c⟩
 
     The logits are −½ s ‖f − p_c‖² without the terms that all classes share. The scale s is learned.
-    So is the shrinkage κ, in images, with ``head="shrunk-prototypes"``; otherwise κ = 0. Features
-    of several parts (:attr:`anyshot.Body.parts`) have a scale for each part.
+    So is the shrinkage κ, in images, with ``head="shrunk-prototypes"``; otherwise κ = 0. With
+    features of several parts (:attr:`anyshot.Body.parts`) each feature has its own scale.
     """
 
     def __init__(self, options: MetaSGDOptions, widths: Sequence[int] = ()) -> None:
         super().__init__()
-        self.widths = list(widths) or [1]
-        scale = INITIAL_SCALE / len(self.widths)
-        shape = (len(self.widths),) if len(self.widths) > 1 else ()
+        shape = (sum(widths),) if widths else ()
+        scale = INITIAL_SCALE / max(1, len(widths))
         self.log_scale = nn.Parameter(torch.full(shape, scale).log())
         shrunk = options.head == "shrunk-prototypes"
         self.log_kappa = nn.Parameter(torch.tensor(options.head_kappa).log()) if shrunk else None
@@ -51,6 +50,5 @@ class PrototypeHead(nn.Module):
             d = d * (shots / (shots + self.log_kappa.exp()))[:, None]
         s = self.log_scale.exp()
         if s.dim():
-            s = s.repeat_interleave(torch.tensor(self.widths, device=s.device))
             return {"head_weight": s * d, "head_bias": -(s * d * (m + 0.5 * d)).sum(1)}
         return {"head_weight": s * d, "head_bias": -s * (d * (m + 0.5 * d)).sum(1)}

@@ -7,7 +7,9 @@ splits    60 / 15 / 25 % of the classes, assigned by SEED
 
 from __future__ import annotations
 
+import unicodedata
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -35,6 +37,24 @@ def open_glyphs() -> ImageSet:
     if not (folder / "set.json").is_file():
         build_glyphs(folder, characters())
     return ImageSet.open(folder)
+
+
+def open_letters() -> ImageSet:
+    """Open the glyphs without digits and other numbers, in their splits.
+
+    What is trained on them has seen no digit, so that sets of digits are new to it.
+    """
+    glyphs = open_glyphs()
+    numbers = [c for c, name in enumerate(glyphs.classes) if is_number(name)]
+    splits = {split: set(members) - set(numbers) for split, members in glyphs.splits.items()}
+    return replace(
+        glyphs, name="letters", splits={split: sorted(members) for split, members in splits.items()}
+    )
+
+
+def is_number(name: str) -> bool:
+    """Whether a class ("0030 DIGIT ZERO") is a digit, a Roman numeral or another number."""
+    return unicodedata.category(chr(int(name.split()[0], 16))).startswith("N")
 
 
 def glyphs_folder() -> Path:
