@@ -39,9 +39,11 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "core.parallel.ranks": ["process_group"],
         "core.registry": [
             "BODIES",
+            "ENCODERS",
             "EXPERIMENTS",
             "METHODS",
             "METRICS",
+            "POOLINGS",
             "SHOT_RULES",
             "STATISTICS",
         ],
@@ -120,9 +122,11 @@ if TYPE_CHECKING:
     from anyshot.core.parallel.device import choose_device as choose_device
     from anyshot.core.parallel.ranks import process_group as process_group
     from anyshot.core.registry import BODIES as BODIES
+    from anyshot.core.registry import ENCODERS as ENCODERS
     from anyshot.core.registry import EXPERIMENTS as EXPERIMENTS
     from anyshot.core.registry import METHODS as METHODS
     from anyshot.core.registry import METRICS as METRICS
+    from anyshot.core.registry import POOLINGS as POOLINGS
     from anyshot.core.registry import SHOT_RULES as SHOT_RULES
     from anyshot.core.registry import STATISTICS as STATISTICS
     from anyshot.core.settings import MethodSettings as MethodSettings

@@ -27,7 +27,7 @@ from anyshot.core.settings import MethodSettings, PretrainSettings, Settings
 from anyshot.data import ImageSet
 from anyshot.experiments.engine_benchmark import describe_machine
 from anyshot.experiments.engine_benchmark.measure import FORMATS
-from anyshot.models.network import EPS
+from anyshot.models.norm import EPS
 from anyshot.runs.run import Run
 from anyshot.training.pretraining import Pretraining, one_cycle
 

@@ -54,7 +54,7 @@ class LearnedOptimiser(MAML):
     """
 
     @dataclass(frozen=True)
-    class Options:
+    class Options(MAML.Options):
         hidden: int = option(8, "Hidden units of the network that computes the steps.", least=1)
         memory: float = option(0.5, "Decay of the running mean of the gradients.", least=0, most=1)
 

@@ -17,8 +17,12 @@ from anyshot.runs.run import Run
 from anyshot.training.meta_training import task_gradients
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-METHODS_FILE = EXAMPLES / "own_method.py"
-NAMES = ("ANIL", "StepSizes", "LearnedOptimiser")
+FILES = {
+    "ANIL": EXAMPLES / "own_method.py",
+    "StepSizes": EXAMPLES / "own_method.py",
+    "LearnedOptimiser": EXAMPLES / "own_method.py",
+    "CosineMAML": EXAMPLES / "cosine_head.py",
+}
 
 
 @pytest.fixture
@@ -30,10 +34,10 @@ def import_example(monkeypatch):
 # ------------------------------------------------------------------------------- own_method.py
 def make_example(name: str, **options: object):
     defaults = {"alpha": 0.1, "steps": 3, "test_steps": 4}
-    return make_method(f"{METHODS_FILE}:{name}", **{**defaults, **options})
+    return make_method(f"{FILES[name]}:{name}", **{**defaults, **options})
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FILES)
 def test_own_methods_are_trained_resumed_and_tested_by_the_same_commands(
     name, tmp_path, monkeypatch, capsys
 ):
@@ -42,7 +46,7 @@ def test_own_methods_are_trained_resumed_and_tested_by_the_same_commands(
         "images": tmp_path / "tiny", "ood": "none", "way": 2, "shots": "any-shot:1-4", "query": 2,
         "steps": 2, "test-steps": 2, "channels": 4, "meta-batch": 1, "validate-every": 2,
         "validation-tasks": 2, "decay": "none", "checkpoint-every": 1,
-        "method": f"{METHODS_FILE}:{name}",
+        "method": f"{FILES[name]}:{name}",
     }  # fmt: skip
     options = [f"--{key}={value}" for key, value in common.items()] + ["--no-tensorboard"]
     assert run_command("train", tmp_path / "whole", *options, "--iterations", 4) == 0
@@ -56,7 +60,7 @@ def test_own_methods_are_trained_resumed_and_tested_by_the_same_commands(
     assert name in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FILES)
 def test_own_methods_have_exact_meta_gradients(name):
     method = make_example(name)
     task = make_task(shots="class-imbalance:2-5")
@@ -91,6 +95,18 @@ def test_own_methods_start_as_maml(name):
     for each in (method, maml):  # the steps also see other views of the images
         each.settings = replace(each.settings, flips=True, zooms=(0.75,))
     torch.testing.assert_close(method.predict(task), maml.predict(task))
+
+
+def test_cosine_head_does_not_see_the_length_of_features():
+    method, task = make_example("CosineMAML"), make_task()
+    images, labels, _, _ = method.task_tensors(task)
+    inner = method.inner_problem(images, labels, task.way, {}, 2)
+    theta = method.adapted_parameters(inner, 2)
+    assert not torch.equal(theta["head_scale"], inner.theta["head_scale"])
+    features = method.embed(images)
+    scores = method.class_scores(theta, features)
+    torch.testing.assert_close(method.class_scores(theta, 3 * features), scores)
+    assert scores.abs().max() <= theta["head_scale"]
 
 
 def test_anil_adapts_the_head_alone():

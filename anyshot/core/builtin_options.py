@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 
 from anyshot.core.errors import SettingsError
 from anyshot.core.options import check_fields, option, suggestion
-from anyshot.core.registry import METHODS, STATISTICS
+from anyshot.core.registry import ENCODERS, METHODS, POOLINGS, STATISTICS
 
 BALANCING = ("omega", "gamma", "z")  #: the balancing variables of TAML
 
@@ -22,6 +22,16 @@ class MethodOptions:
 
 
 PREDICTIONS = ("mc", "naive")  #: by the mean over samples of the posterior, or at its mean
+
+
+@dataclass(frozen=True)
+class MAMLOptions(MethodOptions):
+    """The options of MAML and ANIL."""
+
+    learned_head: bool = option(
+        False,
+        "Learned initial head of each class, for a fixed number of classes (Finn); off: zeros.",
+    )
 
 
 @dataclass(frozen=True)
@@ -94,6 +104,14 @@ class TAMLOptions(MetaSGDOptions, SamplingOptions):
     statistics: tuple[str, ...] = option(
         ("mean", "var", "N"), "Set statistics that the task encoder pools.", choices=STATISTICS
     )
+    encoder: str = option(
+        "convolutional", "The task encoder, from images to balancing variables.", choices=ENCODERS
+    )
+    pooling: str = option(
+        "statistics",
+        "How the encoder pools a set of features: by set statistics or by attention.",
+        choices=POOLINGS,
+    )
     cardinality: str = option(
         "linear",
         "Set-size encoding of the task encoder: (N − 1) / 49, or log N / log 50.",
@@ -132,6 +150,8 @@ class TAMLOptions(MetaSGDOptions, SamplingOptions):
 
 #: The built-in methods that have options.
 BUILTIN_OPTIONS: dict[str, type[MethodOptions]] = {
+    "maml": MAMLOptions,
+    "anil": MAMLOptions,
     "meta-sgd": MetaSGDOptions,
     "mt-net": MTNetOptions,
     "abml": ABMLOptions,

@@ -18,7 +18,7 @@ from anyshot.core.options import (
     refuse_unknown_arguments,
     suggestion,
 )
-from anyshot.core.registry import BODIES, METHODS, STATISTICS
+from anyshot.core.registry import BODIES, ENCODERS, METHODS, POOLINGS, STATISTICS
 
 
 @refuse_unknown_arguments
@@ -107,9 +107,15 @@ transductive, flips, zooms
             check_option_names(self.name, self.options, known)
             options = non_default(parse_method_options(known, self.options))
             object.__setattr__(self, "options", options)
-        elif "statistics" in self.options:  # of your own variant of TAML
-            names = tuple(map(STATISTICS.canonical_name, self.options["statistics"]))
-            object.__setattr__(self, "options", {**self.options, "statistics": names})
+        else:  # options of your own variant of TAML
+            options = dict(self.options)
+            if "statistics" in options:
+                names = tuple(map(STATISTICS.canonical_name, options["statistics"]))
+                options["statistics"] = names
+            for name, registry in (("encoder", ENCODERS), ("pooling", POOLINGS)):
+                if isinstance(options.get(name), str):
+                    options[name] = registry.canonical_name(options[name])
+            object.__setattr__(self, "options", options)
 
     def all_options(self) -> dict[str, Any]:
         """The options of the method with their defaults.

@@ -166,6 +166,16 @@ STATISTICS = Registry(
         for name in ("mean", "N", "var", "skewness", "kurtosis")
     },
 )  #: functions of :class:`anyshot.methods.set_statistics.Sets` → [sets, width]
+ENCODERS = Registry(
+    "task encoder", {"convolutional": "anyshot.methods.task_encoder:TaskEncoder"}
+)  #: modules (options, body, generator, start, adapt_body) → Posterior; see TaskEncoder
+POOLINGS = Registry(
+    "pooling",
+    {
+        "statistics": "anyshot.methods.pooling:StatisticsPooling",
+        "attention": "anyshot.methods.pooling:AttentionPooling",
+    },
+)  #: modules (width, options) of (features, members, cardinality) → [sets, 4 · width]
 SHOT_RULES = Registry(
     "shot distribution",
     {

@@ -15,7 +15,7 @@ from anyshot.core.errors import SettingsError
 from anyshot.core.method_settings import MethodSettings
 from anyshot.core.old_settings import upgrade_part, upgrade_run
 from anyshot.core.options import check_fields, from_plain, option, refuse_unknown_arguments
-from anyshot.core.registry import BODIES, METHODS, SHOT_RULES, STATISTICS
+from anyshot.core.registry import BODIES, ENCODERS, METHODS, POOLINGS, SHOT_RULES, STATISTICS
 from anyshot.core.task_settings import TaskSettings, parse_shots
 
 AUGMENTATIONS = ("auto", "flip", "shift", "crop", "colour", "unfamiliar")
@@ -187,12 +187,14 @@ class Settings:
         return not self.train.iterations
 
     def user_code(self) -> list[str]:
-        """The import paths of user code: method, backbone, statistics and shot rule."""
+        """The import paths of user code: method, backbone, task encoder and shot rule."""
         rule, _, _ = parse_shots(self.task.shots)
         used = [
             (METHODS, self.method.name),
             (BODIES, self.method.body),
             *((STATISTICS, name) for name in self.method.options.get("statistics", ())),
+            (ENCODERS, self.method.options.get("encoder", "convolutional")),
+            (POOLINGS, self.method.options.get("pooling", "statistics")),
             (SHOT_RULES, rule),
         ]
         return [name for registry, name in used if not registry.is_builtin(name)]

@@ -12,6 +12,7 @@ from anyshot.inner_loop import dispatch
 from anyshot.inner_loop.problem import InnerProblem
 from anyshot.inner_loop.update_rule import update
 from anyshot.models.network import Parameters
+from anyshot.models.norm import FIRST_STEP_CALL, QUERY_CALL
 
 
 def support_gradient(
@@ -23,9 +24,10 @@ def support_gradient(
         inner.view(step),
         inner.labels,
         inner.weights,
-        inner.norm,
+        inner.norm.for_call(FIRST_STEP_CALL + step),
         centre=inner.centre,
         body=inner.body,
+        head=inner.head,
         engine=_head_engine(inner, engine),
     )
     return g
@@ -39,10 +41,11 @@ def query_cross_entropy(
         theta,
         inner.network_input(images),
         labels,
-        inner.norm,
+        inner.norm.for_call(QUERY_CALL),
         centre=inner.centre,
         reference=inner.reference(),
         body=inner.body,
+        head=inner.head,
         engine=_head_engine(inner, engine),
     )
     return losses.mean(), scores
@@ -167,6 +170,7 @@ def logits_many(
             inner.reference(),
             _head_engine(inner, engine),
             inner.body,
+            inner.head,
         )
 
     pairs = list(zip(inners, thetas, strict=True))

@@ -10,7 +10,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from anyshot.models.bodies import conv4
-from anyshot.models.network import Features, Norm, Parameters, embed, logits
+from anyshot.models.network import (
+    Features,
+    Head,
+    Norm,
+    Parameters,
+    embed,
+    linear_head,
+    logits,
+)
 
 
 def gradient(
@@ -21,12 +29,13 @@ def gradient(
     norm: Norm,
     centre: bool,
     body: Features,
+    head: Head = linear_head,
 ) -> tuple[Parameters, Tensor]:
     """:func:`anyshot.gradient` by autograd, for any body; differentiable any number of times."""
     if transforms_active():
 
         def loss_at(at: Parameters) -> Tensor:
-            return support_loss(at, images, labels, weights, norm, centre, body=body)
+            return support_loss(at, images, labels, weights, norm, centre, None, body, head)
 
         return torch.func.grad_and_value(loss_at)(theta)
     graph = torch.is_grad_enabled()
@@ -40,7 +49,7 @@ def gradient(
         }
         images, labels, weights = (_without_inference_mode(t) for t in (images, labels, weights))
         norm = _norm_without_inference_mode(norm)
-        loss = support_loss(at, images, labels, weights, norm, centre, body=body)
+        loss = support_loss(at, images, labels, weights, norm, centre, None, body, head)
         gradients = torch.autograd.grad(
             loss, list(at.values()), create_graph=graph, materialize_grads=True
         )
@@ -56,9 +65,10 @@ def support_loss(
     centre: bool,
     reference: Tensor | None = None,
     body: Features = conv4.features,
+    head: Head = linear_head,
 ) -> Tensor:
     """Σ_n w_n CE_n."""
-    losses = cross_entropies(logits(body, theta, norm, images, centre, reference), labels)
+    losses = cross_entropies(logits(body, theta, norm, images, centre, reference, head), labels)
     if not autocast_active(losses.device):
         return weights @ losses
     with torch.autocast(losses.device.type, enabled=False):  # a sum in full precision

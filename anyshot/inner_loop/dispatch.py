@@ -14,7 +14,15 @@ from anyshot.inner_loop.engine import autograd_functions
 from anyshot.inner_loop.engine.parameters import unsupported_reason
 from anyshot.inner_loop.fallback import fall_back_to_autograd
 from anyshot.models.bodies import conv4
-from anyshot.models.network import HEAD_PARAMETERS, Features, Norm, Parameters, embed
+from anyshot.models.network import (
+    HEAD_PARAMETERS,
+    Features,
+    Head,
+    Norm,
+    Parameters,
+    embed,
+    linear_head,
+)
 from anyshot.models.network import logits as network_logits
 
 
@@ -27,6 +35,7 @@ def gradient(
     *,
     centre: bool = False,
     body: Features = conv4.features,
+    head: Head = linear_head,
     engine: str = "auto",
 ) -> tuple[Parameters, Tensor]:
     """Gradient of the support loss, g = ∇_θ Σ_n w_n CE_n, and the loss itself.
@@ -51,6 +60,8 @@ def gradient(
         Whether features are centred before the head.
     body : callable
         (θ, norm, images) → features [n, width].
+    head : callable
+        (θ, features) → class scores [n, way]. Default: linear.
     engine : {"auto", "engine", "autograd"}
         What computes the gradient.
 
@@ -90,16 +101,16 @@ def gradient(
 
     :func:`anyshot.update` implements the rule θ − A ∘ g.
     """
-    labels = _check_labels(body, theta, images, labels)
+    labels = _check_labels(body, head, theta, images, labels)
     if weights.shape != labels.shape:
         raise SettingsError(
             f"The weights have the shape {list(weights.shape)}; expected one for each of "
             f"{len(labels)} images."
         )
-    reason = unsupported_reason(body, theta, norm, [images], weights)
+    reason = _other_head(head) or unsupported_reason(body, theta, norm, [images], weights)
     if _use_engine(engine, reason):
         return autograd_functions.gradient(theta, images, labels, weights, norm, centre, engine)
-    return autograd.gradient(theta, images, labels, weights, norm, centre, body)
+    return autograd.gradient(theta, images, labels, weights, norm, centre, body, head)
 
 
 def cross_entropy(
@@ -111,13 +122,14 @@ def cross_entropy(
     centre: bool = False,
     reference: Tensor | None = None,
     body: Features = conv4.features,
+    head: Head = linear_head,
     engine: str = "auto",
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy of each image at θ, and the class scores.
 
     Parameters
     ----------
-    theta, images, labels, norm, centre, body, engine
+    theta, images, labels, norm, centre, body, head, engine
         As for :func:`anyshot.gradient`.
     reference : Tensor, float [R, channels, height, width], optional
         Images whose batch statistics normalise ``images``. By default ``images`` has its own.
@@ -141,13 +153,15 @@ def cross_entropy(
     >>> losses, scores.shape  # a zero head: log 5 for each image
     (tensor([1.6094, 1.6094, 1.6094]), torch.Size([3, 5]))
     """
-    labels = _check_labels(body, theta, images, labels)
-    reason = unsupported_reason(body, theta, norm, _with_reference(images, reference))
+    labels = _check_labels(body, head, theta, images, labels)
+    reason = _other_head(head) or unsupported_reason(
+        body, theta, norm, _with_reference(images, reference)
+    )
     if _use_engine(engine, reason):
         return autograd_functions.cross_entropy(
             theta, images, labels, norm, centre, reference, engine
         )
-    scores = network_logits(body, theta, norm, images, centre, reference)
+    scores = network_logits(body, theta, norm, images, centre, reference, head)
     return autograd.cross_entropies(scores, labels), scores.detach()
 
 
@@ -178,12 +192,15 @@ def logits(
     reference: Tensor | None = None,
     engine: str = "auto",
     body: Features = conv4.features,
+    head: Head = linear_head,
 ) -> Tensor:
     """Class scores [n, way] of images; by the engine they have no graph."""
-    reason = unsupported_reason(body, theta, norm, _with_reference(images, reference))
+    reason = _other_head(head) or unsupported_reason(
+        body, theta, norm, _with_reference(images, reference)
+    )
     if _use_engine(engine, reason):
         return autograd_functions.logits(theta, images, norm, centre, reference)
-    return network_logits(body, theta, norm, images, centre, reference)
+    return network_logits(body, theta, norm, images, centre, reference, head)
 
 
 def _use_engine(engine: str, reason: str | None) -> bool:
@@ -202,9 +219,17 @@ def _with_reference(images: Tensor, reference: Tensor | None) -> list[Tensor]:
     return [images] if reference is None else [images, reference]
 
 
-def _check_labels(body: Features, theta: Parameters, images: Tensor, labels: Tensor) -> Tensor:
+def _other_head(head: Head) -> str | None:
+    """Why the engine cannot use this head; None if it can."""
+    return None if head is linear_head else "the head is not linear"
+
+
+def _check_labels(
+    body: Features, head: Head, theta: Parameters, images: Tensor, labels: Tensor
+) -> Tensor:
     """The labels as int64, after a check of parameter names, shapes and class numbers."""
-    expected = (conv4.CONV_WEIGHTS if body is conv4.features else ()) + HEAD_PARAMETERS
+    expected = conv4.CONV_WEIGHTS if body is conv4.features else ()
+    expected += HEAD_PARAMETERS if head is linear_head else ()
     missing = [name for name in expected if name not in theta]
     if missing:
         raise SettingsError(
@@ -217,7 +242,8 @@ def _check_labels(body: Features, theta: Parameters, images: Tensor, labels: Ten
             f"The labels are {dtype} {list(labels.shape)}; expected a class number (int64) for "
             f"each of {len(images)} images."
         )
-    if autograd.transforms_active():  # torch.func.vmap does not allow to look at values
+    # torch.func.vmap does not allow to look at values; only a linear head has this bias
+    if autograd.transforms_active() or head is not linear_head:
         return labels.long()
     way = len(theta["head_bias"])
     low, high = (int(t) for t in labels.aminmax())

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from anyshot.inner_loop import dispatch
-from anyshot.models.network import Features, Norm, Parameters
+from anyshot.models.network import Features, Parameters
+from anyshot.models.norm import QUERY_CALL, Norm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +53,13 @@ class FrozenBody:
 
     def query_features(self, images: Tensor) -> Tensor:
         """Features [M, width] of query images."""
-        return self._features(images, None if self.transductive else self.views[self.view])
+        reference = None if self.transductive else self.views[self.view]
+        return self._features(images, reference, QUERY_CALL)
 
-    def _features(self, images: Tensor, reference: Tensor | None) -> Tensor:
+    def _features(self, images: Tensor, reference: Tensor | None, call: int = 0) -> Tensor:
+        norm = self.norm.for_call(call)
         return dispatch.features(
-            self.theta, self.norm, images, self.centre, reference, self.engine, self.body
+            self.theta, norm, images, self.centre, reference, self.engine, self.body
         )
 
 

@@ -12,7 +12,6 @@ second-order meta-gradients.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from anyshot.core.errors import SettingsError
 from anyshot.inner_loop.autograd import differentiable_views, transforms_active
 from anyshot.inner_loop.second_order import FastSecondOrder, Leaves
+from anyshot.models.math_attention import math_attention
 from anyshot.models.network import Parameters
 
 Loss = Callable[..., Tensor]  #: (theta, *inputs) → scalar
@@ -142,7 +141,7 @@ class _Evaluation:
         for position, tensor in zip(self.positions, tensors[count:], strict=True):
             leaves[position] = tensor
         theta = dict(zip(self.names, tensors[:count], strict=True))
-        with FastSecondOrder(tensors[:count]) as operators, _math_attention:
+        with FastSecondOrder(tensors[:count]) as operators, math_attention:
             value = self.loss(theta, *tree_unflatten(leaves, self.structure))
         if value.dim():
             raise SettingsError(f"The loss has the shape {list(value.shape)}; expected a scalar.")
@@ -244,31 +243,3 @@ def _check_captured_tensors(value: Tensor, known: Sequence[Tensor]) -> None:
                 "gradient but is neither in theta nor in inputs. Pass it, or detach() it."
             )
         nodes += [following for following, _ in node.next_functions]
-
-
-class _MathAttention:
-    """A context in which attention is computed by plain operators.
-
-    torch's fused attention kernels have no second derivative. The setting is global to the process:
-    with several threads the first one sets it and the last one restores it.
-    """
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.users = 0
-        self.setting = contextlib.ExitStack()
-
-    def __enter__(self) -> None:
-        with self.lock:
-            if self.users == 0:
-                self.setting.enter_context(sdpa_kernel(SDPBackend.MATH))
-            self.users += 1
-
-    def __exit__(self, *error: object) -> None:
-        with self.lock:
-            self.users -= 1
-            if self.users == 0:
-                self.setting.close()
-
-
-_math_attention = _MathAttention()

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from anyshot.inner_loop.frozen_body import FrozenBody, pass_through
 from anyshot.models.bodies import conv4
-from anyshot.models.network import HEAD_PARAMETERS, Features, Norm, Parameters, logits
+from anyshot.models.network import Features, Head, Norm, Parameters, linear_head, logits
+from anyshot.models.norm import QUERY_CALL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,8 @@ class InnerProblem:
     rates : dict of str to Tensor
         A = γ ∘ α, the step sizes, each broadcastable to its parameter.
     norm : Norm
-        Shift β and scale s after each normalisation. The inner loop does not adapt them.
+        Shift β and scale s after each normalisation, which the inner loop does not adapt, and the
+        seed of dropout. Each step and the query set draw other numbers from it.
     steps : int
         K, the number of steps.
     centre : bool
@@ -38,6 +40,8 @@ class InnerProblem:
         with those of the support set at θ_K.
     body : callable
         (θ, norm, images) → features [n, width].
+    head : callable
+        (θ, features [n, width]) → class scores [n, way]. Default: linear.
     views : tuple of Tensor
         Augmented versions of the support images, one for each step in turn. Without any, each step
         sees ``images``.
@@ -76,6 +80,7 @@ class InnerProblem:
     centre: bool = False
     transductive: bool = True
     body: Features = conv4.features
+    head: Head = linear_head
     views: tuple[Tensor, ...] = ()
     frozen: FrozenBody | None = None
 
@@ -88,7 +93,7 @@ class InnerProblem:
 
         ``engine`` computes the features. They are differentiable once in the body's parameters.
         """
-        head = {name: self.theta[name] for name in HEAD_PARAMETERS}
+        head = {name: value for name, value in self.theta.items() if name.startswith("head_")}
         frozen = FrozenBody(
             theta={name: value for name, value in self.theta.items() if name not in head},
             norm=self.norm,
@@ -126,5 +131,6 @@ class InnerProblem:
 
     def query_logits(self, theta: Parameters, images: Tensor) -> Tensor:
         """Class scores [M, way] of query images, by torch operators."""
-        images = self.network_input(images)
-        return logits(self.body, theta, self.norm, images, self.centre, self.reference())
+        norm = self.norm.for_call(QUERY_CALL)
+        images, reference = self.network_input(images), self.reference()
+        return logits(self.body, theta, norm, images, self.centre, reference, self.head)

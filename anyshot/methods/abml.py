@@ -14,12 +14,12 @@ from anyshot.data.tasks import Task
 from anyshot.inner_loop import InnerProblem, query_cross_entropy, support_gradient
 from anyshot.inner_loop.update_rule import update
 from anyshot.methods.base import Objective, accuracy, average_ensemble
-from anyshot.methods.maml import MAML
+from anyshot.methods.gradient_method import GradientMethod
 from anyshot.methods.test_time_augmentation import Probabilities, Views
 from anyshot.models.network import HEAD_PARAMETERS, Body, Parameters
 
 
-class ABML(MAML):
+class ABML(GradientMethod):
     """Amortized Bayesian meta-learning (Ravi and Beatson, ICLR 2019).
 
     https://openreview.net/forum?id=rkgpy3C5tX
@@ -40,6 +40,7 @@ class ABML(MAML):
     Options = ABMLOptions
     unused_settings = ("adapt_body",)  # every weight has a posterior
     options: ABMLOptions
+    alpha = 0.5
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(settings, body, generator)
@@ -61,9 +62,12 @@ class ABML(MAML):
         steps: int,
         order: int,
         views: Views = (),
+        training: bool = False,
     ) -> tuple[InnerProblem, Parameters, Parameters]:
         """The inner problem, the prior and q_K; both have "mean NAME", "rho NAME" per parameter."""
-        inner = self.inner_problem(images, labels, int(labels.max()) + 1, {}, steps, views)
+        way = int(labels.max()) + 1
+        dropout = noise if training else None
+        inner = self.inner_problem(images, labels, way, {}, steps, views, dropout)
         n = len(labels)
         prior = {f"mean {name}": mean for name, mean in inner.theta.items()}
         prior |= {
@@ -82,7 +86,7 @@ class ABML(MAML):
                 result[rho] = g * epsilon[name] * torch.sigmoid(q[rho]) + kl[rho] / n
             return result
 
-        rates = {key: inner.rates[key.split()[1]] for key in prior}
+        rates = {key: inner.rates[key.partition(" ")[2]] for key in prior}
         for name in inner.theta:
             alpha = inner.rates[name]
             sigma = F.softplus(prior[f"rho {name}"])
@@ -99,7 +103,9 @@ class ABML(MAML):
         support, labels, query, query_labels = self.task_tensors(task)
         noise = noise or task.noise()
         s = self.settings
-        inner, prior, q = self.run_inner_loop(support, labels, noise, s.steps, s.order)
+        inner, prior, q = self.run_inner_loop(
+            support, labels, noise, s.steps, s.order, training=True
+        )
         theta = sample(q, draw_noise(q, noise))
         kl = gaussian_kl(q, prior)
         loss, scores = query_cross_entropy(inner, theta, query, query_labels, self.engine)

@@ -8,6 +8,7 @@ z̃ for each layer, weight or bias, channel    change of the initial parameters
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -60,8 +61,12 @@ def apply_gamma(rates: Parameters, phi: Phi, body: Body, adapt_body: bool = True
     if len(widths) > 1:
         of_weight = of_weight.repeat_interleave(torch.tensor(widths, device=of_weight.device))
     groups = [names for group, names in body.layer_parameters.items() if group != "head"]
+    known = {name for names in body.layer_parameters.values() for name in names}
     return {
-        **rates,
+        **{  # a head may have further parameters
+            name: rate if name in known else rate * of_head.mean().exp()
+            for name, rate in rates.items()
+        },
         **{
             name: rates[name] * gamma
             for gamma, names in zip(of_body.exp(), groups if adapt_body else (), strict=True)
@@ -88,7 +93,7 @@ def apply_z(
     shifts = z[1::2]
     if site == "activation":
         betas = [beta + shift for beta, shift in zip(norm.shift, shifts, strict=True)]
-        return theta, Norm(betas, scales)
+        return theta, replace(norm, shift=betas, scale=scales)
     theta = dict(theta)
     for layer, scale, shift in zip(body.layers, scales, shifts, strict=True):
         weight = theta[layer.weight]

@@ -106,10 +106,15 @@ class Method(nn.Module):
     ----------
     options : Options
         Options of this method alone.
+    way : int, optional
+        Classes of a training task, if known; tests may have other tasks. :func:`create_method` sets
+        it before the constructor runs.
     theta : nn.ParameterDict
         Initial parameters of the body.
     shift : nn.ParameterList
         Shifts β of the normalisations; the inner loop does not change them.
+    constants : nn.Module
+        Buffers and frozen parameters of a body that is made of a module.
     temperature : float
         Temperature of the probabilities, fitted by :mod:`anyshot.evaluation.temperature`.
     engine : str
@@ -131,6 +136,7 @@ class Method(nn.Module):
     #: Shared settings that have no effect on this method.
     unused_settings: ClassVar[tuple[str, ...]] = ()
 
+    way: int | None = None  #: classes of a training task; set before the constructor runs
     temperature = 1.0
     engine = "auto"
 
@@ -140,7 +146,11 @@ class Method(nn.Module):
         self.body = body
         self.options: Any = parse_method_options(self.Options, settings.options)
         self.theta = nn.ParameterDict(body.init_parameters(generator, settings.start))
-        self.shift = nn.ParameterList(body.norm().shift)
+        norm = body.norm()
+        self.shift = nn.ParameterList(norm.shift)
+        self.constants = nn.Module()
+        for name, value in norm.constants.items():
+            self.constants.register_buffer(name, value.clone())
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -160,12 +170,16 @@ class Method(nn.Module):
     @property
     def reference_tensor(self) -> Tensor:
         """A tensor with the dtype and device of the method."""
-        return self.shift[0]
+        return next(self.parameters())
 
     @property
     def norm(self) -> Norm:
-        """The normalisations with their shifts β."""
-        return Norm(list(self.shift))
+        """The normalisations with their shifts β, and the buffers of a module."""
+        return Norm(list(self.shift), constants=dict(self.constants.named_buffers()))
+
+    def training_norm(self, noise: torch.Generator | None) -> Norm:
+        """The same for a training task, whose dropout comes from ``noise``; None: no dropout."""
+        return replace(self.norm, seed=self.body.draw_seed(noise))
 
     def learning_rate_multipliers(self) -> dict[str, float]:
         """Parameter name -> multiple of the optimiser's learning rate, where it is not 1."""

@@ -14,11 +14,15 @@ from anyshot.core.registry import BODIES, METHODS
 from anyshot.core.settings import MethodSettings
 from anyshot.methods.base import Method
 from anyshot.methods.check_body import check_body
+from anyshot.methods.gradient_method import GradientMethod
 from anyshot.models.bodies import create_body
 
 
 def create_method(
-    settings: MethodSettings, image_size: tuple[int, int] = (32, 32), seed: int = 0
+    settings: MethodSettings,
+    image_size: tuple[int, int] = (32, 32),
+    seed: int = 0,
+    way: int | None = None,
 ) -> Method:
     """Create an untrained method.
 
@@ -31,6 +35,9 @@ def create_method(
         Height and width of the images, in pixels.
     seed : int
         Seed of the initial parameters.
+    way : int, optional
+        Classes of a training task, which the method finds in ``self.way``. MAML with a learned head
+        needs it.
 
     Returns
     -------
@@ -42,8 +49,9 @@ def create_method(
     SettingsError
         If ``settings`` is not a ``MethodSettings``, or the method does not exist.
     CodeError
-        If the name leads to an object that is not a subclass of ``Method``, or the body has
-        dropout or normalises query images that must not influence each other.
+        If the name leads to an object that is not a subclass of ``Method``, or the body has random
+        features in tests, normalises query images that must not influence each other, or has no
+        second derivative where the method needs it.
 
     Examples
     --------
@@ -56,11 +64,16 @@ def create_method(
             f"create_method needs MethodSettings, but got {settings!r}; "
             "write for example create_method(MethodSettings(name='maml'))."
         )
+    cls = method_class(settings)
     with _float32_by_default():
         body = create_body(settings.body, image_size, settings.channels)
         if not BODIES.is_builtin(settings.body):
-            check_body(body, settings.body, settings.transductive)
-        return method_class(settings)(settings, body, torch_rng(seed, "start"))
+            second_order = issubclass(cls, GradientMethod) and settings.order == 2
+            check_body(body, settings.body, settings.transductive, second_order)
+        method = cls.__new__(cls)
+        method.way = way  # here, so that constructors of subclasses need no further argument
+        method.__init__(settings, body, torch_rng(seed, "start"))  # type: ignore[misc]
+        return method
 
 
 def method_class(settings: MethodSettings) -> type[Method]:

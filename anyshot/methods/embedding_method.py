@@ -12,6 +12,7 @@ from torch import Tensor
 from anyshot.data.tasks import Task
 from anyshot.methods.base import Method, Objective, accuracy
 from anyshot.methods.test_time_augmentation import Probabilities
+from anyshot.models.norm import QUERY_CALL, Norm
 
 
 class EmbeddingMethod(Method):
@@ -50,8 +51,9 @@ class EmbeddingMethod(Method):
 
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
         support, labels, query, query_labels = self.task_tensors(task)
-        score = self.fit(self.embed(support), labels, task.way)
-        scores = score(self._embed_query(query, support))
+        norm = self.training_norm(noise or task.noise())
+        score = self.fit(self.embed(support, norm=norm), labels, task.way)
+        scores = score(self._embed_query(query, support, norm.for_call(QUERY_CALL)))
         return Objective(F.cross_entropy(scores, query_labels), 0.0, accuracy(scores, query_labels))
 
     def adapt_classifier(
@@ -62,7 +64,7 @@ class EmbeddingMethod(Method):
         score = self.fit(features, labels.repeat(len(views)), int(labels.max()) + 1)
         return lambda queries, view: score(self._embed_query(queries, views[view])).softmax(1)
 
-    def _embed_query(self, query: Tensor, support: Tensor) -> Tensor:
+    def _embed_query(self, query: Tensor, support: Tensor, norm: Norm | None = None) -> Tensor:
         """Query features; the support set gives the batch statistics if not transductive."""
         reference = None if self.settings.transductive else support
-        return self.embed(query, reference=reference)
+        return self.embed(query, norm=norm, reference=reference)

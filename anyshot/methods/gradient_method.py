@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -14,7 +15,7 @@ from anyshot.methods.balancing import Phi, apply_gamma, apply_z, image_weights
 from anyshot.methods.base import Method, Objective, accuracy, average_ensemble
 from anyshot.methods.posterior import Posterior
 from anyshot.methods.test_time_augmentation import Probabilities, Views
-from anyshot.models.network import HEAD_PARAMETERS, Norm, Parameters, zero_head
+from anyshot.models.network import HEAD_PARAMETERS, Norm, Parameters, linear_head, zero_head
 
 
 class GradientMethod(Method):
@@ -27,11 +28,12 @@ class GradientMethod(Method):
     ==========================  =====================================  ==========================
     hook                        what it returns                        who overrides it
     ==========================  =====================================  ==========================
-    ``rates``                   learning rates α                       MAML (fixed), ANIL (0 for
-                                                                       the body), Meta-SGD
-                                                                       (learned)
-    ``head``                    initial head                           Proto-MAML; Meta-SGD and
-                                                                       TAML with a prototype head
+    ``rates``                   learning rates α                       ANIL (0 for the body),
+                                                                       Meta-SGD (learned)
+    ``head``                    initial parameters of the head         MAML (learned), Proto-MAML;
+                                                                       Meta-SGD and TAML with a
+                                                                       prototype head
+    ``class_scores``            class scores of features               examples/cosine_head.py
     ``posterior``               q(φ | D) of the balancing variables    TAML
     ``apply_gains_and_priors``  φ after learned gains and priors       Meta-SGD, TAML
     ``initial_parameters``      θ_0 for one φ                          TAML (site of z)
@@ -64,12 +66,23 @@ class GradientMethod(Method):
     def head(
         self, theta: Parameters, norm: Norm, images: Tensor, labels: Tensor, way: int
     ) -> Parameters:
-        """Initial weight [way, width] and bias [way] of the head, given θ_0 of the body: zeros."""
+        """Initial parameters of the head, given θ_0 of the body: by default zeros.
+
+        A linear head has ``head_weight`` [way, width] and ``head_bias`` [way]. A head with other
+        parameters needs :meth:`class_scores`, and their learning rates in :meth:`rates`.
+        """
         return zero_head(way, self.body.width, self.reference_tensor)
 
+    def class_scores(self, theta: Parameters, features: Tensor) -> Tensor:
+        """Class scores [n, way] of features [n, width]: linear. Any other head uses autograd."""
+        return linear_head(theta, features)
+
     def rates(self) -> Parameters:
-        """Learning rates α by parameter name, each broadcastable to its parameter."""
-        raise NotImplementedError
+        """Learning rates α by parameter name, each broadcastable to its parameter.
+
+        By default they are the two numbers of the settings, for body and head.
+        """
+        return constant_rates(self)
 
     def posterior(self, images: Tensor, labels: Tensor, way: int) -> Posterior | None:
         """q(φ | D) of a support set; None for methods without balancing variables."""
@@ -100,15 +113,24 @@ class GradientMethod(Method):
         return [q.mean]
 
     def inner_problem(
-        self, images: Tensor, labels: Tensor, way: int, phi: Phi, steps: int, views: Views = ()
+        self,
+        images: Tensor,
+        labels: Tensor,
+        way: int,
+        phi: Phi,
+        steps: int,
+        views: Views = (),
+        noise: torch.Generator | None = None,
     ) -> InnerProblem:
         """The inner-loop problem of a task for one φ.
 
-        With ``views`` of the support images, the steps use them in turn.
+        With ``views`` of the support images, the steps use them in turn. ``noise`` is the source of
+        dropout, for training tasks; without it there is no dropout.
         """
         shots = torch.bincount(labels, minlength=way).to(self.reference_tensor)
         phi = self.apply_gains_and_priors(phi, shots)
         theta, norm = self.initial_parameters(phi)
+        norm = replace(norm, seed=self.body.draw_seed(noise))
         head = self.head(theta, norm, images, labels, way)
         problem = InnerProblem(
             images=images,
@@ -121,6 +143,7 @@ class GradientMethod(Method):
             centre=self.settings.centre,
             transductive=self.settings.transductive,
             body=self.body.features,
+            head=linear_head if _has_linear_head(self) else self.class_scores,
             views=views,
         )
         return problem if self.settings.adapt_body else problem.freeze_body(self.engine)
@@ -146,9 +169,11 @@ class GradientMethod(Method):
 
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
         support, labels, query, query_labels = self.task_tensors(task)
+        noise = noise or task.noise()
         q = self.posterior(support, labels, task.way)
-        phi: Phi = {} if q is None else self.training_phi(q, noise or task.noise())
-        inner = self.inner_problem(support, labels, task.way, phi, self.settings.steps)
+        phi: Phi = {} if q is None else self.training_phi(q, noise)
+        steps = self.settings.steps
+        inner = self.inner_problem(support, labels, task.way, phi, steps, noise=noise)
         theta = self.adapted_parameters(inner, self.settings.order)
         loss, scores = query_cross_entropy(inner, theta, query, query_labels, self.engine)
         correct = accuracy(scores, query_labels)
@@ -170,6 +195,10 @@ class GradientMethod(Method):
         ]
         thetas = adapt_many(members, rule=lambda inner: self.adapted_parameters(inner, order=0))
         return average_ensemble(members, thetas, self.engine)
+
+
+def _has_linear_head(method: GradientMethod) -> bool:
+    return type(method).class_scores is GradientMethod.class_scores
 
 
 def constant_rates(method: GradientMethod) -> Parameters:

@@ -12,12 +12,12 @@ from anyshot.inner_loop import InnerProblem, query_cross_entropy, support_gradie
 from anyshot.inner_loop.update_rule import update
 from anyshot.methods.balancing import broadcast_over_outputs
 from anyshot.methods.base import Objective, accuracy, average_ensemble
-from anyshot.methods.maml import MAML
+from anyshot.methods.gradient_method import GradientMethod
 from anyshot.methods.test_time_augmentation import Probabilities, Views
 from anyshot.models.network import HEAD_PARAMETERS, Body, Parameters
 
 
-class MTNet(MAML):
+class MTNet(GradientMethod):
     """MT-net (Lee and Choi, "Gradient-Based Meta-Learning with Learned Layerwise Metric and
     Subspace", ICML 2018).
 
@@ -30,18 +30,20 @@ class MTNet(MAML):
     The mixing T learns the space in which these steps are taken. T and ζ are only meta-learned.
 
     There is no T after the head and the head has one shared logit ζ, so that neither the number nor
-    the order of the classes matters.
+    the order of the classes matters. A convolution with groups has no T: a mixture of its outputs
+    is not such a convolution.
     """
 
     Options = MTNetOptions
     unused_settings = ("adapt_body",)  # masks and mixing act on the body
     options: MTNetOptions
+    alpha = 0.5
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(settings, body, generator)
         start = self.options.zeta
         self.mixing = nn.ParameterDict(  # T, the identity at the start
-            {unit.weight: torch.eye(unit.channels) for unit in body.layers}
+            {unit.weight: torch.eye(unit.channels) for unit in body.layers if unit.groups == 1}
         )
         self.zeta = nn.ParameterDict(
             {unit.weight: torch.full((unit.channels,), start) for unit in body.layers}
@@ -73,6 +75,8 @@ class MTNet(MAML):
         """
         mixed = dict(theta)
         for unit in self.body.layers:
+            if unit.weight not in self.mixing:
+                continue
             mixing = self.mixing[unit.weight]
             mixing = mixing.t() if transpose else mixing
             mixed[unit.weight] = torch.einsum("oi,i...->o...", mixing, theta[unit.weight])
@@ -85,6 +89,7 @@ class MTNet(MAML):
         mask = self.mask(noise, way)
         alpha = self.rates()
         rates = {
+            **alpha,
             HEAD_PARAMETERS[0]: alpha[HEAD_PARAMETERS[0]] * mask[HEAD_PARAMETERS[0]][:, None],
             HEAD_PARAMETERS[1]: alpha[HEAD_PARAMETERS[1]] * mask[HEAD_PARAMETERS[0]],
         }
@@ -105,10 +110,12 @@ class MTNet(MAML):
         steps: int,
         order: int,
         views: Views = (),
+        training: bool = False,
     ) -> tuple[InnerProblem, Parameters]:
         """The inner problem, and the mixed parameters T W after its last step."""
         way = int(labels.max()) + 1
-        inner = self.inner_problem(images, labels, way, {}, steps, views)
+        dropout = noise if training else None
+        inner = self.inner_problem(images, labels, way, {}, steps, views, dropout)
         rates = self.mask_rates(noise, way)
 
         def gradient(theta: Parameters, k: int) -> Parameters:
@@ -121,7 +128,7 @@ class MTNet(MAML):
         support, labels, query, query_labels = self.task_tensors(task)
         s = self.settings
         noise = noise or task.noise()
-        inner, theta = self.run_inner_loop(support, labels, noise, s.steps, s.order)
+        inner, theta = self.run_inner_loop(support, labels, noise, s.steps, s.order, training=True)
         loss, scores = query_cross_entropy(inner, theta, query, query_labels, self.engine)
         return Objective(loss, 0.0, accuracy(scores, query_labels))
 

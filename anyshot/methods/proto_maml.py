@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from anyshot.methods.maml import MAML
+from anyshot.methods.gradient_method import GradientMethod
 from anyshot.methods.prototype_head import prototypes
 from anyshot.models.network import Norm, Parameters
 
 
-class ProtoMAML(MAML):
+class ProtoMAML(GradientMethod):
     """Proto-MAML (Triantafillou et al., "Meta-Dataset", ICLR 2020).
 
     https://arxiv.org/abs/1903.03096

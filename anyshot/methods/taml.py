@@ -6,12 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from anyshot.core.builtin_options import BALANCING, TAMLOptions
+from anyshot.core.errors import SettingsError
+from anyshot.core.registry import ENCODERS
 from anyshot.core.settings import MethodSettings
 from anyshot.methods.balancing import Phi, apply_z
 from anyshot.methods.evidence import held_out_evidence
 from anyshot.methods.meta_sgd import MetaSGD
 from anyshot.methods.posterior import Posterior
-from anyshot.methods.task_encoder import TaskEncoder
 from anyshot.models.network import Body, Norm, Parameters
 
 
@@ -38,11 +39,15 @@ class TAML(MetaSGD):
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(settings, body, generator)
         options = self.options
-        self.encoder = None
-        if options.balance:
-            self.encoder = TaskEncoder(
-                options, body, generator, settings.start, settings.adapt_body
+        if options.z_site == "activation" and len(body.norm().shift) < len(body.layers):
+            raise SettingsError(
+                f"z cannot modulate the activations of {settings.body!r}, which is a module; use "
+                "--z-site weight."
             )
+        self.encoder: nn.Module | None = None
+        if options.balance:
+            encoder = ENCODERS[options.encoder]
+            self.encoder = encoder(options, body, generator, settings.start, settings.adapt_body)
         gains = dict(zip(BALANCING, options.gains, strict=False))
         self.log_gain = nn.ParameterDict(
             {name: torch.tensor(gain).log() for name, gain in gains.items()}

@@ -3,13 +3,13 @@
     image ─NN1─► features ─pool over a class─► s_c ─► ω̃_c
                            s_c ─NN2─► ─pool over the classes─► v ─► γ̃, z̃
 
-Pooling keeps several statistics of a set, so that the encoder sees its size and its diversity.
+Pooling (``pooling.py``) keeps several statistics of a set, so that the encoder sees its size and
+its diversity.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -17,31 +17,13 @@ from torch import Tensor, nn
 
 from anyshot.core.builtin_options import TAMLOptions
 from anyshot.core.parallel.threads import single_task_threads
-from anyshot.core.registry import STATISTICS
+from anyshot.core.registry import POOLINGS
 from anyshot.methods.balancing import variable_sizes
 from anyshot.methods.evidence import evidence_size
 from anyshot.methods.posterior import Posterior
-from anyshot.methods.set_statistics import FeatureSets, set_statistics
 from anyshot.models.network import Body, truncated_normal
 
 MOST_SHOTS = 50  #: class size that is encoded as 1
-
-
-class StatisticsPooling(nn.Module):
-    """Pool features [n, width] of several sets to [sets, 4 · width].
-
-    A linear layer maps the statistics of each feature to 4 numbers, followed by ReLU.
-    """
-
-    def __init__(self, statistics: Sequence[str]) -> None:
-        super().__init__()
-        self.statistics = [STATISTICS[name] for name in statistics]
-        self.mix = nn.Linear(len(statistics), 4)
-
-    def forward(self, features: Tensor, members: Tensor, cardinality: Tensor) -> Tensor:
-        """Features [n, width], 0/1 members [sets, n], cardinality [sets]."""
-        sets = FeatureSets(features, members, cardinality)
-        return F.relu(self.mix(set_statistics(sets, self.statistics))).flatten(1)
 
 
 class TaskEncoder(nn.Module):
@@ -67,14 +49,15 @@ class TaskEncoder(nn.Module):
         self.conv1 = nn.Conv2d(body.image_channels, 10, 3, padding=1)
         self.conv2 = nn.Conv2d(10, 10, 3, padding=1)
         self.image_features = nn.Linear(10 * height * width, 64)
-        self.class_pooling = StatisticsPooling(options.statistics)
+        pooling = POOLINGS[options.pooling]
+        self.class_pooling = pooling(64, options)
         task_width = 64
         if options.hierarchical:
             self.class_features = nn.Sequential(
                 nn.Linear(64 * 4, 128), nn.ReLU(), nn.Linear(128, 32)
             )
             task_width = 32
-        self.task_pooling = StatisticsPooling(options.statistics)
+        self.task_pooling = pooling(task_width, options)
         self.evidence_width = evidence_size(len(body.head_parts)) if options.evidence else 0
         self.heads = nn.ModuleDict()
         for name in options.balance:

@@ -1,68 +1,34 @@
 """The network that a task adapts, as functions of (parameters, images): a body and a linear head.
 
-There are no modules, no running averages and no hidden state. The parameters that the inner loop
-changes are a dict of tensors, ``theta``; what it does not change is in :class:`Norm`.
-:class:`Body` describes a backbone; :mod:`anyshot.models.bodies` has the built-in ones.
+There are no running averages and no hidden state. The parameters that the inner loop changes are
+a dict of tensors, ``theta``; what it does not change is in :class:`Norm`. :class:`Body` describes a
+backbone; :mod:`anyshot.models.bodies` has the built-in ones, and any module can be one.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from anyshot.core.errors import CodeError, SettingsError
-from anyshot.models.batch_norm import batch_norm, batch_norm_by_arithmetic
+from anyshot.models.norm import Norm as Norm
+from anyshot.models.norm import Parameters as Parameters
 
-EPS = 1e-3  #: ε of the batch norm
 HEAD_PARAMETERS = ("head_weight", "head_bias")  #: names of the head's parameters in θ
 #: prefixes of the body's parameters in the state of every method
-BODY_PREFIXES = ("theta.", "shift.")
-Parameters = dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Norm:
-    """The batch norms of a network with their scales and shifts.
-
-    ``norm(i, y)`` returns scale_i · x̂ + shift_i, where x̂ = (y − mean) / √(var + ε) for each
-    channel. Mean and variance are those of the batch; there are no running averages.
-
-    Parameters
-    ----------
-    shift : sequence of Tensor
-        β of each layer, [channels]. Meta-learned; the inner loop does not change it.
-    scale : sequence of Tensor, optional
-        Scale of each layer, [channels]. Default: 1. TAML's z may act here.
-    reference_size : int, optional
-        Use the statistics of the first ``reference_size`` images of the batch only.
-
-    Examples
-    --------
-    >>> norm = Norm([torch.zeros(3)])
-    >>> normalised = norm(0, torch.randn(8, 3, 5, 5))
-    >>> tuple(normalised.shape), normalised.mean((0, 2, 3)).abs().max().item() < 1e-6
-    ((8, 3, 5, 5), True)
-    """
-
-    shift: Sequence[Tensor]
-    scale: Sequence[Tensor] | None = None
-    reference_size: int | None = None
-
-    def __call__(self, layer: int, y: Tensor) -> Tensor:
-        """Return the normalised, scaled and shifted y, [n, channels, …], of a layer."""
-        scale = None if self.scale is None else self.scale[layer]
-        return normalise(y, scale, self.shift[layer], self.reference_size)
-
+BODY_PREFIXES = ("theta.", "shift.", "constants.")
 
 #: (θ, norm, images [n, channels, height, width]) → features [n, width]
 Features = Callable[[Parameters, Norm, Tensor], Tensor]
+#: (θ, features [n, width]) → class scores [n, way]
+Head = Callable[[Parameters, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -79,6 +45,8 @@ class Layer:
         Layers of one group share one learning-rate multiplier γ.
     bias : str, optional
         Name of the bias in θ. Default: no bias.
+    groups : int
+        Groups of a convolution.
 
     Examples
     --------
@@ -90,6 +58,7 @@ class Layer:
     size: tuple[int, ...]
     group: str
     bias: str | None = None
+    groups: int = 1
 
     @property
     def channels(self) -> int:
@@ -115,6 +84,9 @@ class Body:
     parts : tuple of (str, int)
         Names and widths of the parts of a feature vector, for example one for each depth. Each part
         of the head has its own learning-rate multiplier γ. Default: one part, "head".
+    others : dict of str to Tensor
+        Initial values of parameters that belong to no layer, such as position embeddings. Each has
+        its own γ, and z does not change it.
 
     Attributes
     ----------
@@ -142,11 +114,56 @@ class Body:
     image_size: tuple[int, int]
     image_channels: int = 3
     parts: tuple[tuple[str, int], ...] = ()
+    others: Mapping[str, Tensor] = field(default_factory=dict, compare=False)
 
     @property
     def head_parts(self) -> dict[str, int]:
         """Width of each part of the features, by name."""
         return dict(self.parts) or {"head": self.width}
+
+    @staticmethod
+    def from_module(
+        module: nn.Module, image_size: tuple[int, int] = (32, 32), image_channels: int = 3
+    ) -> Body:
+        """Create a body of any module that maps images to features [n, width].
+
+        All parameters that require a gradient are adapted and learned, from their current values.
+        Batch norms use the statistics that the method's setting ``transductive`` says, never
+        running averages. Dropout is drawn from the task's generator in training and is off in
+        tests. The module itself does not change.
+
+        Parameters
+        ----------
+        module : torch.nn.Module
+            Images [n, channels, height, width] → features [n, width].
+        image_size : (int, int)
+            Height and width of the images.
+        image_channels : int
+            Channels of the images.
+
+        Returns
+        -------
+        Body
+
+        Raises
+        ------
+        CodeError
+            If the module cannot be a function of its parameters; the message names the layer.
+
+        Examples
+        --------
+        >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten())
+        >>> body = Body.from_module(net, (8, 8))
+        >>> body.width, list(body.layer_parameters)
+        (288, ['0', '1', 'head'])
+        """
+        from anyshot.models.module_body import module_body  # which imports this module
+
+        return module_body(module, image_size, image_channels)
+
+    def draw_seed(self, noise: torch.Generator | None) -> int | None:
+        """The seed of dropout for a training task: None, a function has none."""
+        return None
 
     @property
     def layer_parameters(self) -> dict[str, tuple[str, ...]]:
@@ -155,6 +172,7 @@ class Body:
         for layer in self.layers:
             names = (layer.weight, layer.bias) if layer.bias else (layer.weight,)
             groups[layer.group] = (*groups.get(layer.group, ()), *names)
+        groups |= {name: (name,) for name in self.others}
         return {**groups, "head": HEAD_PARAMETERS}
 
     @cached_property
@@ -166,6 +184,7 @@ class Body:
             theta |= {
                 layer.bias: torch.empty(layer.channels) for layer in self.layers if layer.bias
             }
+            theta |= {name: torch.empty(value.shape) for name, value in self.others.items()}
             images = torch.empty(2, self.image_channels, height, width)
             try:
                 output = self.features(theta, self.norm(), images)
@@ -205,7 +224,7 @@ class Body:
             theta[layer.weight] = truncated_normal(layer.size, sigma, generator)
             if layer.bias:
                 theta[layer.bias] = torch.zeros(layer.channels)
-        return theta
+        return theta | {name: value.clone() for name, value in self.others.items()}
 
 
 def truncated_normal(size: Sequence[int], sigma: float, generator: torch.Generator) -> Tensor:
@@ -241,35 +260,17 @@ def zero_head(way: int, features: int, like: Tensor) -> Parameters:
     return {"head_weight": like.new_zeros(way, features), "head_bias": like.new_zeros(way)}
 
 
+def linear_head(theta: Parameters, features: Tensor) -> Tensor:
+    """Class scores W f + b [n, way] of features [n, width]."""
+    return F.linear(features, theta["head_weight"], theta["head_bias"])
+
+
 def to_float(images: Tensor) -> Tensor:
     """Convert uint8 [n, height, width, channels] to float [n, channels, height, width] in [0, 1].
 
     The result is channels-last in memory.
     """
     return images.permute(0, 3, 1, 2).float().div_(255)
-
-
-def normalise(
-    y: Tensor,
-    scale: Tensor | None = None,
-    shift: Tensor | None = None,
-    reference_size: int | None = None,
-) -> Tensor:
-    """Return scale · x̂ + shift, where x̂ = (y − mean) / √(var + ε) for each channel.
-
-    Parameters
-    ----------
-    y : Tensor
-        [n, channels, …].
-    scale, shift : Tensor, optional
-        [channels]. Defaults: 1 and 0.
-    reference_size : int, optional
-        Number of leading entries of y whose mean and (biased) variance are used. Default: all.
-    """
-    if reference_size is None:
-        return batch_norm(y, scale, shift, EPS)
-    # torch's batch norm does not differentiate through statistics that it is given
-    return batch_norm_by_arithmetic(y, scale, shift, EPS, reference_size)
 
 
 def embed(
@@ -314,7 +315,7 @@ def logits(
     images: Tensor,
     centre: bool = False,
     reference: Tensor | None = None,
+    head: Head = linear_head,
 ) -> Tensor:
     """Compute class scores [n, way] of images; see :func:`embed` for the parameters."""
-    h = embed(features, theta, norm, images, centre, reference)
-    return F.linear(h, theta["head_weight"], theta["head_bias"])
+    return head(theta, embed(features, theta, norm, images, centre, reference))

@@ -299,7 +299,8 @@ class Run:
     def new_method(self, device: str = "cpu") -> Method:
         """Create the run's method with its initial parameters."""
         settings = self.resolve_settings()
-        method = create_method(settings.method, self.image_size, settings.train.seed)
+        seed, way = settings.train.seed, settings.task.way
+        method = create_method(settings.method, self.image_size, seed, way)
         return method.to(choose_device(device))
 
     def load_method(self, device: str = "cpu", best: Checkpoint | None = None) -> Method:

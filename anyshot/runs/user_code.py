@@ -26,7 +26,7 @@ from anyshot.core.code_loading import (
 )
 from anyshot.core.errors import CodeError
 from anyshot.core.files import write_bytes
-from anyshot.core.registry import BODIES, METHODS, SHOT_RULES, STATISTICS
+from anyshot.core.registry import BODIES, ENCODERS, METHODS, POOLINGS, SHOT_RULES, STATISTICS
 from anyshot.core.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -108,9 +108,8 @@ def _current_digest(path: str) -> str | None:
 
 
 def _is_registered(path: str) -> bool:
-    return any(
-        registry.is_registered(path) for registry in (METHODS, BODIES, STATISTICS, SHOT_RULES)
-    )
+    registries = (METHODS, BODIES, STATISTICS, ENCODERS, POOLINGS, SHOT_RULES)
+    return any(registry.is_registered(path) for registry in registries)
 
 
 def _check_copy(path: str, record: Fingerprint, copy: Path, folder: Path) -> None:

@@ -161,7 +161,8 @@ class Pretraining(TrainingLoop):
         pixels, labels = self.images.load_batch(indices, rng)
         x = self.method.to_input(torch.from_numpy(pixels))
         y = torch.from_numpy(labels).to(self.method.reference_tensor.device)
-        scores = F.linear(self.method.embed(x), *self.layer)
+        noise = torch.Generator().manual_seed(int(rng.integers(2**62)))  # after the augmentation
+        scores = F.linear(self.method.embed(x, norm=self.method.training_norm(noise)), *self.layer)
         loss = F.cross_entropy(scores, y)
         share = len(indices) / self.batch
         gradients = torch.autograd.grad(

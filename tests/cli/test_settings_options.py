@@ -43,7 +43,8 @@ def test_every_setting_has_an_option_of_its_own():
     assert len(names) == len(set(names))
     parts = (TaskSettings, MethodSettings, TrainSettings, TAMLOptions)
     expected = {field.name for cls in parts for field in dataclasses.fields(cls)}
-    expected |= {"images", "ood", "mixing", "epochs", "zeta", "deviation", "deviation_head"}
+    expected |= {"images", "ood", "mixing", "epochs"}
+    expected |= {"learned_head", "zeta", "deviation", "deviation_head"}
     assert set(names) == expected - {"name", "options"} | {"method"}
 
 
@@ -68,7 +69,7 @@ def test_options_of_every_type_arrive_as_settings():
 
 def test_every_default_given_as_an_option_changes_nothing():
     arguments = []
-    foreign = {"zeta", "deviation", "deviation_head", "epochs"}
+    foreign = {"learned_head", "zeta", "deviation", "deviation_head", "epochs"}
     for setting in select_settings(EVERYTHING):
         if setting.name in foreign:
             continue

@@ -1,12 +1,18 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
+from support import make_task
+from tiny_runs import tiny, train_tiny
 
 from anyshot.core.builtin_options import TAMLOptions
+from anyshot.core.errors import CodeError
 from anyshot.core.random import torch_rng
+from anyshot.methods.pooling import AttentionPooling
 from anyshot.methods.task_encoder import TaskEncoder
 from anyshot.models.bodies.conv4 import conv4
+from anyshot.runs.run import Run
 
 
 def encoder(**options) -> TaskEncoder:
@@ -200,3 +206,71 @@ def test_the_start_is_the_papers():
     assert not any(p.any() for n, p in e.named_parameters() if n.endswith("bias"))
     assert abs(e.image_features.weight.std() - 0.02) < 1e-3
     assert e.conv2.weight.abs().max() <= 0.04
+
+
+# ------------------------------------------------------------------------------------- by name
+def test_attention_pooling_is_the_formula():
+    pooling = AttentionPooling(5, TAMLOptions())
+    rng = torch_rng(0)
+    with torch.no_grad():
+        pooling.query.copy_(torch.randn(4, 5, generator=rng))
+        pooling.size.copy_(torch.randn(4, 1, generator=rng))
+    x = torch.randn(6, 5, generator=rng)
+    members = torch.tensor([[1.0, 1, 0, 0, 0, 0], [0, 0, 1, 1, 1, 0], [0, 0, 0, 0, 0, 1]])
+    sizes = torch.tensor([0.2, 0.3, 0.0])
+    pooled = pooling(x, members, sizes).view(3, 4, 5)
+    for c, size in enumerate(sizes):
+        own = x[members[c] > 0]
+        for h in range(4):
+            weights = (own @ pooling.query[h] / 5**0.5).exp()
+            mean = (weights[:, None] * own).sum(0) / weights.sum()
+            expected = (mean + pooling.size[h] * size).clamp_min(0)
+            torch.testing.assert_close(pooled[c, h], expected)
+
+
+def test_attention_pooling_does_not_depend_on_the_order_of_images():
+    e = encoder(pooling="attention")
+    x, labels = images(7), torch.tensor([0, 0, 1, 1, 1, 2, 2])
+    order = torch.tensor([6, 3, 1, 0, 5, 2, 4])
+    q, other = e(x, labels, 3), e(x[order], labels[order], 3)
+    for name in q.mean:
+        torch.testing.assert_close(q.mean[name], other.mean[name])
+    assert q.mean["omega"].std() > 0
+
+
+OWN_ENCODER = """
+import torch
+from torch import nn
+from anyshot import Posterior
+from anyshot.methods.balancing import variable_sizes
+
+class Sizes(nn.Module):
+    def __init__(self, options, body, generator, start, adapt_body):
+        super().__init__()
+        self.slope = nn.Parameter(torch.zeros(()))
+        self.gamma = variable_sizes(body)["gamma"]
+
+    def forward(self, images, labels, way, evidence=None):
+        shots = torch.bincount(labels, minlength=way).to(images)
+        mean = {"omega": self.slope * shots.log(), "gamma": images.new_zeros(self.gamma)}
+        return Posterior(mean, {name: torch.ones_like(value) for name, value in mean.items()})
+
+class Mean(nn.Module):
+    def __init__(self, width, options):
+        super().__init__()
+
+    def forward(self, features, members, cardinality):
+        return ((members / members.sum(1, keepdim=True)) @ features).repeat(1, 4)
+"""
+
+
+def test_encoder_and_pooling_of_ones_own_are_trained_and_loaded(tmp_path):
+    (tmp_path / "own.py").write_text(OWN_ENCODER)
+    for option, name in (("encoder", "Sizes"), ("pooling", "Mean")):
+        settings = tiny("taml", iterations=1)
+        method = settings.method.with_values({option: f"{tmp_path / 'own.py'}:{name}"})
+        run = train_tiny(replace(settings, method=method), tmp_path / option)
+        assert list(run.code) == [f"{tmp_path / 'own.py'}:{name}"]
+        with pytest.raises(CodeError, match="trust"):
+            Run(tmp_path / option).load_method()
+        assert Run(tmp_path / option, trust_code=True).load_method().predict(make_task(way=2)).shape

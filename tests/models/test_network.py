@@ -6,16 +6,15 @@ from anyshot.core.errors import SettingsError
 from anyshot.core.random import torch_rng
 from anyshot.models.bodies.conv4 import conv4
 from anyshot.models.network import (
-    EPS,
     Body,
     Layer,
     Norm,
     embed,
     logits,
-    normalise,
     to_float,
     zero_head,
 )
+from anyshot.models.norm import EPS, normalise
 
 
 def network(size=(16, 16), channels=4, dtype=torch.float64):

@@ -16,7 +16,8 @@ TASK = {"shots": "any-shot:1-50", "query": 15}
 OPTIONS = {
     "head": "zero", "class_mean": False, "balance": ("omega", "gamma", "z"), "bayesian": True,
     "prediction": "mc", "samples": 10, "z_site": "weight", "hierarchical": True,
-    "statistics": ("mean", "var", "N"), "cardinality": "linear", "omega_prior": None, "gains": (),
+    "statistics": ("mean", "var", "N"), "encoder": "convolutional", "pooling": "statistics",
+    "cardinality": "linear", "omega_prior": None, "gains": (),
     "evidence": False, "encoder_rate": 1.0,
 }  # fmt: skip
 METHOD = {

@@ -47,7 +47,7 @@ from anyshot.inner_loop.engine.numba_layouts import (
     to_backend,
 )
 from anyshot.inner_loop.engine.partition import map_over_parts, total
-from anyshot.models.network import EPS
+from anyshot.models.norm import EPS
 
 __all__ = [
     "affine_relu", "announce_compilation", "backward", "features", "first_forward", "first_tangent",

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anyshot.models.network import EPS
+from anyshot.models.norm import EPS
 
 aten = torch.ops.aten
 CHANNELS_LAST = torch.channels_last

@@ -6,7 +6,8 @@ from torch import nn
 
 from anyshot.core.random import torch_rng
 from anyshot.models.bodies.conv4 import CONV_WEIGHTS, conv4
-from anyshot.models.network import EPS, Norm
+from anyshot.models.network import Norm
+from anyshot.models.norm import EPS
 
 
 def make_case(channels=4):

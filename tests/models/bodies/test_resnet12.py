@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from anyshot.core.random import torch_rng
 from anyshot.core.registry import METHODS
 from anyshot.models.bodies.resnet12 import resnet12
-from anyshot.models.network import EPS, Norm
+from anyshot.models.network import Norm
+from anyshot.models.norm import EPS
 
 
 class Block(nn.Module):

@@ -1,0 +1,154 @@
+"""Refuse modules that cannot be a pure function of parameters and images; name the layer."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from anyshot.core.errors import CodeError, SettingsError
+from anyshot.core.random import torch_rng
+from anyshot.models.math_attention import math_attention
+from anyshot.models.module_features import ModuleFeatures, Worker
+from anyshot.models.network import Norm, Parameters
+from anyshot.models.seeded_random import SeededRandom
+
+IMAGES = 4  # of the trial
+SEED = 0  # of the trial in training mode
+
+
+def check_layers(module: nn.Module) -> None:
+    """Refuse what can be seen without a call: lazy and compiled layers, nothing to learn."""
+    for name, layer in module.named_modules():
+        label = f"{name or 'the module'} ({type(layer).__name__})"
+        own = [*layer.parameters(recurse=False), *layer.buffers(recurse=False)]
+        if any(is_lazy(value) for value in own):
+            raise CodeError(
+                f"The layer {label} has no parameters yet; call the module once before, or use "
+                "the layer that is not lazy."
+            )
+        if isinstance(layer, torch.jit.ScriptModule):
+            raise CodeError(f"The layer {label} is compiled; use the module before torch.jit.")
+    if not any(value.requires_grad for value in module.parameters()):
+        raise CodeError(
+            f"The module {type(module).__name__} has no parameter that requires a gradient, so "
+            "there is nothing to learn."
+        )
+
+
+def check_features(
+    module: nn.Module,
+    features: ModuleFeatures,
+    theta: Parameters,
+    norm: Norm,
+    image_shape: tuple[int, int, int],
+) -> int:
+    """Call the module in both modes, refuse what does not work, and return its feature width.
+
+    Also finds out whether the module draws random numbers in training mode.
+    """
+    name = type(module).__name__
+    images = torch.rand(IMAGES, *image_shape, generator=torch_rng(0, "check module"))
+    channels, height, width = image_shape
+    copies = {key: value.clone() for key, value in norm.constants.items()}
+    with torch.random.fork_rng(devices=[]):
+        try:
+            with torch.no_grad():
+                output = features(theta, Norm([], constants=copies), images)
+                training = Norm([], constants=copies, seed=SEED)
+                outputs = [features(theta, training, images) for _ in range(2)]
+        except CodeError:
+            raise
+        except Exception as error:  # a module may raise anything
+            raise SettingsError(
+                f"The module {name} cannot process {IMAGES} images of {height}×{width} pixels "
+                f"with {channels} channels ({type(error).__name__}: {error})."
+            ) from error
+        _check_shape(name, output)
+        _check_shape(name, outputs[0])
+        changed = [key for key, value in copies.items() if not _equal(value, norm.constants[key])]
+        if changed:
+            raise CodeError(
+                f"The module {name} changes its buffers in a call ({_layers(features, changed)}), "
+                "so that results would depend on earlier calls; remove that layer."
+            )
+        if not _equal(*outputs):
+            raise CodeError(
+                f"The module {name} draws random numbers that are not torch's in training mode, so "
+                "that runs could not be repeated; use torch.rand, torch.randn or dropout."
+            )
+        features.draws_random_numbers = _draws_random_numbers(features, theta, training, images)
+        _check_gradients(module, features, theta, norm, images)
+    return output.shape[1]
+
+
+def _check_shape(name: str, output: object) -> None:
+    if not isinstance(output, Tensor) or output.ndim != 2 or len(output) != IMAGES:
+        shape = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise CodeError(
+            f"The module {name} returns {shape} for {IMAGES} images; expected features "
+            f"[{IMAGES}, width]. Flatten them or take their mean over positions."
+        )
+
+
+def _draws_random_numbers(
+    features: ModuleFeatures, theta: Parameters, norm: Norm, images: Tensor
+) -> bool:
+    features.draws_random_numbers = False  # so that only this context counts
+    with torch.no_grad(), SeededRandom(SEED) as random:
+        features(theta, norm, images)
+    return random.is_used
+
+
+def _check_gradients(
+    module: nn.Module, features: ModuleFeatures, theta: Parameters, norm: Norm, images: Tensor
+) -> None:
+    """Compare with the gradients of the module itself: a parameter must not have been copied."""
+    own = Worker(copy.deepcopy(module), len(images)).module.eval()
+    mine = {key: value.clone().requires_grad_() for key, value in theta.items()}
+    try:
+        with SeededRandom(SEED):
+            actual = _gradients(features(mine, norm, images), mine.values())
+        parameters = dict(own.named_parameters())
+        with SeededRandom(SEED), math_attention:
+            output = own(images)
+        expected = _gradients(output, [parameters[n] for n in features.parameters.values()])
+    except RuntimeError as error:
+        raise CodeError(
+            f"The module {type(module).__name__} cannot be differentiated ({error})."
+        ) from error
+    wrong = [key for key, a, b in zip(mine, actual, expected, strict=True) if not _close(a, b)]
+    if wrong:
+        raise CodeError(
+            f"The module {type(module).__name__} does not use the parameters that it is given "
+            f"({_layers(features, wrong)}): it keeps a second reference to them, or changes them "
+            "in a call; read them from their layer in forward()."
+        )
+
+
+def _gradients(output: Tensor, parameters: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    weights = torch.linspace(-1, 1, output.numel()).view_as(output).to(output)
+    return torch.autograd.grad(
+        (output * weights).sum(), list(parameters), allow_unused=True, materialize_grads=True
+    )
+
+
+def _equal(a: Tensor, b: Tensor) -> bool:
+    return torch.equal(a.nan_to_num(), b.nan_to_num())
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    return bool((a - b).abs().max() <= 1e-3 * b.abs().max() + 1e-6) if b.numel() else True
+
+
+def _layers(features: ModuleFeatures, keys: Iterable[str]) -> str:
+    names = {**features.parameters, **features.constants}
+    layers = dict(features.template.named_modules())
+    found = []
+    for key in keys:
+        owner = names[key].rpartition(".")[0]
+        found.append(f"{names[key]} of {type(layers[owner]).__name__}")
+    return ", ".join(found[:3])
