@@ -76,12 +76,25 @@ class MetaSGDOptions(MethodOptions):
     )
     head_kappa: float = option(1.0, "Initial shrinkage strength κ, in images (learned).", above=0)
     class_mean: bool = option(
-        False, "Class-balanced support loss ('1/N'): average within each class first."
+        False, "Class-balanced support loss: average within each class first."
+    )
+    divide_by_shots: bool = option(
+        False,
+        "Divide each class's gradient by its number of images, without rescaling (the paper's "
+        "'1/N').",
     )
     omega_prior: float | None = option(
         None,
         "Initial exponent τ of the class-size prior ω ∝ N_c^−τ (learned); none: uniform prior.",
     )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.class_mean and self.divide_by_shots:
+            raise SettingsError(
+                "class_mean and divide_by_shots are both on; use one of them: class_mean averages "
+                "within each class, divide_by_shots divides without rescaling."
+            )
 
 
 @dataclass(frozen=True)
@@ -140,7 +153,7 @@ class TAMLOptions(MetaSGDOptions, SamplingOptions):
     )
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         if not self.statistics:
             known = ", ".join(STATISTICS)
             raise SettingsError(f"statistics is empty; the encoder needs at least one of {known}.")

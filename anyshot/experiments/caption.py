@@ -11,6 +11,9 @@ from anyshot.experiments.plan import Plan
 from anyshot.runs import pretrained
 from anyshot.runs.run import Run
 
+#: from the paper's start, the encoder had moved after 2,600 iterations and not after 200
+ENCODER_ITERATIONS = 2_000
+
 
 def protocol_sentences(plan: Plan, comparison: PaperComparison) -> list[str]:
     """What was run, what differs from the paper, and which tasks were smaller than planned."""
@@ -18,7 +21,7 @@ def protocol_sentences(plan: Plan, comparison: PaperComparison) -> list[str]:
     differences = [*_size_differences(plan), *_start_differences(plan), *plan.differences]
     if differences:
         sentences.append(f"Different from the paper's protocol: {'; '.join(differences)}.")
-    return sentences + _small_tasks(plan, comparison)
+    return sentences + _encoder_sentences(plan) + _small_tasks(plan, comparison)
 
 
 def _test_sentences(plan: Plan) -> list[str]:
@@ -64,6 +67,23 @@ def _start_differences(plan: Plan) -> list[str]:
     ]
     weights = "".join(f" (weights {name})" for name in shipped)
     return [f"all models start from one pre-trained body{length}{weights}, not from scratch"]
+
+
+def _encoder_sentences(plan: Plan) -> list[str]:
+    """A caution if an encoder starts at the paper's σ = 0.02 and has few iterations."""
+    short = [
+        job.settings.train.iterations
+        for job in plan.jobs
+        if job.settings.method.name == "taml"
+        and job.settings.method.start == "paper"
+        and 0 < job.settings.train.iterations < ENCODER_ITERATIONS
+    ]
+    if not short:
+        return []
+    return [
+        f"The task encoder of TAML starts at σ = 0.02 and hardly moves in {max(short):,} "
+        "iterations: these rows do not test what γ and z can do (He's start, start=he, moves)."
+    ]
 
 
 def _small_tasks(plan: Plan, comparison: PaperComparison) -> list[str]:

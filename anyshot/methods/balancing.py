@@ -20,17 +20,24 @@ Phi = Mapping[str, Tensor]
 
 
 def image_weights(
-    labels: Tensor, way: int, phi: Phi, like: Tensor, class_mean: bool = False
+    labels: Tensor,
+    way: int,
+    phi: Phi,
+    like: Tensor,
+    class_mean: bool = False,
+    divide_by_shots: bool = False,
 ) -> Tensor:
     """Weights w_n [N] of the support images in the inner loss Σ_n w_n CE_n.
 
     w_n = ω_c · C / N for an image of class c. Without ω, ω_c = 1/C: the mean cross-entropy. With
-    ``class_mean`` ("1/N") the loss is averaged within each class first: C / N becomes 1 / N_c.
+    ``class_mean`` the loss is averaged within each class first: C / N becomes 1 / N_c. With
+    ``divide_by_shots`` (the paper's "1/N") the weights are divided by N_c.
     """
     omega = phi["omega"].softmax(0) if "omega" in phi else like.new_full((way,), 1 / way)
     if class_mean:
         return omega[labels] / torch.bincount(labels, minlength=way)[labels]
-    return omega[labels] * (way / len(labels))
+    weights = omega[labels] * (way / len(labels))
+    return weights / torch.bincount(labels)[labels] if divide_by_shots else weights
 
 
 def gamma_names(body: Body, adapt_body: bool = True) -> tuple[str, ...]:

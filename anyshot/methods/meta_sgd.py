@@ -23,7 +23,8 @@ class MetaSGD(GradientMethod):
         θ_k = θ_{k−1} − α ∘ ∇ mean CE(θ_{k−1}),    α learned, one number per element, any sign
 
     The inner learning rates are meta-parameters like θ, so training learns the direction and the
-    length of each step. With ``class_mean`` the loss is averaged within each class first ("1/N").
+    length of each step. With ``class_mean`` the loss is averaged within each class first; with
+    ``divide_by_shots`` each class's gradient is divided by its number of images ("1/N").
 
     α has the shape of the body's parameters. The head has one vector that all classes share and one
     number for the bias, so that a trained method works with any number of classes.
@@ -65,7 +66,10 @@ class MetaSGD(GradientMethod):
         return {**phi, "omega": phi.get("omega", 0.0) - self.tau * shots.log()}
 
     def image_weights(self, labels: Tensor, way: int, phi: Phi) -> Tensor:
-        return image_weights(labels, way, phi, self.reference_tensor, self.options.class_mean)
+        o = self.options
+        return image_weights(
+            labels, way, phi, self.reference_tensor, o.class_mean, o.divide_by_shots
+        )
 
     def rates(self) -> Parameters:
         return dict(self.rate)

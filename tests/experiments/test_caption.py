@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from anyshot import MethodSettings, Settings, TrainSettings
 from anyshot.core.settings import TaskSettings
 from anyshot.experiments import caption
 
@@ -49,3 +50,22 @@ def test_only_sizes_that_differ_from_the_experiments_are_listed(tasks, seeds):
     expected = ["2 seeds, not 3"] if seeds == 2 else []
     expected += ["30 to 5,000 test tasks, not 3,000"] if tasks == 30 else []
     assert caption._size_differences(plan) == expected
+
+
+@pytest.mark.parametrize(
+    ("method", "start", "iterations", "expected"),
+    [
+        ("taml", "paper", 200, True),
+        ("taml", "paper", 50_000, False),
+        ("taml", "he", 200, False),
+        ("meta-sgd", "paper", 200, False),
+    ],
+)
+def test_the_caption_warns_of_an_encoder_that_hardly_moves(method, start, iterations, expected):
+    settings = Settings(
+        method=MethodSettings(name=method, start=start), train=TrainSettings(iterations=iterations)
+    )
+    sentences = caption._encoder_sentences(
+        SimpleNamespace(jobs=[SimpleNamespace(settings=settings)])
+    )
+    assert ["200 iterations" in sentence for sentence in sentences] == [True] * expected

@@ -1,6 +1,8 @@
 import pytest
 import torch
 
+from anyshot.core.builtin_options import TAMLOptions
+from anyshot.core.errors import SettingsError
 from anyshot.methods.balancing import apply_gamma, apply_z, image_weights
 from anyshot.models.bodies.conv4 import CONV_BIASES, CONV_WEIGHTS, conv4
 from anyshot.models.network import HEAD_PARAMETERS, Norm
@@ -12,6 +14,16 @@ def test_weights_without_omega_are_the_mean_cross_entropy():
     assert image_weights(labels, 2, {}, like, class_mean=True).tolist() == pytest.approx(
         [1 / 6] * 3 + [1 / 2]
     )
+
+
+def test_the_papers_one_over_n_divides_each_class_gradient_without_rescaling():
+    labels, like = torch.tensor([0, 0, 0, 1]), torch.zeros(())
+    plain = image_weights(labels, 2, {}, like)
+    divided = image_weights(labels, 2, {}, like, divide_by_shots=True)
+    assert divided.tolist() == pytest.approx([1 / 12] * 3 + [1 / 4])
+    assert (plain / divided).tolist() == pytest.approx([3, 3, 3, 1])  # the class sizes
+    equal = torch.tensor([0, 0, 1, 1])  # equal classes: a smaller step, not the same one
+    assert image_weights(equal, 2, {}, like, divide_by_shots=True).sum().item() == 0.5
 
 
 def test_omega_weighs_classes():
@@ -48,3 +60,8 @@ def test_z_shifts_weights_and_biases_or_activations():
     assert film.scale[1].tolist() == pytest.approx([1.4, 1.5])
     assert film.shift[1].tolist() == pytest.approx([0.6, 0.7])
     assert apply_z(theta, norm, {}, body) == (theta, norm)
+
+
+def test_class_means_and_division_by_class_sizes_exclude_each_other():
+    with pytest.raises(SettingsError, match="class_mean and divide_by_shots"):
+        TAMLOptions(class_mean=True, divide_by_shots=True)

@@ -1,0 +1,130 @@
+"""Figures of docs/what-the-variables-do.md from the results files.
+
+    python benchmarks/variables_figures.py docs/results/variables docs/figures
+
+Reads posterior/*.json (variables_posterior.py), padding/results.json (variables_padding.py) and
+averaging/results.json (variables_averaging.py); draws variables_omega.png, variables_gamma.png and
+variables_z.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from paired_rows import SETS, TITLES
+
+LAYERS = ("conv 1", "conv 2", "conv 3", "conv 4", "head")
+
+
+def by_size(pairs: list, bins: int = 9) -> tuple[np.ndarray, np.ndarray]:
+    """Mean value in bins of equal ratio of the size."""
+    size, value = np.array(pairs, float).T
+    edges = np.geomspace(size.min(), size.max() + 1e-6, bins + 1)
+    group = np.clip(np.searchsorted(edges, size, "right") - 1, 0, bins - 1)
+    used = [g for g in range(bins) if (group == g).any()]
+    centres = [np.exp(np.log(size[group == g]).mean()) for g in used]
+    return np.array(centres), np.array([value[group == g].mean() for g in used])
+
+
+def draw_omega(folder: Path, path: Path) -> None:
+    """The encoder's own ω̃ against class size, for each trained encoder."""
+    figure, axes = plt.subplots(figsize=(6.4, 4))
+    for file in sorted((folder / "posterior").glob("*.json")):
+        record = json.loads(file.read_text())
+        pairs = [pair for images in SETS for pair in record[images]["omega"]]
+        if pairs:
+            size, value = by_size(pairs)
+            axes.plot(size, value - value[-1], marker="o", label=record["name"])
+    size = np.array([1, 50])
+    axes.plot(size, -np.log(size / 50), "k:", label="ω ∝ 1 / N")
+    axes.set_xscale("log")
+    axes.set_xlabel("images of the class")
+    axes.set_ylabel("E ω̃, relative to classes of 50")
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def draw_gamma(folder: Path, path: Path) -> None:
+    """γ by task size in the run of the paper's protocol; NLL by constant γ, plain and padded."""
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4))
+    record = json.loads((folder / "posterior" / "paper's protocol, 5,000.json").read_text())
+    for layer, name in enumerate(LAYERS):
+        pairs = [[n, values[layer]] for images in SETS for n, values in record[images]["gamma"]]
+        size, value = by_size(pairs)
+        axes[0].plot(size, np.exp(value), marker="o", markersize=4, label=name)
+    axes[0].set_xscale("log")
+    axes[0].set_yscale("log", base=2)
+    axes[0].set_xlabel("images of the task")
+    axes[0].set_ylabel("exp(E γ̃)")
+    axes[0].set_title("inferred, no padding, 5,000 iterations", fontsize=10)
+    axes[0].legend(fontsize=8)
+    cells = json.loads((folder / "padding" / "results.json").read_text())
+    colours = dict(zip(sorted({c["shots"] for c in cells}), ("C0", "C1", "C2"), strict=True))
+    for shots, padded in sorted({(c["shots"], c["padded"]) for c in cells}):
+        some = sorted(
+            (c["gamma"], np.mean(c["nll"]))
+            for c in cells
+            if (c["shots"], c["padded"]) == (shots, padded)
+        )
+        gamma, nll = np.array(some).T
+        style, note = ("--", ", padded to 200") if padded else ("-", "")
+        label = f"N = {5 * shots}{note}"
+        axes[1].plot(gamma, nll, style, color=colours[shots], marker="o", markersize=4, label=label)
+        best = nll.argmin()
+        axes[1].plot(gamma[best], nll[best], "o", color=colours[shots], markersize=10, mfc="none")
+    axes[1].set_xscale("log", base=2)
+    axes[1].set_ylim(top=2.2)
+    axes[1].set_xlabel("constant γ of the head")
+    axes[1].set_ylabel("NLL")
+    axes[1].set_title("best step of the head (circles)", fontsize=10)
+    axes[1].legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def draw_z(folder: Path, path: Path) -> None:
+    """Gain of each average of ten adaptations over one adaptation of the same method."""
+    rows = json.loads((folder / "averaging" / "results.json").read_text())["rows"]
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
+    names = list(dict.fromkeys(r["row"] for r in rows if "accuracy_difference" in r))
+    for axis, (key, label) in zip(
+        axes, (("accuracy", "accuracy, % points"), ("nll", "NLL (lower is better)")), strict=True
+    ):
+        for offset, images in ((0.12, "cifar-fs"), (-0.12, "svhn")):
+            found = {r["row"]: r for r in rows if r["images"] == images}
+            axis.errorbar(
+                [found[name][f"{key}_difference"] for name in names],
+                [len(names) - i + offset for i in range(len(names))],
+                xerr=[found[name][f"{key}_difference_interval"] for name in names],
+                fmt="o",
+                capsize=2,
+                label=TITLES[images],
+            )
+        axis.axvline(0, color="#555555", linewidth=1, linestyle="--")
+        axis.set_xlabel(f"change of {label}")
+    axes[0].set_yticks([len(names) - i for i in range(len(names))], names)
+    axes[1].legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("figures", type=Path)
+    chosen = parser.parse_args()
+    draw_omega(chosen.results, chosen.figures / "variables_omega.png")
+    draw_gamma(chosen.results, chosen.figures / "variables_gamma.png")
+    draw_z(chosen.results, chosen.figures / "variables_z.png")
+
+
+if __name__ == "__main__":
+    main()
