@@ -137,10 +137,10 @@ def main() -> None:
             folder, checkpoint = given
             rows += make(load_checkpoint(anyshot.Run(folder), checkpoint))
             iterations[name] = iteration_of(checkpoint)
-    if measure_rows(chosen.out, rows, chosen.tasks, minutes=chosen.minutes):
-        naive = "TAML, posterior mean"
-        references = {name: "Meta-SGD" if "Meta-SGD" in name else naive for name, _, _ in rows}
-        write_rows(chosen.out, references, iterations=iterations, split="validation")
+    measure_rows(chosen.out, rows, chosen.tasks, minutes=chosen.minutes)
+    naive = "TAML, posterior mean"
+    references = {name: "Meta-SGD" if "Meta-SGD" in name else naive for name, _, _ in rows}
+    write_rows(chosen.out, references, iterations=iterations, split="validation")
 
 
 if __name__ == "__main__":

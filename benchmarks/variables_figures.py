@@ -3,8 +3,8 @@
     python benchmarks/variables_figures.py docs/results/variables docs/figures
 
 Reads posterior/*.json (variables_posterior.py), padding/results.json (variables_padding.py) and
-averaging/results.json (variables_averaging.py); draws variables_omega.png, variables_gamma.png and
-variables_z.png.
+averaging/results.json (variables_averaging.py); draws variables_omega.png, variables_gamma.png,
+variables_padding.png and variables_z.png.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def draw_omega(folder: Path, path: Path) -> None:
     axes.plot(size, -np.log(size / 50), "k:", label="ω ∝ 1 / N")
     axes.set_xscale("log")
     axes.set_xlabel("images of the class")
-    axes.set_ylabel("E ω̃, relative to classes of 50")
+    axes.set_ylabel("E ω̃, relative to the largest classes")
     axes.legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
@@ -51,20 +51,29 @@ def draw_omega(folder: Path, path: Path) -> None:
 
 
 def draw_gamma(folder: Path, path: Path) -> None:
-    """γ by task size in the run of the paper's protocol; NLL by constant γ, plain and padded."""
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4))
-    record = json.loads((folder / "posterior" / "paper's protocol, 5,000.json").read_text())
+    """γ of each layer by task size in the run of the paper's protocol."""
+    figure, axes = plt.subplots(figsize=(6, 4))
+    record = json.loads((folder / "posterior" / "paper-protocol-5000.json").read_text())
     for layer, name in enumerate(LAYERS):
         pairs = [[n, values[layer]] for images in SETS for n, values in record[images]["gamma"]]
         size, value = by_size(pairs)
-        axes[0].plot(size, np.exp(value), marker="o", markersize=4, label=name)
-    axes[0].set_xscale("log")
-    axes[0].set_yscale("log", base=2)
-    axes[0].set_xlabel("images of the task")
-    axes[0].set_ylabel("exp(E γ̃)")
-    axes[0].set_title("inferred, no padding, 5,000 iterations", fontsize=10)
-    axes[0].legend(fontsize=8)
+        axes.plot(size, np.exp(value), marker="o", markersize=4, label=name)
+    axes.set_xscale("log")
+    axes.set_yscale("log", base=2)
+    axes.set_yticks([0.5, 1, 2, 4, 8], ["0.5", "1", "2", "4", "8"])
+    axes.set_xlabel("images of the task")
+    axes.set_ylabel("exp(E γ̃)")
+    axes.set_title(f"Bayesian TAML, {record['name']}", fontsize=10)
+    axes.legend(fontsize=8, ncols=5, loc="lower center")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def draw_padding(folder: Path, path: Path) -> None:
+    """NLL by constant γ of the head, with and without padding; circles are the best values."""
     cells = json.loads((folder / "padding" / "results.json").read_text())
+    figure, axes = plt.subplots(figsize=(6, 4))
     colours = dict(zip(sorted({c["shots"] for c in cells}), ("C0", "C1", "C2"), strict=True))
     for shots, padded in sorted({(c["shots"], c["padded"]) for c in cells}):
         some = sorted(
@@ -75,15 +84,14 @@ def draw_gamma(folder: Path, path: Path) -> None:
         gamma, nll = np.array(some).T
         style, note = ("--", ", padded to 200") if padded else ("-", "")
         label = f"N = {5 * shots}{note}"
-        axes[1].plot(gamma, nll, style, color=colours[shots], marker="o", markersize=4, label=label)
+        axes.plot(gamma, nll, style, color=colours[shots], marker="o", markersize=4, label=label)
         best = nll.argmin()
-        axes[1].plot(gamma[best], nll[best], "o", color=colours[shots], markersize=10, mfc="none")
-    axes[1].set_xscale("log", base=2)
-    axes[1].set_ylim(top=2.2)
-    axes[1].set_xlabel("constant γ of the head")
-    axes[1].set_ylabel("NLL")
-    axes[1].set_title("best step of the head (circles)", fontsize=10)
-    axes[1].legend(fontsize=8)
+        axes.plot(gamma[best], nll[best], "o", color=colours[shots], markersize=10, mfc="none")
+    axes.set_xscale("log", base=2)
+    axes.set_ylim(top=2.2)
+    axes.set_xlabel("constant γ of the head")
+    axes.set_ylabel("NLL")
+    axes.legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)
@@ -98,11 +106,11 @@ def draw_z(folder: Path, path: Path) -> None:
         axes, (("accuracy", "accuracy, % points"), ("nll", "NLL (lower is better)")), strict=True
     ):
         for offset, images in ((0.12, "cifar-fs"), (-0.12, "svhn")):
-            found = {r["row"]: r for r in rows if r["images"] == images}
+            found = {r["row"]: r for r in rows if r["images"] == images and r["row"] in names}
             axis.errorbar(
-                [found[name][f"{key}_difference"] for name in names],
-                [len(names) - i + offset for i in range(len(names))],
-                xerr=[found[name][f"{key}_difference_interval"] for name in names],
+                [row[f"{key}_difference"] for row in found.values()],
+                [len(names) - names.index(name) + offset for name in found],
+                xerr=[row[f"{key}_difference_interval"] for row in found.values()],
                 fmt="o",
                 capsize=2,
                 label=TITLES[images],
@@ -110,7 +118,7 @@ def draw_z(folder: Path, path: Path) -> None:
         axis.axvline(0, color="#555555", linewidth=1, linestyle="--")
         axis.set_xlabel(f"change of {label}")
     axes[0].set_yticks([len(names) - i for i in range(len(names))], names)
-    axes[1].legend(fontsize=8)
+    axes[1].legend(fontsize=8, loc="lower left")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)
@@ -123,6 +131,7 @@ def main() -> None:
     chosen = parser.parse_args()
     draw_omega(chosen.results, chosen.figures / "variables_omega.png")
     draw_gamma(chosen.results, chosen.figures / "variables_gamma.png")
+    draw_padding(chosen.results, chosen.figures / "variables_padding.png")
     draw_z(chosen.results, chosen.figures / "variables_z.png")
 
 

@@ -1,10 +1,10 @@
 """What a trained encoder infers: ω̃ by class size, γ̃ by task size, and the width of z̃.
 
-    python benchmarks/variables_posterior.py OUT NAME RUN [--checkpoint FILE] [--tasks 100]
+    python benchmarks/variables_posterior.py FILE.json NAME RUN [--checkpoint FILE] [--tasks 100]
 
 The posterior before gains and class-size prior, so that nothing but the encoder's own output is
 shown, with the learned τ and gains next to it. Validation tasks of both sets. Cost: seconds.
-Writes OUT/NAME.json.
+Writes FILE.json; NAME is its label in the figure.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def main() -> None:
                 slope([[n, values[layer]] for n, values in found["gamma"]]) for layer in layers
             ]
         print(images, {k: v for k, v in found.items() if k not in ("omega", "gamma")})
-    chosen.out.mkdir(parents=True, exist_ok=True)
-    (chosen.out / f"{chosen.name}.json").write_text(json.dumps(record, ensure_ascii=False))
+    chosen.out.parent.mkdir(parents=True, exist_ok=True)
+    chosen.out.write_text(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

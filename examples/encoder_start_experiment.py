@@ -1,6 +1,7 @@
-"""X1: does ω find the class sizes by itself, once the encoder can learn?
+r"""X1: does ω find the class sizes by itself, once the encoder can learn?
 
-    anyshot reproduce examples/encoder_start_experiment.py --from cifar-fs --iterations 120 --tasks 40
+    anyshot reproduce examples/encoder_start_experiment.py --from cifar-fs --iterations 120 \
+        --tasks 40
 
 Four cells: the encoder's start (σ = 0.02 as in the paper, or He's) × the class-size prior
 ω ∝ N_c^−τ (on, or off). All start from the same pre-trained, frozen body with the recipe's head

@@ -16,7 +16,7 @@ from anyshot.methods import create_method
 # the block "multi" in "ood" shows one run.
 RUNS = {
     "any-shot": 3 * 7 * 2, "multi-dataset": 3 * 6, "ood": 3 * 3 * 2 + 1, "task-imbalance": 3 * 4,
-    "class-imbalance": 3 * 4 * 3, "bayesian": 3 * 4, "encoding": 3 * 6, "statistics": 3 * 4,
+    "class-imbalance": 3 * 5 * 3, "bayesian": 3 * 4, "encoding": 3 * 6, "statistics": 3 * 4,
     "initialisation": 3,
 }  # fmt: skip
 # Sums of the accuracies of each table of the paper.
@@ -88,7 +88,7 @@ def test_every_model_can_be_created(name):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_column_has_the_papers_number_for_every_model_or_for_none(name):
     experiment = EXPERIMENTS[name]
-    models = {model.name for model in experiment.models}
+    models = {model.name for model in experiment.models} - {"Meta-SGD, class means"}  # ours
     assert all(column.paper.keys() in (models, set()) for column in experiment.columns)
     accuracies = [one.accuracy for column in experiment.columns for one in column.paper.values()]
     assert sum(accuracies) == pytest.approx(SUMS.get(name, 0.0))
