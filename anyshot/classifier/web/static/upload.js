@@ -1,12 +1,11 @@
 // Sends files from pickers and drops one by one; reports those that cannot be used.
 
-import { send } from "./api.js";
+import { call } from "./api.js";
 import { $ } from "./dom.js";
 import { limits, refresh, report } from "./state.js";
 
 const KINDS = "image/jpeg,image/png,image/webp,image/gif,image/bmp,image/tiff";
 const REPORTED = 4; // notices about single files; of the others only the number
-const AT_ONCE = 3; // uploads under way; the server reads one while others arrive
 const REFRESH = 1500; // milliseconds between updates of the answers, or five times what one takes
 
 let waiting = 0;
@@ -20,13 +19,16 @@ export const newBatch = () => `${Date.now()} ${(batches += 1)}`;
 export const upload = (files, target, batch = newBatch()) =>
   uploadAll(files.map((file) => ({ file, name: file.name, target })), batch);
 
-// Uploads [{ file, name, target }], or `read` instead of `file`, which gives the file; a file that cannot be used is reported and left out.
+// Uploads [{ file, name, target }] in this order, or `read` instead of `file`, which gives the file. A file that
+// cannot be used is reported and left out.
 export async function uploadAll(items, batch) {
   const job = { items: [...items], refused: [], batch };
   waiting += items.length;
   show();
-  await next(job); // alone, because the first answer of the server has the visitor's cookie
-  await Promise.all(Array.from({ length: AT_ONCE }, () => work(job)));
+  while (job.items.length) {
+    await next(job);
+    if (job.items.length) await update();
+  }
   if (done >= waiting) waiting = done = 0;
   show();
   const messages = job.refused.slice(0, REPORTED);
@@ -35,16 +37,8 @@ export async function uploadAll(items, batch) {
   await refresh();
 }
 
-async function work(job) {
-  while (job.items.length) {
-    await next(job);
-    await update();
-  }
-}
-
 async function next(job) {
   const item = job.items.shift();
-  if (!item) return;
   try {
     await sendPhoto(item, job.batch);
   } catch (error) {
@@ -69,7 +63,7 @@ async function sendPhoto({ read, name, target, ...item }, batch) {
     const error = new Error(`${name} is larger than ${limits().megabytes} MB, the most for an image.`);
     throw Object.assign(error, { status: 413 });
   }
-  await send("POST", `/api/pictures?${new URLSearchParams({ target, name, batch })}`, file);
+  await call("POST", `/api/pictures?${new URLSearchParams({ target, name, batch })}`, file);
 }
 
 function show() {
