@@ -44,6 +44,10 @@ Columns = Annotated[
         metavar="A,B", help="Only the columns of these image sets. Default: all that are ready."
     ),
 ]
+Models = Annotated[
+    str | None,
+    typer.Option(metavar="A,B", help="Only these rows of the table, with their variants."),
+]
 Recipe = Annotated[
     Literal["anyshot", "paper"] | None,
     typer.Option(
@@ -79,6 +83,7 @@ def reproduce(
     scale: ScaleName = "short",
     data: Data = None,
     columns: Columns = None,
+    models: Models = None,
     recipe: Recipe = None,
     start: Start = None,
     seeds: Seeds = None,
@@ -110,6 +115,7 @@ def reproduce(
         out=out,
         data=_parse_data(data),
         columns=tuple(split_commas(columns, "columns")) if columns else (),
+        models=tuple(split_commas(models, "models")) if models else (),
         recipe=recipe,
         start=None if start is None else str(start),
         seeds=seeds,

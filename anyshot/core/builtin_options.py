@@ -57,6 +57,17 @@ class ABMLOptions(SamplingOptions):
 
 
 @dataclass(frozen=True)
+class EmbeddingOptions(MethodOptions):
+    """The options of methods that fit a classifier to features: ProtoNet, RFS, R2D2, SimpleShot."""
+
+    stored_statistics: bool = option(
+        False,
+        "Inductive tests (--no-transductive) use batch-norm statistics of training images, stored "
+        "at each validation; off: of the support set.",
+    )
+
+
+@dataclass(frozen=True)
 class MTNetOptions(MethodOptions):
     """The options of MT-net."""
 
@@ -169,6 +180,7 @@ BUILTIN_OPTIONS: dict[str, type[MethodOptions]] = {
     "mt-net": MTNetOptions,
     "abml": ABMLOptions,
     "taml": TAMLOptions,
+    **dict.fromkeys(("protonet", "r2d2", "simpleshot", "rfs"), EmbeddingOptions),
 }
 
 

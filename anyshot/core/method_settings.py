@@ -19,6 +19,7 @@ from anyshot.core.options import (
     suggestion,
 )
 from anyshot.core.registry import BODIES, ENCODERS, METHODS, POOLINGS, STATISTICS
+from anyshot.core.remedy import parse_remedy
 
 
 @refuse_unknown_arguments
@@ -34,7 +35,7 @@ class MethodSettings:
         The options of this method alone (its ``Options``), for example ``{"samples": 5}``.
         Options at their defaults are dropped.
     body, channels, adapt_body, steps, test_steps, order, alpha, alpha_head, start, centre, \
-transductive, flips, zooms
+transductive, flips, zooms, remedy
         The settings that methods share; ``anyshot train --help`` explains each.
 
     Examples
@@ -99,9 +100,15 @@ transductive, flips, zooms
         above=0,
         most=4,
     )
+    remedy: str = option(
+        "none",
+        "Remedy against uneven classes: none, oversampling, oversampling+ (augmented), "
+        "class-weights[:τ], effective-number[:β], focal[:γ] or logit-adjustment[:τ].",
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
+        parse_remedy(self.remedy)
         if METHODS.is_builtin(self.name):
             known = options_class(self.name)
             check_option_names(self.name, self.options, known)

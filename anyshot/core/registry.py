@@ -204,6 +204,10 @@ EXPERIMENTS = Registry(
         "encoding": "anyshot.experiments.paper:ENCODING",
         "statistics": "anyshot.experiments.paper:STATISTICS",
         "initialisation": "anyshot.experiments.paper:INITIALISATION",
+        "imbalance": "anyshot.experiments.imbalance:IMBALANCE",
+        "standard": "anyshot.experiments.standard:STANDARD",
+        "standard-64": "anyshot.experiments.standard:STANDARD_64",
+        "standard-miniimagenet": "anyshot.experiments.standard:STANDARD_MINI",
     },
 )  #: objects of :class:`anyshot.experiments.Experiment`
 

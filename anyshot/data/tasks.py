@@ -84,10 +84,13 @@ class Task:
     def __len__(self) -> int:
         return len(self.support_labels)
 
-    def noise(self) -> torch.Generator:
-        """Return a new generator for learning this task; it always gives the same numbers."""
+    def noise(self, purpose: str = "noise") -> torch.Generator:
+        """Return a new generator for learning this task; it always gives the same numbers.
+
+        Generators for different purposes give different numbers.
+        """
         seed, *names = self.seed
-        return torch_rng(int(seed), *names, "noise")
+        return torch_rng(int(seed), *names, purpose)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def with_data(experiment: Experiment, data: DataChoice) -> Experiment:
         )
         columns = _replace_sets(block, block.columns, data)
         changed = replace(block, columns=columns, images=data.train, figures=figures)
-        blocks.setdefault(block.shots, changed)
+        blocks.setdefault(block.shots or preset(block.preset).task.shots, changed)
     return replace(experiment, blocks=tuple(blocks.values()))
 
 
@@ -55,7 +55,11 @@ def _replace_sets(block: Block, columns: Sequence[Column], data: DataChoice) -> 
     for column in columns:
         trained_on = column.images in training_sets(block)
         sets = data.train if trained_on or not data.test else data.test
-        replaced += [Column(images, column.shots or block.shots) for images in sets]
+        for images in sets:
+            new = Column(images, column.shots or block.shots, test=column.test)
+            # columns that differ in their settings alone need different names
+            name = f"{new.label}, {column.name}" if column.test else ""
+            replaced.append(replace(new, name=name))
     return tuple(dict.fromkeys(replaced))
 
 
@@ -68,6 +72,27 @@ def select_columns(experiment: Experiment, images: Sequence[str]) -> Experiment:
                 f"{experiment.name} has no column of {name!r}; it has {', '.join(known)}."
             )
     return replace(experiment, blocks=_filter(experiment, lambda column: column.images in images))
+
+
+def select_models(experiment: Experiment, names: Sequence[str]) -> Experiment:
+    """Keep only these models and their variants, whose names continue with a comma."""
+    for name in names:
+        if not any(_is_variant(model.name, name) for model in experiment.models):
+            known = ", ".join(model.name for model in experiment.models if not model.base)
+            raise SettingsError(f"{experiment.name} has no model {name!r}; it has {known}.")
+    kept = [m for m in experiment.models if any(_is_variant(m.name, name) for name in names)]
+    known_names = {model.name for model in kept}
+    models = tuple(m if m.base in known_names else replace(m, base="") for m in kept)
+    blocks = []
+    for block in experiment.blocks:
+        figures = tuple(spec for spec in block.figures if known_names.issuperset(spec.models))
+        blocks.append(replace(block, figures=figures))
+    reference = experiment.reference if experiment.reference in known_names else ""
+    return replace(experiment, models=models, blocks=tuple(blocks), reference=reference)
+
+
+def _is_variant(model: str, name: str) -> bool:
+    return model == name or model.startswith(f"{name},")
 
 
 def keep_available(experiment: Experiment) -> tuple[Experiment, list[str]]:

@@ -22,10 +22,10 @@ from anyshot.core.options import suggestion
 
 
 class Published(NamedTuple):
-    """A published accuracy in per cent, with the half-width of its 95 % interval."""
+    """A published accuracy in per cent, with the half-width of its 95 % interval if known."""
 
     accuracy: float
-    interval: float
+    interval: float | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class Model:
         Values that replace those of ``MethodSettings`` in tests only.
     train : Mapping[str, Any]
         Values that replace those of ``TrainSettings``.
+    base : str
+        The model over which the table reports this one's gain; empty: none.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Model:
     change: Mapping[str, Any] = field(default_factory=dict, hash=False)
     test: Mapping[str, Any] = field(default_factory=dict, hash=False)
     train: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    base: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,12 +72,15 @@ class Column:
         The column's label; empty: made from ``images`` and ``shots``.
     paper : Mapping[str, Published]
         The paper's numbers by model name.
+    test : Mapping[str, Any]
+        Values that replace those of ``MethodSettings`` in the tests of this column.
     """
 
     images: str
     shots: str = ""
     name: str = ""
     paper: Mapping[str, Published] = field(default_factory=dict, hash=False)
+    test: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def label(self) -> str:
@@ -162,6 +168,8 @@ class Experiment:
         Runs of each model at the scale ``short``.
     tasks : int
         Test tasks of each run and column.
+    tasks_short : int, optional
+        Test tasks at the scale ``short``; by default a tenth of ``tasks``.
     """
 
     name: str
@@ -172,10 +180,12 @@ class Experiment:
     seeds: int = 3
     seeds_short: int = 1
     tasks: int = 3000
+    tasks_short: int | None = None
 
     def __post_init__(self) -> None:
         known = [model.name for model in self.models]
         named = [self.reference] if self.reference else []
+        named += [model.base for model in self.models if model.base]
         named += [name for block in self.blocks for spec in block.figures for name in spec.models]
         for name in named:
             if name not in known:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from anyshot.core.errors import SettingsError
 from anyshot.core.registry import display_name
-from anyshot.core.settings import Settings
+from anyshot.core.settings import Settings, TaskSettings
 from anyshot.experiments.available_data import is_available, training_sets
 from anyshot.experiments.experiment import Block, Column, Experiment, FigureSpec, Model
 from anyshot.experiments.figures import find_kind, measurements_for
@@ -19,6 +19,8 @@ from anyshot.experiments.protocol import protocol_differences
 from anyshot.experiments.scale import PAPER, Scale
 from anyshot.runs.run import Run
 from anyshot.training.presets import preset, pretraining_settings
+
+DEFAULT_SHOTS = TaskSettings().shots
 
 SeedJobs = tuple[Job, ...]  #: one job for each seed, each with the same single measurement
 FigureJobs = dict[tuple[str, Column, int], SeedJobs]  #: by model, column and value of the figure
@@ -103,7 +105,7 @@ class PlanBuilder:
                 column.images,
                 task,
                 self.task_count(kind, task.shots),
-                settings.method.with_values({**model.test, **(change or {})}),
+                settings.method.with_values({**model.test, **column.test, **(change or {})}),
                 0 if kind == "test" else value,
             )
             added.append(self.job(block, model, settings, measurement))
@@ -172,8 +174,8 @@ class PlanBuilder:
             if given.settings.images == settings.images:
                 self.used_starts.add(self.start)
                 return self.start, hashlib.sha256(given.best_path.read_bytes()).hexdigest()
-        # The preset's own shots, so that blocks with other shots share the body.
-        shared = replace(settings, task=preset(block.preset).task)
+        # The default shots, so that blocks with other shots share the body.
+        shared = replace(settings, task=replace(preset(block.preset).task, shots=DEFAULT_SHOTS))
         pretraining = pretraining_settings(shared)
         key = digest(pretraining)
         images = "-".join(Path(name).name for name in settings.images)

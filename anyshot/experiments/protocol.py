@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from anyshot.core.settings import Settings
 from anyshot.core.settings_diff import differences
@@ -17,9 +17,9 @@ def protocol_differences(settings: Iterable[tuple[str, Settings, Settings]]) -> 
     A sentence is "iterations 200, not 50,000"; it names models only if it is not true of all.
     """
     models_of: dict[str, dict[tuple[str, str], list[str]]] = {}
-    everyone = set()
+    everyone: list[str] = []
     for model, used, paper in settings:
-        everyone.add(model)
+        everyone += [model] if model not in everyone else []
         for key, (paper_value, used_value) in differences(paper.as_dict(), used.as_dict()).items():
             if key not in IGNORED:
                 values = (_describe(used_value), _describe(paper_value))
@@ -30,10 +30,20 @@ def protocol_differences(settings: Iterable[tuple[str, Settings, Settings]]) -> 
     for key, values_of in models_of.items():
         parts = []
         for (used_text, paper_text), models in values_of.items():
-            who = "" if set(models) == everyone else f" ({', '.join(models)})"
+            who = _describe_models(models, everyone)
             parts.append(f"{key} {used_text}, not {paper_text}{who}")
         sentences.append("; ".join(parts))
     return sentences
+
+
+def _describe_models(models: Sequence[str], everyone: Sequence[str]) -> str:
+    """The models that a sentence is true of, by their names or by those of the others."""
+    others = [model for model in everyone if model not in models]
+    if not others:
+        return ""
+    if 3 * len(others) < len(models):
+        return f" (all but {', '.join(others)})"
+    return f" ({', '.join(models)})"
 
 
 def _describe(value: object) -> str:

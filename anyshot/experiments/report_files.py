@@ -13,6 +13,7 @@ from anyshot.evaluation.report.paper_table import (
     TableRows,
     accuracy_lines,
     detail_lines,
+    gain_lines,
     html,
     latex,
     markdown,
@@ -52,6 +53,9 @@ def tables(result: ExperimentResult) -> dict[str, TableRows]:
             comparison, "accuracy", 100
         )
         by_title["Paired differences of NLL"] = paired_lines(comparison, "nll")
+    if any(cell.gain for cell in comparison.cells.values()):
+        title = "Gain in accuracy over the same method without the change, % points"
+        by_title[title] = gain_lines(comparison)
     return by_title | {"Details": detail_lines(comparison)}
 
 

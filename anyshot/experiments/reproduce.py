@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,7 +10,12 @@ from pathlib import Path
 
 from anyshot.core.errors import SettingsError
 from anyshot.core.registry import EXPERIMENTS
-from anyshot.experiments.available_data import keep_available, select_columns, with_data
+from anyshot.experiments.available_data import (
+    keep_available,
+    select_columns,
+    select_models,
+    with_data,
+)
 from anyshot.experiments.estimate import job_seconds, share_done
 from anyshot.experiments.experiment import Experiment
 from anyshot.experiments.job import Job, run_job, stages
@@ -29,6 +35,7 @@ class Request:
     out: Path = Path("runs/reproduce")
     data: DataChoice | None = None  #: replaces the experiment's image sets
     columns: tuple[str, ...] = ()  #: image sets whose columns to run; empty: all
+    models: tuple[str, ...] = ()  #: models to run; empty: all
     recipe: str | None = None  #: "anyshot": pre-trained body, "paper": from scratch
     start: str | None = None  #: an existing pre-trained body
     seeds: int | None = None
@@ -41,6 +48,7 @@ class Request:
         """The folder of the results."""
         sets = (*self.data.train, *self.data.test) if self.data else self.columns
         words = [self.experiment.name, self.scale, *(Path(name).name for name in sets)]
+        words += [re.sub(r"\W+", "-", name) for name in self.models]
         return self.out / "-".join(words)
 
 
@@ -79,6 +87,8 @@ def plan_for(request: Request) -> tuple[Plan, list[str]]:
         )
     if request.columns:
         experiment = select_columns(experiment, request.columns)
+    if request.models:
+        experiment = select_models(experiment, request.models)
     experiment, missing = keep_available(experiment)
     return make_plan(experiment, scale, request.out, request.start), [*notes, *missing]
 

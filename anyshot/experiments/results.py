@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from anyshot.core.errors import AnyshotError, RunError
-from anyshot.evaluation.metrics import Summary, paired_difference, pool_seeds, same_tasks
+from anyshot.evaluation.metrics import (
+    PairedDifference,
+    Summary,
+    paired_difference,
+    pool_seeds,
+    same_tasks,
+)
 from anyshot.evaluation.report.experiment_figures import comparison_figure
 from anyshot.evaluation.report.paper_table import Cell, PaperComparison, excludes_zero
 from anyshot.evaluation.report.training_curves import training_figure
@@ -81,10 +87,18 @@ def compare_models(plan: Plan) -> PaperComparison:
             ahead = None
             if summary and base and name != reference and same_tasks([summary, base]):
                 ahead = paired_difference(summary, base)
-            cells[name, index] = Cell(summary, column.paper.get(name), ahead, name == best)
+            gain = _gain(summary, summaries.get(experiment.model(name).base))
+            cells[name, index] = Cell(summary, column.paper.get(name), ahead, name == best, gain)
     models = tuple(model.name for model in experiment.models)
     columns = tuple(column.label for column in experiment.columns)
     return PaperComparison(models, columns, cells, reference)
+
+
+def _gain(summary: Summary | None, base: Summary | None) -> PairedDifference | None:
+    """A model minus its base, task by task."""
+    if summary and base and same_tasks([base, summary]):
+        return paired_difference(base, summary)
+    return None
 
 
 def _pooled_summary(jobs: Sequence[Job]) -> Summary | None:
@@ -177,6 +191,7 @@ def results_as_dict(result: ExperimentResult) -> dict[str, Any]:
                 "best": cell.best,
                 "reference": comparison.reference,
                 "reference_minus_this": cell.ahead,
+                **({"gain_over_base": cell.gain} if cell.gain else {}),
                 **(cell.summary.as_dict() if cell.summary else {}),
                 "run_names": [Path(job.folder).name for job in jobs],
             }

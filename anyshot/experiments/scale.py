@@ -51,7 +51,8 @@ class Scale:
 
         A measurement that does not adapt (``adapts=False``) is cheap on large tasks, too.
         """
-        tasks = self.tasks or max(2, round(self.share * experiment.tasks))
+        planned = experiment.tasks_short if self.name == "short" else None
+        tasks = self.tasks or planned or max(2, round(self.share * experiment.tasks))
         _, _, most = parse_shots(shots)
         if self.reduce_large_tasks and adapts and most > LARGE:
             return max(2, tasks * LARGE // most)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from anyshot.core.parallel.threads import map_tasks
 from anyshot.inner_loop import dispatch
+from anyshot.inner_loop.focal import focal_slope
 from anyshot.inner_loop.problem import InnerProblem
 from anyshot.inner_loop.update_rule import update
 from anyshot.models.network import Parameters
@@ -19,17 +21,15 @@ def support_gradient(
     inner: InnerProblem, theta: Parameters, engine: str = "auto", step: int = 0
 ) -> Parameters:
     """Gradient of the problem's support loss at θ, on the images that this step sees."""
-    g, _ = dispatch.gradient(
-        theta,
-        inner.view(step),
-        inner.labels,
-        inner.weights,
-        inner.norm.for_call(FIRST_STEP_CALL + step),
-        centre=inner.centre,
-        body=inner.body,
-        head=inner.head,
-        engine=_head_engine(inner, engine),
-    )
+    images, labels, weights = inner.view(step), inner.labels, inner.weights
+    norm = inner.norm.for_call(FIRST_STEP_CALL + step)
+    theta, head = inner.adjust_logits(theta)
+    how: dict[str, Any] = {"centre": inner.centre, "body": inner.body, "head": head}
+    how["engine"] = _head_engine(inner, engine)
+    if inner.focal:
+        losses, _ = dispatch.cross_entropy(theta, images, labels, norm, **how)
+        weights = weights * focal_slope(losses, inner.focal)
+    g, _ = dispatch.gradient(theta, images, labels, weights, norm, **how)
     return g
 
 

@@ -48,6 +48,10 @@ class InnerProblem:
     frozen : FrozenBody, optional
         The body, if the steps adapt the head alone. Then ``images`` and ``views`` are features, and
         ``theta`` is the head.
+    logit_offset : Tensor, float [way], optional
+        Added to the class scores in the support loss, not in predictions (logit adjustment).
+    focal : float
+        γ of the focal loss (1 − p)^γ CE, at least 1; 0: cross-entropy.
 
     Examples
     --------
@@ -83,10 +87,21 @@ class InnerProblem:
     head: Head = linear_head
     views: tuple[Tensor, ...] = ()
     frozen: FrozenBody | None = None
+    logit_offset: Tensor | None = None
+    focal: float = 0.0
 
     def view(self, step: int) -> Tensor:
         """The support images that a step sees: view ``step``, modulo the number of views."""
         return self.views[step % len(self.views)] if self.views else self.images
+
+    def adjust_logits(self, theta: Parameters) -> tuple[Parameters, Head]:
+        """θ and the head with which the support loss is computed: logits plus the offset."""
+        offset = self.logit_offset
+        if offset is None:
+            return theta, self.head
+        if self.head is linear_head:  # other biases, so that the engine can compute it
+            return {**theta, "head_bias": theta["head_bias"] + offset}, self.head
+        return theta, lambda at, features: self.head(at, features) + offset
 
     def freeze_body(self, engine: str = "auto") -> InnerProblem:
         """The same problem with steps on the head alone, on features that are computed once.

@@ -19,10 +19,12 @@ from anyshot.core.builtin_options import PREDICTIONS, MethodOptions
 from anyshot.core.errors import CodeError, SettingsError
 from anyshot.core.options import parse_method_options
 from anyshot.core.registry import display_name
+from anyshot.core.remedy import OVERSAMPLING
 from anyshot.core.settings import MethodSettings
-from anyshot.data.tasks import Task
+from anyshot.data.tasks import Task, TaskStream
 from anyshot.inner_loop import InnerProblem, features, logits_many
 from anyshot.methods.predictor import Images, Labels, Predictor, as_images, as_labels
+from anyshot.methods.remedies import Remedy, check_remedy
 from anyshot.methods.test_time_augmentation import Probabilities, average_over_views, make_views
 from anyshot.models.network import Body, Norm, Parameters
 
@@ -135,6 +137,8 @@ class Method(nn.Module):
     Options: ClassVar[type] = MethodOptions
     #: Shared settings that have no effect on this method.
     unused_settings: ClassVar[tuple[str, ...]] = ()
+    #: Remedies against uneven classes that change this method (anyshot.methods.remedies).
+    remedies: ClassVar[tuple[str, ...]] = OVERSAMPLING
 
     way: int | None = None  #: classes of a training task; set before the constructor runs
     temperature = 1.0
@@ -145,6 +149,8 @@ class Method(nn.Module):
         self.settings = settings
         self.body = body
         self.options: Any = parse_method_options(self.Options, settings.options)
+        self.remedy = Remedy.parse(settings.remedy)
+        check_remedy(self.remedy, self.name, self.remedies)
         self.theta = nn.ParameterDict(body.init_parameters(generator, settings.start))
         norm = body.norm()
         self.shift = nn.ParameterList(norm.shift)
@@ -218,12 +224,14 @@ class Method(nn.Module):
         return as_images(images, self.body, self.reference_tensor)
 
     def task_tensors(self, task: Task) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Support images, support labels, query images, query labels on the method's device."""
+        """Support images, support labels, query images, query labels on the method's device.
+
+        The support set is oversampled if the settings say so.
+        """
         device = self.reference_tensor.device
-        return (
-            self.to_input(task.support), task.support_labels.to(device),
-            self.to_input(task.query), task.query_labels.to(device),
-        )  # fmt: skip
+        support, labels = self.to_input(task.support), task.support_labels.to(device)
+        support, labels = self.remedy.resample(support, labels, task.noise("oversampling"))
+        return support, labels, self.to_input(task.query), task.query_labels.to(device)
 
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
         """Compute what meta-training minimises, differentiable in the meta-parameters.
@@ -239,6 +247,12 @@ class Method(nn.Module):
         Objective
         """
         raise NotImplementedError
+
+    def before_validation(self, training: TaskStream) -> None:
+        """Set state that is not learned by gradients; called before each validation.
+
+        The same training tasks give the same state in every process.
+        """
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -277,6 +291,7 @@ class Method(nn.Module):
         x = self.to_input(images)
         y = as_labels(labels, len(x), self.reference_tensor.device)
         noise = noise or torch.Generator().manual_seed(0)
+        x, y = self.remedy.resample(x, y, noise)
         if prediction is None:
             prediction = str(getattr(self.options, "prediction", "mc"))
         elif prediction not in PREDICTIONS:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from anyshot.core.remedy import LOSSES, OVERSAMPLING, WEIGHTING
 from anyshot.data.tasks import Task
 from anyshot.inner_loop import InnerProblem, adapt_many, query_cross_entropy, support_gradient
 from anyshot.inner_loop.update_rule import update
@@ -61,6 +62,7 @@ class GradientMethod(Method):
     ...         return {name: rate * (name in HEAD_PARAMETERS) for name, rate in rates.items()}
     """
 
+    remedies = (*OVERSAMPLING, *WEIGHTING, *LOSSES)
     alpha: ClassVar[float]  #: the paper's inner learning rate
 
     def head(
@@ -132,10 +134,12 @@ class GradientMethod(Method):
         theta, norm = self.initial_parameters(phi)
         norm = replace(norm, seed=self.body.draw_seed(noise))
         head = self.head(theta, norm, images, labels, way)
+        weights = self.image_weights(labels, way, phi)
+        factors = self.remedy.class_factors(shots)
         problem = InnerProblem(
             images=images,
             labels=labels,
-            weights=self.image_weights(labels, way, phi),
+            weights=weights if factors is None else weights * factors[labels],
             theta={**theta, **head},
             rates=apply_gamma(self.rates(), phi, self.body, self.settings.adapt_body),
             norm=norm,
@@ -145,6 +149,8 @@ class GradientMethod(Method):
             body=self.body.features,
             head=linear_head if _has_linear_head(self) else self.class_scores,
             views=views,
+            logit_offset=self.remedy.logit_offset(shots),
+            focal=self.remedy.focal,
         )
         return problem if self.settings.adapt_body else problem.freeze_body(self.engine)
 

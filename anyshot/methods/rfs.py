@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from scipy.optimize import minimize
 from torch import Tensor
 
+from anyshot.core.remedy import LOSSES, OVERSAMPLING, WEIGHTING
+from anyshot.inner_loop.focal import focal_loss, focal_slope
 from anyshot.methods.embedding_method import EmbeddingMethod
 
 
@@ -21,23 +23,30 @@ class RFS(EmbeddingMethod):
         min_{W, b}  Σ_n CE(W x̂_n + b, y_n) + ½ ‖W‖² / C,    x̂ = f(x) / ‖f(x)‖,    C = 1
 
     The body comes from pre-training (`anyshot train --from`), and nothing is meta-learned. The head
-    is fitted to each task by L-BFGS.
+    is fitted to each task by L-BFGS. Remedies against uneven classes change the cross-entropy.
     """
+
+    remedies = (*OVERSAMPLING, *WEIGHTING, *LOSSES)
 
     strength = 1.0  #: C, as in scikit-learn's LogisticRegression
 
     def fit(self, features: Tensor, labels: Tensor, way: int) -> Callable[[Tensor], Tensor]:
         x = F.normalize(features.detach()).double().cpu()
         y = labels.cpu()
+        shots = torch.bincount(y, minlength=way).to(x)
+        factors, offset = self.remedy.class_factors(shots), self.remedy.logit_offset(shots)
+        gamma = self.remedy.focal
+        sizes = torch.ones_like(x[:, 0]) if factors is None else factors[y]
 
         def loss_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
             head = torch.from_numpy(flat).view(way, -1)
             weight, bias = head[:, :-1], head[:, -1]
-            logits = x @ weight.t() + bias
-            error = logits.softmax(1) - F.one_hot(y, way)
-            loss = F.cross_entropy(logits, y, reduction="sum") + (weight**2).sum() / (
-                2 * self.strength
-            )
+            logits = x @ weight.t() + bias + (0 if offset is None else offset)
+            losses = F.cross_entropy(logits, y, reduction="none")
+            slopes = sizes * focal_slope(losses, gamma) if gamma else sizes
+            error = slopes[:, None] * (logits.softmax(1) - F.one_hot(y, way))
+            fit = sizes @ (focal_loss(losses, gamma) if gamma else losses)
+            loss = fit + (weight**2).sum() / (2 * self.strength)
             slope = error.t() @ x + weight / self.strength
             gradient = torch.cat([slope, error.sum(0)[:, None]], 1)
             return loss.item(), gradient.flatten().numpy()

@@ -162,6 +162,7 @@ class MetaTraining(TrainingLoop):
         """
         t = self.settings
         state = self.status
+        self.method.before_validation(self.stream)
         streams = {**self.validation, **(self.ood if t.select == "id+ood" else {})}
         if not streams:
             state.best_iteration = state.iteration

@@ -5,7 +5,13 @@ import pytest
 from anyshot.core.errors import DataError, SettingsError
 from anyshot.core.registry import EXPERIMENTS
 from anyshot.experiments import Block, Column, Experiment, FigureSpec, Model, available_data
-from anyshot.experiments.available_data import all_sets, keep_available, select_columns, with_data
+from anyshot.experiments.available_data import (
+    all_sets,
+    keep_available,
+    select_columns,
+    select_models,
+    with_data,
+)
 from anyshot.experiments.scale import DataChoice
 
 
@@ -61,6 +67,19 @@ def test_selected_columns_are_kept():
     assert column_sets(select_columns(EXPERIMENTS["any-shot"], ["svhn"])) == [["svhn"]]
     with pytest.raises(SettingsError, match=r"'mnist'.*cifar-fs, svhn"):
         select_columns(EXPERIMENTS["any-shot"], ["mnist"])
+
+
+def test_selected_models_bring_their_variants_and_complete_figures():
+    chosen = select_models(EXPERIMENTS["imbalance"], ["RFS", "Bayesian ω-TAML"])
+    names = [model.name for model in chosen.models]
+    assert names[:2] == ["Bayesian ω-TAML", "RFS"]
+    assert "RFS, ROS" in names
+    assert all(name.startswith(("RFS", "Bayesian")) for name in names)
+    assert chosen.models[0].base == ""  # Meta-SGD was left out
+    assert chosen.reference_model == names[-1]
+    assert chosen.blocks[0].figures == ()
+    with pytest.raises(SettingsError, match="RFS"):
+        select_models(EXPERIMENTS["imbalance"], ["RSF"])
 
 
 def test_all_sets_include_those_of_figures():

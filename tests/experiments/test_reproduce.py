@@ -41,7 +41,8 @@ def out(tmp_path_factory):
     return tmp_path_factory.mktemp("reproduce")
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+# variants of "standard" differ in images and channels; "imbalance" has a test of its own
+@pytest.mark.parametrize("name", list(EXPERIMENTS)[:9])
 def test_an_experiment_writes_results_tables_figures_and_a_page(name, out):
     request = Request(EXPERIMENTS[name], "smoke", out)
     result = reproduce(request)

@@ -104,7 +104,7 @@ def comparison_figure(comparison: PaperComparison) -> Figure:
                 )
             if cell.paper:
                 x, bar = cell.paper
-                axes.errorbar([x], [y - 0.22], xerr=[bar], label="paper", **paper_style)
+                axes.errorbar([x], [y - 0.22], xerr=[bar or 0], label="paper", **paper_style)
         axes.set_title(escape_math(name))
         axes.xaxis.set_major_locator(MaxNLocator(4))
     panels[0].set_yticks(range(len(models)), [escape_math(model) for model in models])

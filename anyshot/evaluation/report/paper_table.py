@@ -18,9 +18,10 @@ class Cell:
     """The result of one model in one column."""
 
     summary: Summary | None  #: None if its run failed
-    paper: tuple[float, float] | None = None  #: accuracy and interval in %
+    paper: tuple[float, float | None] | None = None  #: accuracy and interval in %
     ahead: PairedDifference | None = None  #: the reference model minus this one
     best: bool = False  #: better than every other model by more than the paired interval
+    gain: PairedDifference | None = None  #: this model minus its base
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,18 @@ def paired_lines(
                     *(_paired_cell(difference, what, times) for difference in paired),
                 ]
             )
+    return rows
+
+
+def gain_lines(comparison: PaperComparison) -> TableRows:
+    """The accuracy of each model that has a base minus the base's, task by task, in % points."""
+    columns = range(len(comparison.columns))
+    rows = [[TableCell(text) for text in ("", *comparison.columns)]]
+    for model in comparison.models:
+        gains = [comparison.cells[model, c].gain for c in columns]
+        if any(gains):
+            cells = [_paired_cell(gain, "accuracy", 100) for gain in gains]
+            rows.append([TableCell(model), *cells])
     return rows
 
 
@@ -187,7 +200,10 @@ def _format_accuracy(summary: Summary | None) -> str:
 
 
 def _format_published(cell: Cell) -> str:
-    return f"{cell.paper[0]:.2f} ± {cell.paper[1]:.2f}" if cell.paper else "–"
+    if not cell.paper:
+        return "–"
+    accuracy, interval = cell.paper
+    return f"{accuracy:g}" if interval is None else f"{accuracy:.2f} ± {interval:.2f}"
 
 
 def _format_difference(cell: Cell) -> str:

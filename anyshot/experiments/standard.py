@@ -1,0 +1,85 @@
+"""The standard few-shot protocol: 5-way, 1 and 5 images a class, beside published numbers.
+
+Published numbers of CIFAR-FS: ProtoNet (Conv4-64), MAML (Conv4-32) and R2D2 (a wider body) as in
+Bertinetto et al. (ICLR 2019, https://arxiv.org/abs/1805.08136), RFS and RFS distilled (Conv4-64) as
+in Tian et al. (ECCV 2020, https://arxiv.org/abs/2003.11539). Bodies differ, see docs/standard.md.
+
+Every model is tested twice. Inductive: no query image influences another. Transductive: the query
+set is normalised with its own batch statistics.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyshot.experiments.experiment import Block, Column, Experiment, Model, Published
+from anyshot.experiments.imbalance import NOTHING_LEARNED
+from anyshot.training import recipe
+
+#: The published accuracies with 1 and 5 images a class.
+PUBLISHED = {
+    "ProtoNet": (Published(55.5), Published(72.0)),
+    "R2D2": (Published(65.3), Published(79.4)),
+    "RFS": (Published(62.7), Published(78.7)),
+    "MAML": (Published(58.9), Published(71.5)),
+}
+#: Whose published numbers let the query images influence each other through batch norm.
+TRANSDUCTIVE = ("MAML",)
+#: The mean feature is learned by gradient steps, and the body is not.
+CENTRE_ONLY = {"rate": 0.05, "body_rate": 0.0}
+#: anyshot's recipe without the parts that only matter for uneven classes or cost most.
+RECIPE = {key: recipe.METHOD[key] for key in ("head", "head_kappa", "cardinality", "test_steps")}
+RECIPE |= {"flips": True, "zooms": recipe.METHOD["zooms"]}
+RECIPE_TRAIN = {"body_rate": 0.0, "augment": recipe.TRAIN["augment"]}
+
+
+def models(channels: int) -> tuple[Model, ...]:
+    """The rows of the table, with bodies of so many channels."""
+    body: dict[str, Any] = {"channels": channels}
+    features = {**body, "centre": False}  # as published; centring is transductive
+    naive = {"prediction": "naive"}
+    return (
+        Model("RFS", "rfs", features, train=NOTHING_LEARNED),
+        Model("SimpleShot", "simpleshot", features, train=CENTRE_ONLY),
+        Model("R2D2", "r2d2", features),
+        Model("ProtoNet", "protonet", features),
+        Model("ANIL", "anil", body),
+        Model("MAML", "maml", body),
+        Model("Meta-SGD", "meta-sgd", body),
+        Model("Proto-MAML", "proto-maml", body),
+        Model("Bayesian TAML", "taml", body, naive),
+        Model("anyshot's recipe", "taml", {**body, **RECIPE}, naive, RECIPE_TRAIN),
+    )
+
+
+def _block(images: str, shots: int, published: bool) -> Block:
+    """The training with so many images a class, and its two columns."""
+    columns = []
+    for transductive in (False, True):
+        name = f"{shots}-shot, {'transductive' if transductive else 'inductive'}"
+        paper = {
+            model: numbers[shots == 5]
+            for model, numbers in PUBLISHED.items()
+            if published and (model in TRANSDUCTIVE) == transductive
+        }
+        columns.append(Column(images, "", name, paper, {"transductive": transductive}))
+    return Block(f"{images}-{shots}shot", tuple(columns))
+
+
+def standard(name: str, images: str, channels: int, published: bool = True) -> Experiment:
+    """The standard protocol on an image set; 10,000 test tasks at the scale ``paper``."""
+    return Experiment(
+        name,
+        f"5-way classification, Conv4-{channels}",
+        models=models(channels),
+        blocks=tuple(_block(images, shots, published) for shots in (1, 5)),
+        reference="RFS",
+        seeds=1,
+        tasks=10_000,
+        tasks_short=600,
+    )
+
+
+STANDARD = standard("standard", "cifar-fs", 32)
+STANDARD_64 = standard("standard-64", "cifar-fs", 64)
+STANDARD_MINI = standard("standard-miniimagenet", "miniimagenet", 32, published=False)
