@@ -6,10 +6,11 @@ import torch
 import torch.nn.functional as F
 from support import make_imageset, make_method, make_task
 
-from anyshot.core.settings import TaskSettings
+from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
 from anyshot.data.tasks import TaskStream
 from anyshot.methods.embedding_method import STATISTICS_IMAGES
 from anyshot.models.norm import EPS
+from anyshot.training.stages import train
 
 METHODS = ("protonet", "r2d2", "simpleshot", "rfs")
 STORED = {"transductive": False, "stored_statistics": True}
@@ -76,3 +77,20 @@ def test_training_uses_the_statistics_of_each_batch():
     stored, _ = prepared("protonet")
     plain = make_method("protonet")
     torch.testing.assert_close(stored.objective(task).loss, plain.objective(task).loss)
+
+
+def test_a_run_saves_the_statistics_of_its_training_images(tmp_path):
+    settings = Settings(
+        images=("tiny",),
+        task=TaskSettings(way=3, shots="fixed:5", query=4),
+        method=MethodSettings(name="rfs", channels=4, options={"stored_statistics": True}),
+        train=TrainSettings(iterations=1, meta_batch=1, validation_tasks=2, select="id"),
+    )
+    run = train(settings, tmp_path / "run", imagesets=[make_imageset()], tensorboard=False)
+    method = run.load_method()
+    stored = {name: value.clone() for name, value in method.named_buffers()}
+    assert len(stored) == 8
+    method.before_validation(TaskStream(make_imageset(), "train", settings.task, seed=0))
+    for name, value in method.named_buffers():
+        torch.testing.assert_close(value, stored[name])
+        assert (value.abs() > 1e-3).any()
