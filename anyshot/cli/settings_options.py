@@ -31,6 +31,7 @@ from anyshot.core.errors import AnyshotError, CodeError
 from anyshot.core.method_settings import check_option_names
 from anyshot.core.registry import METHODS, Registry, display_name
 from anyshot.core.settings import PretrainSettings, Settings
+from anyshot.core.text import join_words
 
 Json = Annotated[
     Path | None,
@@ -276,7 +277,7 @@ def _help_panel(setting: Setting) -> str:
     if setting.name in VALIDATION:
         return "Validation and checkpoints"
     if setting.part == "options":
-        return f"Options of {' and '.join(methods_with(setting.name))}"
+        return f"Options of {join_words(methods_with(setting.name))}"
     return PANELS[setting.part]
 
 

@@ -20,6 +20,7 @@ from anyshot.core.options import (
 )
 from anyshot.core.registry import BODIES, ENCODERS, METHODS, POOLINGS, STATISTICS
 from anyshot.core.remedy import parse_remedy
+from anyshot.core.text import join_words
 
 
 @refuse_unknown_arguments
@@ -166,7 +167,7 @@ transductive, flips, zooms, remedy
         if not methods:
             return None
         return (
-            f"{name!r} is an option of {' and '.join(methods)}, not a setting of all methods; "
+            f"{name!r} is an option of {join_words(methods)}, not a setting of all methods; "
             f"write MethodSettings(name={methods[-1]!r}, options={{{name!r}: …}})."
         )
 
@@ -184,7 +185,7 @@ def check_option_names(method: str, options: Mapping[str, Any], known_options: t
             continue
         others = methods_with(name)
         if others:
-            hint = f"; {' and '.join(others)} {'have' if len(others) > 1 else 'has'} it."
+            hint = f"; {join_words(others)} {'have' if len(others) > 1 else 'has'} it."
         else:
             hint = suggestion(name, known) if known else "; it has no options."
         raise SettingsError(f"{method} has no option {name!r}{hint}")

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet evaluates cells that start so
 BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Return words as a list in a sentence.
+
+    >>> join_words(["abml"]), join_words(["abml", "taml"]), join_words(["rfs", "r2d2", "taml"])
+    ('abml', 'abml and taml', 'rfs, r2d2 and taml')
+    """
+    return " and ".join([*filter(None, [", ".join(words[:-1])]), *words[-1:]])
 
 
 def readable(name: str | Path) -> str:

@@ -27,6 +27,7 @@ from anyshot.core.parallel.device import choose_device
 from anyshot.core.parallel.ranks import rank_zero_only
 from anyshot.core.settings import Settings
 from anyshot.core.settings_diff import describe_differences
+from anyshot.core.text import join_words
 from anyshot.core.version import VERSION
 from anyshot.data import ImageSet
 from anyshot.methods import Method, create_method
@@ -92,7 +93,7 @@ class Run:
             self.folder = pretrained.HOME / str(folder)
         file = description_file(self.folder)
         if file is None:
-            names = " and ".join(pretrained.pretrained_models())
+            names = join_words(list(pretrained.pretrained_models()))
             raise RunError(
                 f"There is no run in '{self.folder}'; anyshot train creates one"
                 + (f". {names} come with anyshot." if names else ".")
