@@ -68,6 +68,13 @@ class EmbeddingOptions(MethodOptions):
 
 
 @dataclass(frozen=True)
+class R2D2Options(EmbeddingOptions):
+    """The options of R2D2."""
+
+    ridge: float = option(1.0, "Initial regularisation λ of the ridge regression.", above=0)
+
+
+@dataclass(frozen=True)
 class MTNetOptions(MethodOptions):
     """The options of MT-net."""
 
@@ -180,7 +187,8 @@ BUILTIN_OPTIONS: dict[str, type[MethodOptions]] = {
     "mt-net": MTNetOptions,
     "abml": ABMLOptions,
     "taml": TAMLOptions,
-    **dict.fromkeys(("protonet", "r2d2", "simpleshot", "rfs"), EmbeddingOptions),
+    **dict.fromkeys(("protonet", "simpleshot", "rfs"), EmbeddingOptions),
+    "r2d2": R2D2Options,
 }
 
 

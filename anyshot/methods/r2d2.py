@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyshot.core.builtin_options import R2D2Options
 from anyshot.core.remedy import OVERSAMPLING, WEIGHTING
 from anyshot.core.settings import MethodSettings
 from anyshot.methods.embedding_method import EmbeddingMethod
@@ -26,11 +28,13 @@ class R2D2(EmbeddingMethod):
     of the images, a remedy against uneven classes, λ I becomes λ diag(1/d).
     """
 
+    Options: ClassVar[type] = R2D2Options
+    options: R2D2Options
     remedies = (*OVERSAMPLING, *WEIGHTING)
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(settings, body, generator)
-        self.log_lambda = nn.Parameter(torch.zeros(()))
+        self.log_lambda = nn.Parameter(torch.tensor(self.options.ridge).log())
         self.scale = nn.Parameter(torch.ones(()))
         self.offset = nn.Parameter(torch.zeros(()))
 

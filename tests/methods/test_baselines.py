@@ -130,3 +130,7 @@ def test_rfs_objective_is_the_query_loss_of_the_fitted_head():
     method, task = make_method("rfs"), make_task()
     expected = F.nll_loss(method.predict(task).log(), task.query_labels)
     assert method.objective(task).loss.item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_the_ridge_of_r2d2_starts_at_its_option():
+    assert make_method("r2d2", ridge=50.0).log_lambda.exp().item() == pytest.approx(50, rel=0.3)
