@@ -14,7 +14,7 @@ from anyshot.cli.settings_options import (
     settings_of_runs,
     settings_with,
 )
-from anyshot.core.builtin_options import TAMLOptions
+from anyshot.core.builtin_options import R2D2Options, TAMLOptions
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
 
 
@@ -41,7 +41,7 @@ def test_no_option_leaves_every_setting_as_it_was():
 def test_every_setting_has_an_option_of_its_own():
     names = [setting.name for setting in select_settings(EVERYTHING)]
     assert len(names) == len(set(names))
-    parts = (TaskSettings, MethodSettings, TrainSettings, TAMLOptions)
+    parts = (TaskSettings, MethodSettings, TrainSettings, TAMLOptions, R2D2Options)
     expected = {field.name for cls in parts for field in dataclasses.fields(cls)}
     expected |= {"images", "ood", "mixing", "epochs"}
     expected |= {"learned_head", "zeta", "deviation", "deviation_head"}
@@ -70,6 +70,7 @@ def test_options_of_every_type_arrive_as_settings():
 def test_every_default_given_as_an_option_changes_nothing():
     arguments = []
     foreign = {"learned_head", "zeta", "deviation", "deviation_head", "epochs"}
+    foreign |= {"stored_statistics", "ridge"}
     for setting in select_settings(EVERYTHING):
         if setting.name in foreign:
             continue
