@@ -1,8 +1,9 @@
 """The harness for uneven shots: methods × shot rules × remedies on CIFAR-FS.
 
 Models that differ in their remedy alone share a trained run, because a remedy acts when a method
-learns a task. Inner loops adapt the head alone, so that a cell takes seconds. The rules and the range of 1 to 9 images, 5 on average, are those of Ochal et al.
-(https://arxiv.org/abs/2101.02523); the long tail of 1 to 50 images is more uneven than training.
+learns a task. Inner loops adapt the head alone, so that a cell takes seconds. The rules and the
+range of 1 to 9 images, 5 on average, are those of Ochal et al. (https://arxiv.org/abs/2101.02523);
+the long tail of 1 to 50 images is more uneven than training.
 """
 
 from __future__ import annotations
