@@ -34,10 +34,18 @@ def test_without_decay_the_learning_rate_is_constant():
     assert [learning_rate_factor(TrainSettings(iterations=3), i) for i in range(3)] == [1, 1, 1]
 
 
-def test_gradients_are_clipped_element_by_element():
+@pytest.mark.parametrize(
+    ("gradient", "clipped"), [(2.0, 0.5), (0.25, 0.25), (-0.25, -0.25), (-2.0, -0.5)]
+)
+def test_gradients_are_clipped_element_by_element_on_both_sides(gradient, clipped):
     method = make_method("maml")
-    Optimizer(method, TrainSettings(clip=0.001)).step(ones(method), 0)
-    assert all((p.grad == 0.001).all() for p in method.parameters())
+    gradients = [gradient * one for one in ones(method)]
+    gradients[0].view(-1)[0] = 0.125
+    Optimizer(method, TrainSettings(clip=0.5)).step(gradients, 0)
+    first, *others = (p.grad for p in method.parameters())
+    assert first.view(-1)[0] == 0.125
+    assert (first.view(-1)[1:] == clipped).all()
+    assert all((grad == clipped).all() for grad in others)
 
 
 def test_the_saved_state_determines_the_next_step():
