@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import Ridge
 from support import make_imageset, make_task
 
 from anyshot.core.settings import MethodSettings, TaskSettings
@@ -61,3 +62,23 @@ def test_experiment_of_the_page_runs(tmp_path):
     outcome = reproduce(Request(experiment, "smoke", tmp_path))
     assert [figure.name for figure in outcome.figures] == ["omega", "training"]
     assert all(cell.summary for cell in outcome.comparison.cells.values())
+
+
+@pytest.mark.parametrize("transductive", [True, False])
+def test_ridge_of_the_page_is_the_solution_and_works_with_its_module(file, transductive):
+    settings = MethodSettings(
+        name=f"{file}:Ridge", body=f"{file}:SmallNet", channels=4, transductive=transductive
+    )
+    method, task = create_method(settings, (16, 16)).double(), make_task(way=2)
+    loss = method.objective(task).loss
+    assert loss.item() == method.objective(task).loss.item()
+    gradients = torch.autograd.grad(loss, list(method.parameters()), allow_unused=True)
+    assert method.log_lambda.requires_grad
+    assert all(g is not None and g.isfinite().all() for g in gradients)
+    support, labels, query, _ = method.task_tensors(task)
+    x = method.embed(support).detach()
+    sklearn = Ridge(alpha=1.0, fit_intercept=False)
+    weight = sklearn.fit(x.numpy(), np.eye(2)[labels.numpy()]).coef_.T
+    reference = None if transductive else support
+    expected = (method.embed(query, reference=reference).detach() @ torch.tensor(weight)).softmax(1)
+    torch.testing.assert_close(method.predict(task), expected)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from support import make_imageset, make_method, make_task, run_command
+from tiny_runs import tiny, train_tiny
 
 from anyshot import HEAD_PARAMETERS, MethodSettings, TaskSettings, TaskStream, create_method
 from anyshot.core.random import torch_rng
@@ -201,3 +204,35 @@ def test_training_from_scratch_learns(import_example):
     method = make_method("maml", alpha=0.1, steps=2)
     losses = example.train(method, stream, iterations=12, learning_rate=0.01)
     assert np.mean(losses[-3:]) < 0.9 * np.mean(losses[:3])
+
+
+# --------------------------------------------------------------------------- wandb_callback.py
+def test_wandb_gets_every_number_of_the_log_at_its_step(import_example, tmp_path, monkeypatch):
+    logged, started, finished = [], [], []
+
+    class Board:
+        def log(self, numbers, step):
+            logged.append((step, numbers))
+
+    fake = types.ModuleType("wandb")
+    fake.init = lambda **options: started.append(options) or Board()
+    fake.finish = lambda: finished.append(True)
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    example = import_example("wandb_callback")
+    monkeypatch.setattr(example.anyshot, "preset", lambda *names: tiny("maml", iterations=2))
+    monkeypatch.setattr(
+        example.anyshot,
+        "train",
+        lambda settings, folder, callback: train_tiny(settings, folder, callback=callback),
+    )
+    example.main(tmp_path / "mine")
+    assert started[0]["id"] == "mine"
+    assert finished == [True]
+    records = list(Run(tmp_path / "mine").records())
+    expected = [
+        {f"{r['kind']}/{key}": value for key, value in r.items() if isinstance(value, float)}
+        for r in records
+    ]
+    assert [numbers for _, numbers in logged] == expected
+    assert [step for step, _ in logged] == [r["iteration"] for r in records]
+    assert {r["kind"] for r in records} == {"iteration", "validation"}

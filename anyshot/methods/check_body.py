@@ -148,8 +148,9 @@ def _fails(call: _Call) -> bool:
 def _differentiate_twice(output: Tensor, inputs: Sequence[Tensor]) -> None:
     if not inputs:
         return
-    options = {"create_graph": True, "allow_unused": True, "materialize_grads": True}
-    gradients = torch.autograd.grad((output**2).sum(), inputs, **options)
+    gradients = torch.autograd.grad(
+        (output**2).sum(), inputs, create_graph=True, allow_unused=True, materialize_grads=True
+    )
     total = torch.stack([(g**2).sum() for g in gradients]).sum()
     if total.requires_grad:
         torch.autograd.grad(total, inputs, allow_unused=True)

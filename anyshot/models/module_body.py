@@ -38,7 +38,7 @@ class ModuleBody(Body):
         return {**groups, "head": HEAD_PARAMETERS}
 
     @property
-    def width(self) -> int:  # type: ignore[override]
+    def width(self) -> int:
         """Length of a feature vector."""
         return self.feature_width
 

@@ -13,6 +13,7 @@ import functools
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -49,9 +50,9 @@ class Worker:
     def __post_init__(self) -> None:
         for layer in self.module.modules():
             if is_batch_norm(layer):
-                layer.forward = functools.partial(self.normalise, layer)  # type: ignore[method-assign]
+                layer.forward = functools.partial(self.normalise, layer)
 
-    def normalise(self, layer: _BatchNorm, y: Tensor) -> Tensor:
+    def normalise(self, layer: Any, y: Tensor) -> Tensor:
         """The forward pass of a batch norm."""
         layer._check_input_dim(y)
         if self.reference_size is None:

@@ -70,7 +70,8 @@ class SeededRandom(TorchDispatchMode):
             kind = {"dtype": options.get("dtype") or like.dtype, "device": like.device}
             return LIKE[function](like.shape, generator=generator, **kind)
         if function is aten.native_dropout.default:
-            return _native_dropout(*args, generator)
+            x, p, train = args
+            return _native_dropout(x, p, train, generator)
         overload = function._overloadname
         name = "generator" if overload == "default" else f"{overload}_generator"
         if not hasattr(function.overloadpacket, name):

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 
 from anyshot.experiments.engine_benchmark.cases import RATE, MethodTask, Task
 from anyshot.inner_loop import adapt, logits_many, query_loss
-from anyshot.models import network
 from anyshot.models.bodies.conv4 import CONV_WEIGHTS
 from anyshot.models.network import HEAD_PARAMETERS
+from anyshot.models.norm import EPS
 from anyshot.training.meta_training import task_gradients
 
 NAMES = CONV_WEIGHTS + HEAD_PARAMETERS
@@ -72,7 +72,7 @@ class Conv4(nn.Module):
                 x, getattr(self, f"conv{i}_weight"), getattr(self, f"conv{i}_bias"), padding=1
             )
             x = F.max_pool2d(
-                F.relu(F.batch_norm(x, None, None, None, beta, training=True, eps=network.EPS)), 2
+                F.relu(F.batch_norm(x, None, None, None, beta, training=True, eps=EPS)), 2
             )
         return F.linear(x.flatten(1), getattr(self, "head_weight"), getattr(self, "head_bias"))  # noqa: B009
 
