@@ -94,6 +94,7 @@ PRESETS: dict[str, Settings] = {
     "glyphs": GLYPHS,
     "pictures": GLYPHS,  # four times as many iterations lost 3% on new photo classes
     **{name: recipe.recipe(settings) for name, settings in PAPER.items()},
+    "cifar-fs-depths": recipe.recipe_with_depths(PAPER["cifar-fs"], body="cifar-fs"),
     **{f"{name}-paper": settings for name, settings in PAPER.items()},
     **FEW_SHOT,
 }
@@ -133,6 +134,7 @@ def preset(name: str, method: str = "taml") -> Settings:
     ----------
     name : str
         "cifar-fs", "miniimagenet" or "multi": anyshot's recipe, pre-training and 200 iterations.
+        "cifar-fs-depths": a head on three depths of a trained body, 500 iterations.
         The same with "-paper": the paper's protocol. "glyphs" and "pictures": 100 iterations.
         "cifar-fs-1shot", "cifar-fs-5shot", "miniimagenet-1shot", "miniimagenet-5shot": the usual
         few-shot protocol.

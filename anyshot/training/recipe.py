@@ -48,6 +48,40 @@ TRAIN: dict[str, Any] = {
     "calibrate": True,
 }
 
+#: A head on three depths of a frozen body; γ for each depth, from held-out support images.
+DEPTHS_METHOD: dict[str, Any] = {
+    "body": "conv4-depths",
+    "adapt_body": False,
+    "start": "he",
+    "alpha_head": 0.4,
+    "steps": 20,
+    "balance": ("gamma",),
+    "bayesian": False,
+    "evidence": True,
+    "encoder_rate": 5.0,
+}
+#: Unfamiliar tasks and letters teach how far to rely on each depth where the body helps little.
+DEPTHS_TRAIN: dict[str, Any] = {
+    "iterations": 500,
+    "rate": 2e-3,
+    "augment": ("auto", "crop", "colour", "unfamiliar"),
+    "validate_every": 250,
+    "validation_tasks": 25,
+    "checkpoint_every": 50,
+}
+
+
+def recipe_with_depths(settings: Settings, body: str) -> Settings:
+    """Settings of the recipe for a head on several depths of a trained body (weights or a run)."""
+    settings = recipe(settings)
+    return replace(
+        settings,
+        images=(*settings.images, "letters"),
+        method=settings.method.with_values(DEPTHS_METHOD),
+        train=replace(settings.train, **DEPTHS_TRAIN, body_from=body),
+        pretrain=None,
+    )
+
 
 def recipe(settings: Settings) -> Settings:
     """Settings of the paper's protocol, trained by the recipe.
