@@ -18,13 +18,13 @@ OPTIONS = {
     "prediction": "mc", "samples": 10, "z_site": "weight", "hierarchical": True,
     "statistics": ("mean", "var", "N"), "encoder": "convolutional", "pooling": "statistics",
     "cardinality": "linear", "omega_prior": None, "gains": (),
-    "evidence": False, "encoder_rate": 1.0,
+    "evidence": False, "encoder_rate": 1.0, "divide_by_shots": False,
 }  # fmt: skip
 METHOD = {
     "name": "taml", "body": "conv4", "channels": None, "adapt_body": True, "steps": 5,
     "test_steps": 10, "order": 2,
     "alpha": None, "alpha_head": None, "start": "paper", "centre": False, "transductive": True,
-    "flips": False, "zooms": (),
+    "flips": False, "zooms": (), "remedy": "none",
 }  # fmt: skip
 TRAIN = {
     "decay": "none", "body_rate": 1.0, "clip": 3.0, "body_from": None, "augment": (),
