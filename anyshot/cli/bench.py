@@ -1,9 +1,9 @@
-"""anyshot bench: the engine's speed on this machine."""
+"""anyshot bench: the speed of anyshot's gradients on this machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -15,25 +15,36 @@ def bench(
     quick: Annotated[
         bool, typer.Option("--quick", help="Only small tasks, about half a minute.")
     ] = False,
+    part: Annotated[
+        Literal["all", "engine", "networks"],
+        typer.Option("--part", help="The engine for Conv4, loss_gradient on networks, or both."),
+    ] = "all",
 ) -> None:
-    """Compare the engine with autograd, `higher` and `torchopt`, in under five minutes.
+    """Compare anyshot's gradients with torch, `higher` and `torchopt`, in about ten minutes.
 
     Measures time, CPU time and peak memory of one meta-iteration and of one adaptation, each
     contestant in its fastest mode, in interleaved rounds. Then MT-net, ABML and a wider body, one
     task on one core and on all cores, and the engine's time against that of the convolutions alone.
-    Run it on an idle machine.
+    Last, loss_gradient on a ResNet-12 and a vision transformer. Run it on an idle machine.
 
     Example: anyshot bench --json bench.json
     """
     from anyshot.core.files import check_writable
     from anyshot.core.progress import progress
-    from anyshot.experiments.engine_benchmark import run_benchmark
+    from anyshot.experiments import engine_benchmark
 
     if json:
         check_writable(json)
+    results: dict[str, Any] = {}
     with progress("Measuring", None) as advance:
-        results = run_benchmark(quick, advance)
-    print_results(results)
+        if part != "networks":
+            results = engine_benchmark.run_benchmark(quick, advance)
+        if part != "engine":
+            results["networks"] = engine_benchmark.run_network_benchmark(quick, advance)
+    if part != "networks":
+        print_results(results)
+    if part != "engine":
+        print_networks(results["networks"])
     if json:
         write_results(json, results)
 
@@ -81,6 +92,34 @@ def print_results(results: dict[str, Any]) -> None:
     )
     for sentence in results["left_out"]:
         console.print(sentence, markup=False)
+
+
+def print_networks(networks: dict[str, Any]) -> None:
+    """Print a table for each network."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    for name, case in networks["cases"].items():
+        table = Table(
+            title=f"{name}: second order, {case['supports'][0]} support and {case['query']} query "
+            f"images, {case['steps']} steps",
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
+        )
+        table.add_column("")
+        steps = list(next(iter(case["contestants"].values()))["peak_memory_mb"])
+        columns = ["median s", "min s", "CPU s", "× loss_gradient"]
+        for header in [*columns, *(f"MB, {k} steps" for k in steps)]:
+            table.add_column(header, justify="right")
+        for contestant, figures in case["contestants"].items():
+            seconds = [figures[key] for key in ("median_seconds", "minimum_seconds", "cpu_seconds")]
+            ratio = case["speedup"].get(contestant, 1.0)
+            memory = [f"{figures['peak_memory_mb'][k]:.0f}" for k in steps]
+            table.add_row(contestant, *(f"{x:.2f}" for x in (*seconds, ratio)), *memory)
+        Console().print(table)
+    for sentence in networks["left_out"]:
+        typer.echo(sentence)
 
 
 def _table(name: str, case: dict[str, Any]) -> Any:

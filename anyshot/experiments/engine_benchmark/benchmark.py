@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
-from importlib.util import find_spec
 from statistics import median
 from typing import Any
-
-import torch
 
 from anyshot.core.parallel.threads import cores, map_tasks
 from anyshot.experiments.engine_benchmark.cases import Case, standard_cases
@@ -24,6 +19,7 @@ from anyshot.experiments.engine_benchmark.convolution_cost import (
 from anyshot.experiments.engine_benchmark.measure import (
     Mode,
     Timing,
+    describe_machine,
     find_best_mode,
     measure_peak_memory,
     time_interleaved,
@@ -84,21 +80,6 @@ def run_benchmark(
 
 def _measure_peak_memory(case: Case, modes: dict[str, Mode], name: str) -> float:
     return measure_peak_memory(name, case, modes[name])
-
-
-def describe_machine() -> dict[str, Any]:
-    """The machine and the software that the numbers come from."""
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    return {
-        "processor": platform.processor() or platform.machine(),
-        "vector_instructions": torch.backends.cpu.get_cpu_capability(),
-        "cores": cores(),
-        "load": load,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "loops": find_spec("numba") is not None and os.environ.get("ANYSHOT_NUMBA", "1") != "0",
-        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY"),
-    }
 
 
 def _case_result(case: Case, timings: dict[str, Timing]) -> dict[str, Any]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from anyshot.core.random import numpy_rng, torch_rng
 from anyshot.core.settings import MethodSettings
 from anyshot.data import tasks
 from anyshot.data.shots import any_shot
+from anyshot.experiments.engine_benchmark.networks import NETWORKS
 from anyshot.inner_loop import InnerProblem
 from anyshot.methods import Method, create_method
 from anyshot.models.bodies.conv4 import conv4
@@ -32,6 +34,7 @@ class Case:
     steps: int = STEPS
     channels: int = 32  #: of the body
     method: str = ""  #: a method with its own update rule; empty: θ − A ∘ g
+    network: str = ""  #: of ``networks.NETWORKS``, for the contestants on any network
     contestants: tuple[str, ...] = ()  #: by name; empty: all
     memory: bool = True  #: measure it, too, in a process for each contestant
 
@@ -61,6 +64,13 @@ def standard_cases(quick: bool = False) -> list[Case]:
         Case("ABML", 32, meta_batch[:2], method="abml", contestants=ours, memory=False),
         Case("Conv4-64", 32, (100,), channels=64, contestants=ours, memory=False),
     ]
+
+
+def network_cases(quick: bool = False) -> list[Case]:
+    """5-way 5-shot tasks for the contestants on any network."""
+    if quick:
+        return [Case(name, 32, (5,), steps=2, channels=8, network=name) for name in NETWORKS]
+    return [Case(name, 32, (25,), network=name) for name in NETWORKS]
 
 
 @dataclass(frozen=True)
@@ -99,8 +109,33 @@ class MethodTask:
         return self
 
 
-def make_tasks(case: Case, seed: int = 0) -> list[Task] | list[MethodTask]:
+@dataclass(frozen=True)
+class NetworkTask:
+    """A network, a support and a query set."""
+
+    network: nn.Module
+    support: Tensor
+    support_labels: Tensor
+    query: Tensor
+    query_labels: Tensor
+    steps: int
+
+    def __len__(self) -> int:
+        return len(self.support)
+
+    def with_memory_format(self, memory_format: torch.memory_format) -> NetworkTask:
+        """The task with images and weights in another memory format."""
+        network = copy.deepcopy(self.network).to(memory_format=memory_format)  # type: ignore[call-overload]
+        support, query = (
+            images.contiguous(memory_format=memory_format) for images in (self.support, self.query)
+        )
+        return replace(self, network=network, support=support, query=query)
+
+
+def make_tasks(case: Case, seed: int = 0) -> list[Task] | list[MethodTask] | list[NetworkTask]:
     """The tasks of a case."""
+    if case.network:
+        return make_network_tasks(case, seed)
     return _make_method_tasks(case, seed) if case.method else make_inner_tasks(case, seed)
 
 
@@ -161,6 +196,15 @@ def _make_method_tasks(case: Case, seed: int) -> list[MethodTask]:
             )
         )
     return method_tasks
+
+
+def make_network_tasks(case: Case, seed: int = 0) -> list[NetworkTask]:
+    """Tasks that share one network in training mode."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = NETWORKS[case.network](WAY, case.size, case.channels)
+    rng = torch_rng(seed, "bench", case.size)
+    return [NetworkTask(network, *sets, case.steps) for sets in _sample_sets(case, rng)]
 
 
 def _sample_sets(

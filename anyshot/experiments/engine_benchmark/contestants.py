@@ -8,13 +8,9 @@ loss alone.
 from __future__ import annotations
 
 import copy
-import importlib
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -22,6 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyshot.experiments.engine_benchmark.cases import RATE, MethodTask, Task
+from anyshot.experiments.engine_benchmark.libraries import (
+    explain_missing,
+    import_without_warnings,
+    missing_libraries,
+)
 from anyshot.inner_loop import adapt, logits_many, query_loss
 from anyshot.models.bodies.conv4 import CONV_WEIGHTS
 from anyshot.models.network import HEAD_PARAMETERS
@@ -31,11 +32,11 @@ from anyshot.training.meta_training import task_gradients
 NAMES = CONV_WEIGHTS + HEAD_PARAMETERS
 
 Result = tuple[Tensor, list[Tensor]]
-AnyTask = Task | MethodTask
+EngineTask = Task | MethodTask
 Contestant = Callable[[Any, int], Result]
 
 
-def by_anyshot(task: AnyTask, order: int, engine: str) -> Result:
+def by_anyshot(task: EngineTask, order: int, engine: str) -> Result:
     """anyshot, by the engine or by autograd."""
     if isinstance(task, MethodTask):
         method = copy.copy(task.method)  # the same parameters
@@ -85,7 +86,7 @@ def _support_loss(model: Callable[[Tensor], Tensor], task: Task) -> Tensor:
 
 def by_higher(task: Task, order: int) -> Result:
     """``higher``: patched module and differentiable SGD, a parameter group for each step size."""
-    higher = _import_without_warnings("higher")
+    higher = import_without_warnings("higher")
     model = Conv4(task)
     names = [name for name, _ in model.named_parameters()]
     optimiser = torch.optim.SGD([{"params": [p]} for p in model.parameters()], lr=RATE)
@@ -109,7 +110,7 @@ def by_higher(task: Task, order: int) -> Result:
 
 def by_torchopt(task: Task, order: int) -> Result:
     """``torchopt``: differentiable SGD with a single constant step size."""
-    torchopt = _import_without_warnings("torchopt")
+    torchopt = import_without_warnings("torchopt")
     model = Conv4(task)
     start = dict(model.named_parameters())
     if order == 2:
@@ -129,12 +130,6 @@ def by_torchopt(task: Task, order: int) -> Result:
     return loss.detach(), list(torch.autograd.grad(loss, [*inputs, *task.inner.norm.shift]))
 
 
-def _import_without_warnings(name: str) -> ModuleType:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecation warnings of other libraries
-        return importlib.import_module(name)
-
-
 CONTESTANTS: dict[str, Contestant] = {
     "engine": partial(by_anyshot, engine="engine"),
     "autograd": partial(by_anyshot, engine="autograd"),
@@ -145,9 +140,6 @@ CONTESTANTS: dict[str, Contestant] = {
 
 def installed_contestants() -> tuple[list[str], list[str]]:
     """The installed contestants, and a message for each missing one."""
-    missing = [name for name in ("higher", "torchopt") if find_spec(name) is None]
-    sentences = [
-        f"{name} is not installed and was left out; pip install 'anyshot[bench]' installs it."
-        for name in missing
-    ]
+    missing = missing_libraries()
+    sentences = [explain_missing(name) for name in missing]
     return [name for name in CONTESTANTS if name not in missing], sentences

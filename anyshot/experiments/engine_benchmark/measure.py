@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import platform
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,8 +21,11 @@ from torch import Tensor
 
 from anyshot.core.errors import AnyshotError
 from anyshot.core.parallel.threads import cores, map_tasks
-from anyshot.experiments.engine_benchmark.cases import Case, make_tasks
-from anyshot.experiments.engine_benchmark.contestants import CONTESTANTS, AnyTask
+from anyshot.experiments.engine_benchmark.cases import Case, NetworkTask, make_tasks
+from anyshot.experiments.engine_benchmark.contestants import CONTESTANTS, EngineTask
+from anyshot.experiments.engine_benchmark.network_contestants import NETWORK_CONTESTANTS
+
+AnyTask = EngineTask | NetworkTask
 
 FORMATS = {"channels-last": torch.channels_last, "channels-first": torch.contiguous_format}
 
@@ -66,6 +72,8 @@ def run_iteration(
     """Mean loss and mean gradients of one meta-iteration (or of the adaptations of its tasks)."""
 
     def run_task(task: AnyTask) -> tuple[Tensor, list[Tensor]]:
+        if isinstance(task, NetworkTask):
+            return NETWORK_CONTESTANTS[name](task)
         return CONTESTANTS[name](task, order)
 
     if mode.workers > 1:
@@ -80,7 +88,9 @@ def find_best_mode(name: str, case: Case) -> Mode:
     """The fastest mode on small tasks; engine and methods choose the memory format themselves."""
     many = len(case.supports) > 1 and cores() > 1
     small = replace(
-        case, supports=tuple(max(5, n // 5) for n in case.supports[:2]), steps=min(case.steps, 2)
+        case,
+        supports=tuple(max(5, n if case.network else n // 5) for n in case.supports[:2]),
+        steps=min(case.steps, 1 if case.network else 2),
     )
     tasks = make_tasks(small)
     layouts = ["channels-last"] if name == "engine" or case.method else list(FORMATS)
@@ -121,6 +131,21 @@ def time_interleaved(
     return timings
 
 
+def describe_machine() -> dict[str, Any]:
+    """The machine and the software that the numbers come from."""
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    return {
+        "processor": platform.processor() or platform.machine(),
+        "vector_instructions": torch.backends.cpu.get_cpu_capability(),
+        "cores": cores(),
+        "load": load,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "loops": find_spec("numba") is not None and os.environ.get("ANYSHOT_NUMBA", "1") != "0",
+        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY"),
+    }
+
+
 # ---------------------------------------------------------------------- memory
 def measure_peak_memory(name: str, case: Case, mode: Mode) -> float:
     """Peak MB that one iteration adds to a fresh process."""
@@ -142,6 +167,8 @@ def measure_peak_memory(name: str, case: Case, mode: Mode) -> float:
 def measure_added_memory(name: str, case: Case, mode: Mode) -> float:
     """Peak MB that one iteration adds to this (fresh) process, after a small warm-up task."""
     small = replace(case, supports=(5,) * mode.workers, steps=1)
+    if case.network:  # freed memory of the warm-up would hide some of the query set's
+        small = replace(small, channels=4)
     run_iteration(
         name,
         [task.with_memory_format(FORMATS[mode.layout]) for task in make_tasks(small)],
