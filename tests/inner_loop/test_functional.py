@@ -312,10 +312,20 @@ def test_the_activations_of_only_one_step_are_alive_at_a_time(function, flat):
     assert (spy.most <= 1) == flat
 
 
-def test_the_example_of_the_docs_runs():
-    page = Path(__file__).parents[2] / "docs" / "any_module.md"
-    [example] = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+@pytest.mark.parametrize(("page", "count"), [("any_module.md", 1), ("coming_from.md", 6)])
+def test_the_examples_of_the_docs_run(page, count):
+    text = (Path(__file__).parents[2] / "docs" / page).read_text("utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    examples = [block for block in blocks if "anyshot." in block]
+    assert len(examples) == count
     scope = {"__name__": "docs"}
     with torch.random.fork_rng(devices=[]):
-        exec(example, scope)
-    assert scope["rate"].item() != pytest.approx(0.01, rel=1e-6)
+        for example in examples:
+            exec(example, scope)
+            network = scope["net"]
+            assert all(p.grad is not None and p.grad.isfinite().all() for p in network.parameters())
+            assert any(p.grad.any() for p in network.parameters())
+    if "rates" in scope:
+        assert all(rate.grad.any() for rate in scope["rates"].values())
+    if "rate" in scope:
+        assert scope["rate"].item() != pytest.approx(0.01, rel=1e-6)

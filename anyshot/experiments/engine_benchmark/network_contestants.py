@@ -29,7 +29,7 @@ def by_loss_gradient(task: NetworkTask) -> Result:
     def loss(theta: Parameters, images: Tensor, labels: Tensor) -> Tensor:
         return F.cross_entropy(call_module(task.network, theta, images), labels)
 
-    start = dict(task.network.named_parameters())
+    start: Parameters = dict(task.network.named_parameters())
     theta = start
     for _ in range(task.steps):
         g, _ = loss_gradient(loss, theta, task.support, task.support_labels)

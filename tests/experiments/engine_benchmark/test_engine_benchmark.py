@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from anyshot.cli.bench import bench as command
 from anyshot.core.errors import AnyshotError
 from anyshot.experiments import engine_benchmark
-from anyshot.experiments.engine_benchmark import benchmark, contestants, convolution_cost, measure
+from anyshot.experiments.engine_benchmark import benchmark, convolution_cost, libraries, measure
 from anyshot.experiments.engine_benchmark.cases import (
     Case,
     make_tasks,
@@ -87,9 +87,7 @@ def test_methods_and_other_widths_compute_the_same_by_engine_and_autograd(case):
 
 
 def test_a_missing_library_is_left_out_with_a_message(monkeypatch):
-    monkeypatch.setattr(
-        contestants, "find_spec", lambda name: None if name == "higher" else object()
-    )
+    monkeypatch.setattr(libraries, "find_spec", lambda name: None if name == "higher" else object())
     names, sentences = installed_contestants()
     assert names == ["engine", "autograd", "torchopt"]
     assert len(sentences) == 1
@@ -164,7 +162,9 @@ def test_the_command_prints_ratios_and_writes_json(monkeypatch, tmp_path):
     )
     app = typer.Typer()
     app.command()(command)
-    done = CliRunner().invoke(app, ["--quick", "--json", str(tmp_path / "bench.json")])
+    done = CliRunner().invoke(
+        app, ["--quick", "--part", "engine", "--json", str(tmp_path / "bench.json")]
+    )
     assert done.exit_code == 0, done.output
     assert "faster than autograd" in done.output
     assert "late was left out" in done.output
