@@ -162,8 +162,7 @@ class Page:
 
     async def state_response(self, workspace: Workspace) -> Response:
         """The state of a workspace as JSON."""
-        state = await run_in_threadpool(workspace.state)
-        return JSONResponse(self.facts | state)
+        return await run_in_threadpool(lambda: JSONResponse(self.facts | workspace.state()))
 
     @contextmanager
     def count_upload(self) -> Iterator[Callable[[int], None]]:

@@ -188,6 +188,26 @@ def test_example_pictures_are_one_click(page):
     assert page.js("document.querySelector('#try').hidden")
 
 
+MANY = """import('/static/state.js').then(({ take, now }) => {
+  const classes = Array.from({ length: 50 }, (_, i) => ({ id: `c${i}`, name: `class ${i}`, used: 1, pictures: [] }));
+  const pool = Array.from({ length: 10000 }, (_, i) => ({
+    id: `p${i}`, name: `${i}.jpg`, probabilities: { [`c${i % 50}`]: 0.6, c1: 0.1 }, score: 0.1, unknown: false,
+  }));
+  take({ ...now(), classes, pool });
+})"""  # noqa: E501
+
+
+def test_of_ten_thousand_photos_one_page_is_in_the_document(page):
+    page.js(MANY)
+    assert page.js("document.querySelector('#pool-count').textContent") == "10000"
+    assert page.js("document.querySelectorAll('#answer-list img').length") == 24
+    assert page.js("document.querySelectorAll('*').length") < 4000
+    assert page.js("document.querySelector('.pager').innerText").split("\n")[1] == "1–24 of 10000"
+    choose_option(page, "#filter", "class c7")
+    assert names(page)[0] == "7.jpg"
+    assert "1–24 of 200" in page.js("document.querySelector('.pager').innerText")
+
+
 OPEN_AGAIN = """(async () => {
   const file = await (await fetch("/api/project")).blob();
   await fetch("/api/state", { method: "DELETE" });
