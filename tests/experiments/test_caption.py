@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from anyshot import MethodSettings, Settings, TrainSettings
 from anyshot.core.settings import TaskSettings
 from anyshot.experiments import caption
+from anyshot.experiments.plan import make_plan
 
 
 def plan_with(shots: str, *counts: int):
@@ -69,3 +72,51 @@ def test_the_caption_warns_of_an_encoder_that_hardly_moves(method, start, iterat
         SimpleNamespace(jobs=[SimpleNamespace(settings=settings)])
     )
     assert ["200 iterations" in sentence for sentence in sentences] == [True] * expected
+
+
+@pytest.mark.parametrize(
+    ("seeds", "runs", "over"), [(1, "1 seed", "tasks"), (2, "2 seeds", "tasks and seeds")]
+)
+def test_the_caption_says_what_was_trained_and_tested(experiment, tiny_scale, seeds, runs, over):
+    plan = make_plan(experiment, replace(tiny_scale, seeds=seeds), Path("nowhere"))
+    first, second = caption._test_sentences(plan)
+    assert first.startswith(
+        f"3-way tasks, 3 query images a class; 3 test tasks and {runs} of each model. "
+        f"Accuracy in % with 95 % intervals over {over}. Bold"
+    )
+    assert second == "Trained on tiny: tiny, other, fixed:2."
+    figures_only = replace(experiment.blocks[0], columns=())
+    longer = replace(experiment, blocks=(*experiment.blocks, figures_only))
+    assert caption._test_sentences(replace(plan, experiment=longer)) == [first, second]
+    assert caption._test_sentences(replace(plan, tests={})) == []
+
+
+@pytest.mark.parametrize(
+    ("starts", "words"),
+    [
+        ({}, None),
+        ({"a": 20}, " (20 epochs)"),
+        ({"b": 20, "a": 5}, " (5 or 20 epochs)"),
+        ({"glyphs": None}, " (weights glyphs)"),
+        ({"a": None}, ""),
+    ],
+)
+def test_the_caption_says_where_models_start_from(starts, words, monkeypatch):
+    class FakeRun:
+        def __init__(self, name):
+            self.folder = caption.pretrained.HOME / name
+
+        @staticmethod
+        def find_started(folder):
+            epochs = starts[folder]
+            pretrain = None if epochs is None else SimpleNamespace(epochs=epochs)
+            return SimpleNamespace(settings=SimpleNamespace(pretrain=pretrain))
+
+    monkeypatch.setattr(caption, "Run", FakeRun)
+    jobs = [
+        SimpleNamespace(settings=Settings(train=TrainSettings(body_from=start)))
+        for start in (*starts, None)
+    ]
+    sentence = f"all models start from one pre-trained body{words}, not from scratch"
+    found = caption._start_differences(SimpleNamespace(jobs=jobs))
+    assert found == ([] if words is None else [sentence])
