@@ -13,7 +13,9 @@ from anyshot.inner_loop import autograd
 from anyshot.inner_loop.engine import autograd_functions
 from anyshot.inner_loop.engine.parameters import unsupported_reason
 from anyshot.inner_loop.fallback import fall_back_to_autograd
+from anyshot.inner_loop.module_gradient import module_gradient
 from anyshot.models.bodies import conv4
+from anyshot.models.module_features import ModuleFeatures
 from anyshot.models.network import (
     HEAD_PARAMETERS,
     Features,
@@ -110,6 +112,9 @@ def gradient(
     reason = _other_head(head) or unsupported_reason(body, theta, norm, [images], weights)
     if _use_engine(engine, reason):
         return autograd_functions.gradient(theta, images, labels, weights, norm, centre, engine)
+    # a head of one's own may use other tensors than θ, which have to stay in the graph
+    if isinstance(body, ModuleFeatures) and head is linear_head and engine != "autograd":
+        return module_gradient(theta, images, labels, weights, norm, centre, body)
     return autograd.gradient(theta, images, labels, weights, norm, centre, body, head)
 
 

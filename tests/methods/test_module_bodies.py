@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import shutil
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,6 +82,44 @@ def test_meta_gradients_are_those_of_plain_autograd(net, order):
         torch.testing.assert_close(
             actual[f"theta.{parameter_key(name)}"], g, rtol=1e-10, atol=1e-10, msg=name
         )
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_steps_that_are_computed_again_have_the_gradients_of_steps_that_are_kept(net):
+    method, task = make("taml", net, samples=2).double(), make_task()
+    actual, _ = task_gradients(method, task)
+    method.engine = "autograd"
+    expected, _ = task_gradients(method, task)
+    for (name, _), a, b in zip(method.named_parameters(), actual, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10, msg=name)
+
+
+class Box:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+def test_memory_for_activations_does_not_grow_with_the_number_of_steps():
+    task = make_task()
+
+    def saved_numbers(engine: str, steps: int) -> int:
+        method, boxes = make("maml", steps=steps), weakref.WeakSet()
+        method.engine = engine
+
+        def keep(tensor):
+            boxes.add(box := Box(tensor))
+            return box
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda box: box.tensor):
+            objective = method.objective(task)
+        kept = {box.tensor.data_ptr(): box.tensor.numel() for box in boxes}
+        assert objective.loss.requires_grad
+        return sum(kept.values())
+
+    growth, whole = (
+        saved_numbers(engine, 6) - saved_numbers(engine, 2) for engine in ("auto", "autograd")
+    )
+    assert 0 < growth < whole / 4
 
 
 @pytest.mark.parametrize("method", METHODS)
