@@ -42,10 +42,11 @@ def pad(problem: anyshot.InnerProblem, size: int) -> anyshot.InnerProblem:
     if n >= size:
         return problem
     more = size - n
-    images = problem.images
+    black = problem.images.new_zeros(more, *problem.images.shape[1:])
     return replace(
         problem,
-        images=torch.cat([images, images.new_zeros(more, *images.shape[1:])]),
+        images=torch.cat([problem.images, black]),
+        views=tuple(torch.cat([view, black]) for view in problem.views),
         labels=torch.cat([problem.labels, problem.labels.new_zeros(more)]),
         weights=torch.cat([problem.weights * (n / size), problem.weights.new_zeros(more)]),
     )

@@ -101,8 +101,10 @@ def test_gamma_of_the_head_multiplies_its_steps(taml):
     assert not one.theta["head_weight"].any()
     torch.testing.assert_close(two.rates["head_weight"], 2 * one.rates["head_weight"])
     torch.testing.assert_close(two.rates["conv1_weight"], one.rates["conv1_weight"])
-    longer = with_head_gamma(taml, 1.0, True).inner_problem(support, labels, task.way, phi, 1)
-    assert len(longer.labels) == 200
+    longer = with_head_gamma(taml, 1.0, True)
+    assert len(longer.inner_problem(support, labels, task.way, phi, 1).labels) == 200
+    plain = with_head_gamma(taml, 1.0, False).predict(task)
+    assert not torch.allclose(longer.predict(task), plain)  # every step sees the padding
 
 
 def test_slopes_are_exponents_and_differences_are_paired():
