@@ -131,7 +131,8 @@ def main() -> None:
     chosen = parser.parse_args()
     draw_omega(chosen.results, chosen.figures / "variables_omega.png")
     draw_gamma(chosen.results, chosen.figures / "variables_gamma.png")
-    draw_padding(chosen.results, chosen.figures / "variables_padding.png")
+    if (chosen.results / "padding").exists():
+        draw_padding(chosen.results, chosen.figures / "variables_padding.png")
     draw_z(chosen.results, chosen.figures / "variables_z.png")
 
 
