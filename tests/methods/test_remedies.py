@@ -1,5 +1,6 @@
 """Remedies against uneven classes, each against an independent computation."""
 
+import dataclasses
 from collections import Counter
 
 import numpy as np
@@ -101,10 +102,9 @@ def test_focal_slope_is_the_derivative_of_the_focal_loss():
         torch.testing.assert_close(focal_slope(losses.detach(), gamma), expected)
 
 
-def support_loss(method, remedy, theta, norm, x, y):
+def support_loss(remedy, scores, y):
     """The support loss of MAML under a remedy, written out in plain torch."""
-    shots = torch.bincount(y).to(x)
-    scores = logits(method.body.features, theta, norm, x)
+    shots = torch.bincount(y).to(scores)
     if remedy == "logit-adjustment":
         scores = scores + (shots / len(y)).log()
     p = scores.softmax(1)[torch.arange(len(y)), y]
@@ -133,7 +133,7 @@ def test_meta_gradient_of_maml_equals_plain_autograd(task, remedy, engine):
         "head_bias": x.new_zeros(3).requires_grad_(),
     }
     for _ in range(method.settings.steps):
-        loss = support_loss(method, remedy, theta, method.norm, x, y)
+        loss = support_loss(remedy, logits(method.body.features, theta, method.norm, x), y)
         gradients = torch.autograd.grad(
             loss, list(theta.values()), create_graph=True, materialize_grads=True
         )
@@ -148,6 +148,38 @@ def test_meta_gradient_of_maml_equals_plain_autograd(task, remedy, engine):
         if a is not None and e is not None:  # biases of convolutions cancel
             torch.testing.assert_close(a, e, rtol=1e-9, atol=1e-12)
     assert sum(e is not None for e in expected) >= 4
+
+
+@pytest.mark.parametrize("remedy", CHANGING[2:])
+def test_steps_on_the_head_alone_use_the_remedy(task, remedy):
+    """Linear regression steps on fixed features, written out here."""
+    method = make_method("maml", alpha=0.1, remedy=remedy, adapt_body=False)
+    with torch.no_grad():
+        x, queries = (method.embed(method.to_input(i)) for i in (task.support, task.query))
+    weight, bias = x.new_zeros(3, x.shape[1]), x.new_zeros(3)
+    for _ in range(method.settings.test_steps):
+        weight, bias = weight.requires_grad_(), bias.requires_grad_()
+        loss = support_loss(remedy, x @ weight.t() + bias, task.support_labels)
+        g_weight, g_bias = torch.autograd.grad(loss, [weight, bias])
+        weight, bias = (weight - 0.1 * g_weight).detach(), (bias - 0.1 * g_bias).detach()
+    expected = (queries @ weight.t() + bias).softmax(1)
+    torch.testing.assert_close(method.predict(task), expected)
+
+
+def test_logit_adjustment_of_a_head_that_is_not_linear_is_added_to_its_scores():
+    offset = torch.tensor([0.5, -1.0])
+    theta, features = {"head_weight": torch.ones(2, 3)}, torch.randn(4, 3)
+
+    def cosine(at, f):
+        return F.normalize(f) @ F.normalize(at["head_weight"]).t()
+
+    method = make_method("maml", dtype=torch.float32)
+    x, y = torch.rand(4, 3, 16, 16), torch.tensor([0, 0, 0, 1])
+    inner = method.inner_problem(x, y, 2, {}, 1)
+    inner = dataclasses.replace(inner, head=cosine, logit_offset=offset)
+    same, head = inner.adjust_logits(theta)
+    assert same is theta
+    torch.testing.assert_close(head(theta, features), cosine(theta, features) + offset)
 
 
 @pytest.mark.parametrize("remedy", CHANGING)
