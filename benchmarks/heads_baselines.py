@@ -152,11 +152,11 @@ def measure(data, tasks, slow):
     return {"set": data.name, "tasks": tasks, "methods": tally.as_dict()}
 
 
-def options(description):
+def options(description, tasks=600):
     """Options that the scripts for heads share."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--tasks", type=int, default=600)
+    parser.add_argument("--tasks", type=int, default=tasks)
     parser.add_argument("--side", type=int, default=224)
     parser.add_argument("--photos", type=Path)
     parser.add_argument("--sets", default=SETS)

@@ -48,7 +48,8 @@ class SelfAssessment(FittedState):
         (3, 'b', 'a')
         """
         self._check_two_classes()
-        images = check_task_labels(self.adapted_, self.classes_[self.seen_].tolist())
+        names = self.classes_[self.seen_].tolist()
+        images = check_task_labels(self.adapted_, self.weights_.confidence, names)
         if self.fit_params_["backbone"] is None:
             return LabelCheck(images, ())
         return LabelCheck(images, find_near_duplicates(self.features_, self.labels_))

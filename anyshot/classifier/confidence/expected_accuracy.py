@@ -13,8 +13,9 @@ images, where k is the number of these classes:
 
 penalty is the mean of log(n_c / (n_c − 1)): heads that are fitted without an image are worse than
 heads with it. singles is the share of classes with a single image. None of their images was held
-out, and their accuracy is usually lower. The prior guess g is linear in the held-out confidence, in
-the accuracy of chance and in singles. Its variance is τ², which has a second value for tasks where
+out, and their accuracy is usually lower. The prior guess g is linear in singles, in the held-out
+confidence and the held-out probability of the truth, in the accuracy of chance and in how far the
+classes are apart (`class_separation`). Its variance is τ², which has a second value for tasks where
 no class has two images. Both estimates are combined by inverse variance:
 
     w = τ² / (τ² + v)  (0 if no image was held out),    mean = w e + (1 − w) g
@@ -29,11 +30,14 @@ import torch
 from torch import Tensor, nn
 
 from anyshot.classifier.heads.learner import AdaptedLearner
+from anyshot.classifier.heads.support_set import SupportSet, squared_distances
 
 HELD_OUT_FEATURES = 3  # the first numbers of task_evidence: results on held-out images
-PRIOR_FEATURES = 4  # the other numbers: inputs of the prior guess
+PRIOR_FEATURES = 7  # the other numbers: inputs of the prior guess
 LEVEL = 0.9  # of the interval
 DEVIATIONS = 1.645  # standard deviations on each side for that level
+USUAL_SPREAD = 0.7  # of one image within its class, before any is seen
+LEAST_DISTANCE = 1e-3  # smaller distances between classes are clipped
 TEST_IMAGES = 15  # images of each class in the test that the interval is about
 
 
@@ -42,9 +46,9 @@ class AccuracyModel(nn.Module):
 
     margin: Tensor
 
-    def __init__(self) -> None:
+    def __init__(self, features: int = PRIOR_FEATURES) -> None:
         super().__init__()
-        self.guess = nn.Linear(PRIOR_FEATURES, 1)
+        self.guess = nn.Linear(features, 1)  # earlier weights use the first features only
         nn.init.zeros_(self.guess.weight)
         nn.init.zeros_(self.guess.bias)
         # The attributes are the names of tensors in weights files.
@@ -55,8 +59,9 @@ class AccuracyModel(nn.Module):
         self.register_buffer("margin", torch.tensor(1.0))
 
     def prior_guess(self, x: Tensor) -> Tensor:
-        """The guess g [T] for tasks with evidence [T, 7]."""
-        return self.guess(x[:, HELD_OUT_FEATURES:])[:, 0]
+        """The guess g [T] for tasks with evidence [T, 10]."""
+        inputs = x[:, HELD_OUT_FEATURES : HELD_OUT_FEATURES + self.guess.in_features]
+        return self.guess(inputs)[:, 0]
 
     def forward(self, x: Tensor, guess: Tensor, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance [T] of the angle of the accuracy on `queries` [T] test images."""
@@ -97,26 +102,47 @@ def angle_of_share(hits: Tensor, total: Tensor) -> Tensor:
 
 
 def task_evidence(adapted: AdaptedLearner) -> Tensor:
-    """Evidence on a task's accuracy [7].
+    """Evidence on a task's accuracy [10].
 
-    φ(r), n, penalty; singles, φ(held-out confidence), φ(chance), 1 if no image was held out.
+    φ(r), n, penalty; singles, φ(held-out confidence), φ(chance), 1 if no image was held out,
+    φ(held-out probability of the truth), and the two numbers of `class_separation`.
     """
     support = adapted.support
     p = adapted.held_out.to(support.z).exp()
     several = support.counts > 1
     singles = (~several).to(p).mean()
     chance = to_angle(p.new_tensor(1 / support.way))
+    zero, one = p.new_zeros(()), p.new_ones(())
     if not several.any():
-        return torch.stack([*p.new_zeros(3), singles, p.new_zeros(()), chance, p.new_ones(())])
+        return torch.stack([zero, zero, zero, singles, zero, chance, one, zero, zero, zero])
     counts = support.counts[several]
     images = len(counts) ** 2 / (1 / counts).sum()
-    hits = class_averages(adapted, (p.argmax(1) == support.labels).to(p))[several].mean()
-    confidence = class_averages(adapted, p.max(1).values)[several].mean()
+    truth = p.gather(1, support.labels[:, None])[:, 0]
+    hits, confidence, truth = (
+        class_averages(adapted, values)[several].mean()
+        for values in ((p.argmax(1) == support.labels).to(p), p.max(1).values, truth)
+    )
     penalty = (counts / (counts - 1)).log().mean()
     share = angle_of_share(hits * images, images)
-    return torch.stack(
-        [share, images, penalty, singles, to_angle(confidence), chance, p.new_zeros(())]
-    )
+    of_prior = (singles, to_angle(confidence), chance, zero, to_angle(truth))
+    return torch.stack([share, images, penalty, *of_prior, *class_separation(support)])
+
+
+def class_separation(support: SupportSet) -> tuple[Tensor, Tensor]:
+    """Mean log distance of classes to the nearest other, and the share that cannot be told apart.
+
+    Distances are squared, relative to the variance within classes, and without what the sampling
+    of the class means adds to them: ‖m_a − m_b‖² − s (1/n_a + 1/n_b).
+    """
+    counts, way = support.counts, support.way
+    spread, _ = support.class_geometry()
+    freedom = len(support.labels) - way
+    within = (spread.sum() + USUAL_SPREAD) / (freedom + 1)
+    means = support.class_means()
+    sampling = within / counts
+    apart = squared_distances(means, means) - sampling[:, None] - sampling
+    nearest = apart.fill_diagonal_(torch.inf).min(1).values / within
+    return nearest.clamp_min(LEAST_DISTANCE).log().mean(), (nearest < 0.02).to(nearest).mean()
 
 
 def class_averages(adapted: AdaptedLearner, values: Tensor) -> Tensor:

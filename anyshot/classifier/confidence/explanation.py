@@ -129,7 +129,11 @@ def explain(
         low=accuracy.low,
         high=accuracy.high,
         unfamiliarity=confidence.unfamiliarity(adapted),
-        suspects=tuple(s for s in check_task_labels(adapted, names) if s.suspicion >= SUSPICIOUS),
+        suspects=tuple(
+            label
+            for label in check_task_labels(adapted, confidence, names)
+            if label.suspicion >= SUSPICIOUS
+        ),
     )
 
 

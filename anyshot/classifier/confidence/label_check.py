@@ -1,8 +1,7 @@
-"""Labels that look wrong: every support image is predicted by heads that were fitted without it.
+"""Labels that look wrong, and near-duplicates.
 
-The suspicion of an image is p(other) / (p(own) + p(other)), where `own` is its label and `other`
-the most probable other class. Near-duplicates are pairs of images that are much closer to each
-other than images of the task usually are to their nearest neighbour.
+Near-duplicates are pairs of images that are much closer to each other than images of the task
+usually are to their nearest neighbour.
 """
 
 from __future__ import annotations
@@ -16,10 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anyshot.classifier.confidence.label_features import label_features
+from anyshot.classifier.confidence.model import ConfidenceModel
 from anyshot.classifier.heads.learner import AdaptedLearner
 from anyshot.classifier.heads.support_set import signed_sqrt_normalize, squared_distances
 
-SUSPICIOUS = 0.5  # suspicion from which a label looks wrong
+SUSPICIOUS = 0.3  # suspicion from which a label looks wrong: a look costs little
 NEAR = 0.48  # of the usual distance of nearest neighbours: below it, two images look the same
 USUAL = 0.75  # the usual distance is this quantile, so that half of the images may be duplicates
 CHUNK = 1000  # images compared with all others at once
@@ -36,9 +37,11 @@ class CheckedLabel:
     label, suggested : object
         Its label, and the most probable other class.
     probability : float
-        Probability of its label by heads that were fitted without the image.
+        Probability of its label by heads that were fitted without the image. The only image of a
+        class cannot be left out; its probability says little.
     suspicion : float
-        From 0 to 1; from 0.5 on, the label looks wrong.
+        Probability that the label is wrong, if about one label in ten is; from 0.3 on, the label
+        looks wrong.
     """
 
     index: int
@@ -89,13 +92,14 @@ class LabelCheck:
         return tuple(image for image in self.images if image.suspicion >= SUSPICIOUS)
 
 
-def check_task_labels(adapted: AdaptedLearner, names: Sequence[Any]) -> tuple[CheckedLabel, ...]:
+def check_task_labels(
+    adapted: AdaptedLearner, confidence: ConfidenceModel, names: Sequence[Any]
+) -> tuple[CheckedLabel, ...]:
     """Check the label of each support image; the most suspicious image comes first."""
     labels = adapted.support.labels
-    p = adapted.held_out.exp()
-    own = p.gather(1, labels[:, None])[:, 0]
-    best, other = p.scatter(1, labels[:, None], -1.0).max(1)
-    suspicion = best / (own + best).clamp_min(1e-300)
+    own = adapted.held_out.gather(1, labels[:, None])[:, 0].exp()
+    other = adapted.held_out.scatter(1, labels[:, None], -torch.inf).argmax(1)
+    suspicion = confidence.label_suspicion(label_features(adapted))
     order = torch.argsort(suspicion, descending=True, stable=True)
     return tuple(
         CheckedLabel(

@@ -17,7 +17,8 @@ from anyshot.classifier.heads.learner import HEADS, AdaptedLearner
 from anyshot.classifier.heads.logistic import Logistic
 from anyshot.classifier.heads.support_set import ProjectedFeatures, SupportSet, squared_distances
 
-NOVELTY_FEATURES = 9
+NOVELTY_FEATURES = 12
+MAX_LOG = 4.0  # larger logarithms of relative neighbour distances are clipped
 MAX_IMAGES = 1000  # images that are compared with each other
 
 
@@ -25,26 +26,35 @@ def novelty_features(adapted: AdaptedLearner, features: Tensor) -> Tensor:
     """Inputs [m, NOVELTY_FEATURES] of the unknown score.
 
     Six numbers of the image (distances and uncertainty), which grow with its novelty, and three of
-    the task (its size).
+    the task (its size). Then three relative distances: that of the nearest class to that of the
+    second nearest, that of the nearest class to that of the mean of all classes (relative
+    Mahalanobis distance), and that of the nearest image to that of its own neighbour.
     """
     support = adapted.support
     points = adapted.frame(features.double())
-    discriminant = adapted.heads[HEADS.index("discriminant")]
+    discriminant = gaussian_head(adapted)
     logistic = adapted.heads[HEADS.index("logistic")]
-    assert isinstance(discriminant, GaussianPosterior)
     assert isinstance(logistic, Logistic)
-    distance = discriminant.squared_distances(points).min(1).values
-    held_out, weights = _held_out_distances(support, discriminant)
-    share_farther = (weights * (held_out >= distance[:, None])).sum(1)  # of the held-out images
-    neighbour = squared_distances(points.z, support.z).min(1).values + points.residual
-    median_neighbour = nearest_distances(support.z).median().square().clamp_min(1e-6)
+    nearest, second = discriminant.squared_distances(points).topk(2, 1, largest=False).values.t()
+    held_out, weights = held_out_distances(support, discriminant)
+    share_farther = (weights * (held_out >= nearest[:, None])).sum(1)  # of the held-out images
+    neighbour, index = squared_distances(points.z, support.z).min(1)
+    neighbour = neighbour + points.residual
+    own_neighbour = nearest_distances(support.z).square().clamp_min(1e-6)
+    median_neighbour = own_neighbour.median()
+    sampled = index.div(sample_step(len(support.z)), rounding_mode="floor")
     of_image = [
-        4 * (distance / held_out.median().clamp_min(1e-6)).log(),
+        4 * (nearest / held_out.median().clamp_min(1e-6)).log(),
         -(share_farther + 0.02).log(),
         2 * (neighbour / median_neighbour).clamp_min(1e-6).log(),
         -_nearest_mean_cosine(support, points),
         -adapted(features).max(1).values,
         -logistic.logits(points).logsumexp(1),
+    ]
+    relative = [
+        4 * nearest / second.clamp_min(1e-6),
+        4 * nearest / discriminant.centre_distances(points).clamp_min(1e-6),
+        (neighbour / own_neighbour[sampled]).clamp_min(1e-6).log().clamp_max(MAX_LOG),
     ]
     singles = (support.counts == 1).double().mean()
     of_task = [
@@ -53,16 +63,28 @@ def novelty_features(adapted: AdaptedLearner, features: Tensor) -> Tensor:
         float(singles),
     ]
     rows = support.z.new_tensor(of_task).expand(len(features), len(of_task))
-    return torch.cat([torch.stack(of_image, 1), rows], 1)
+    return torch.cat([torch.stack(of_image, 1), rows, torch.stack(relative, 1)], 1)
+
+
+def gaussian_head(adapted: AdaptedLearner) -> GaussianPosterior:
+    """The discriminant of a fitted task."""
+    head = adapted.heads[HEADS.index("discriminant")]
+    assert isinstance(head, GaussianPosterior)
+    return head
 
 
 def nearest_distances(z: Tensor) -> Tensor:
     """Distance of each image to the nearest other, for at most MAX_IMAGES rows of z [N, r]."""
-    sample = z[:: -(-len(z) // MAX_IMAGES)]
+    sample = z[:: sample_step(len(z))]
     return torch.cdist(sample, sample).fill_diagonal_(float("inf")).min(1).values
 
 
-def _held_out_distances(
+def sample_step(images: int) -> int:
+    """Every how many-th image is compared with others, so that there are at most MAX_IMAGES."""
+    return -(-images // MAX_IMAGES)
+
+
+def held_out_distances(
     support: SupportSet, discriminant: GaussianPosterior
 ) -> tuple[Tensor, Tensor]:
     """Squared held-out distances of images to their class, and weights that balance the classes.

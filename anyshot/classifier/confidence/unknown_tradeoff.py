@@ -2,7 +2,9 @@
 
 Known images: the support images are split into folds; each is scored by heads that were fitted
 without it. Unknown images: one class at a time is left out of the fit, and its images are scored as
-images of no class. Every class counts the same.
+images of no class. Every class counts the same. The shares are blended with PSEUDO_IMAGES images of
+the usual shares, those of left-out data sets; with two classes no class can be left out, and the
+usual share of unknown images stands alone.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anyshot.classifier.confidence.model import ConfidenceModel
+from anyshot.classifier.confidence.model import THRESHOLDS, ConfidenceModel
 from anyshot.classifier.heads.learner import AdaptedLearner
 
-THRESHOLDS = 99  # rows of the table: 0.01, 0.02, …, 0.99
+PSEUDO_IMAGES = 30.0  # weight of the usual shares, in images
 MAX_CLASSES = 8  # classes that are left out in turn
 Fit = Callable[[Tensor, Tensor], AdaptedLearner]  # features [n, d] and labels [n] to heads
 
@@ -61,7 +63,6 @@ def estimate_tradeoff(
     threshold: float,
 ) -> UnknownTradeoff:
     """The trade-off of a task: features [N, d], labels [N] in 0..C−1 and folds [N] (−1: none)."""
-    thresholds = np.arange(1, THRESHOLDS + 1) / (THRESHOLDS + 1)
     known, unknown = [], []
     for fold in range(int(folds.max()) + 1):
         inside = folds != fold
@@ -75,19 +76,23 @@ def estimate_tradeoff(
         unknown.append((labels[~inside], confidence.unknown_score(adapted, features[~inside])))
     return UnknownTradeoff(
         threshold=threshold,
-        thresholds=thresholds,
-        known_flagged=_share_above(known, thresholds),
-        unknown_found=_share_above(unknown, thresholds),
+        thresholds=THRESHOLDS.double().numpy(),
+        known_flagged=_blend(known, confidence.curves[0]),
+        unknown_found=_blend(unknown, confidence.curves[1]),
     )
 
 
-def _share_above(
-    scored: list[tuple[Tensor, Tensor]], thresholds: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Share of scores above each threshold, the mean over classes; NaN if there are no scores."""
+def _blend(scored: list[tuple[Tensor, Tensor]], usual: Tensor) -> NDArray[np.float64]:
+    """Share of scores above each threshold, the mean over classes, blended with the usual one.
+
+    NaN if there is neither (weights of earlier versions have no usual shares).
+    """
+    known = bool(usual.any())
     if not scored:
-        return np.full(len(thresholds), np.nan)
-    labels = torch.cat([label for label, _ in scored]).numpy()
-    scores = torch.cat([score for _, score in scored]).double().numpy()
-    above = scores[:, None] > thresholds
-    return np.mean([above[labels == c].mean(0) for c in np.unique(labels)], 0)
+        return np.where(known, usual.double().numpy(), np.nan)
+    labels = torch.cat([label for label, _ in scored])
+    above = (torch.cat([score for _, score in scored])[:, None] > THRESHOLDS).double()
+    share = torch.stack([above[labels == c].mean(0) for c in labels.unique()]).mean(0)
+    pseudo = PSEUDO_IMAGES * known
+    blended = (len(labels) * share + pseudo * usual.double()) / (len(labels) + pseudo)
+    return blended.numpy()

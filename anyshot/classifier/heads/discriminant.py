@@ -54,6 +54,11 @@ class GaussianPosterior:
         inside = squared_distances(points.z @ self.whiten, self.means)
         return (inside + (self.residual_precision * points.residual)[:, None]) / self.scale
 
+    def centre_distances(self, points: ProjectedFeatures) -> Tensor:
+        """Squared distances [m] to the mean of all classes, in units of the classes' variance."""
+        inside = squared_distances(points.z @ self.whiten, self.means.mean(0, keepdim=True))
+        return inside[:, 0] + self.residual_precision * points.residual
+
 
 class Discriminant(nn.Module):
     """The meta-learned prior: seven numbers."""

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -24,17 +25,20 @@ from anyshot.classifier.confidence.expected_accuracy import (
     angle_of_share,
     task_evidence,
 )
+from anyshot.classifier.confidence.label_features import label_features
 from anyshot.classifier.confidence.model import (
+    THRESHOLDS,
     ConfidenceModel,
     class_accuracy_features,
     task_descriptor,
 )
 from anyshot.classifier.confidence.novelty_features import novelty_features
 from anyshot.classifier.heads.learner import Learner
-from anyshot.classifier.meta_training.episodes import Episode
+from anyshot.classifier.meta_training.episodes import Episode, change_labels
 
 KNOWN_SHARE = 0.95  # share of known images below the threshold, and of tasks that are familiar
 NOVELTY_IMAGES = 60  # query images of a task that novelty is trained on
+WRONG_SHARES = (0.05, 0.2)  # share of labels that are changed, in turn
 RIDGE = 1e-2  # of the prior guess of a task's accuracy
 
 
@@ -43,7 +47,7 @@ class TaskRecord:
     """What the learner said about a task, and how it did on the query images."""
 
     image_set: str
-    evidence: Tensor  # of the task [7]
+    evidence: Tensor  # of the task [10]
     class_features: Tensor  # [C, CLASS_FEATURES]
     descriptor: Tensor  # [DESCRIPTOR_SIZE]
     accuracy: Tensor  # as an angle
@@ -51,24 +55,38 @@ class TaskRecord:
     class_accuracy: Tensor  # [C]
     known: Tensor  # [m, NOVELTY_FEATURES], query images of the task's classes
     unknown: Tensor  # [k, NOVELTY_FEATURES], images of other classes
+    labels: Tensor  # [n, LABEL_FEATURES], support images after some labels were changed
+    wrong: Tensor  # [n], 1 for those whose label was changed
 
 
 def train_confidence_model(
     learner: Learner, episodes: Iterable[tuple[str, Episode]]
 ) -> ConfidenceModel:
     """Train the confidence model on episodes, given with the names of their data sets."""
+    return fit_confidence_model(
+        [
+            record_task(learner, name, episode, WRONG_SHARES[i % len(WRONG_SHARES)])
+            for i, (name, episode) in enumerate(episodes)
+        ]
+    )
+
+
+def fit_confidence_model(records: Sequence[TaskRecord]) -> ConfidenceModel:
+    """Fit the confidence model to tasks of several data sets."""
     confidence = ConfidenceModel()
-    records = [_record_task(learner, name, episode) for name, episode in episodes]
     _fit_accuracy(confidence, records)
     _fit_unknown(confidence, records)
+    _fit_labels(confidence, records)
     _fit_descriptors(confidence, records)
     return confidence.requires_grad_(False)
 
 
-def _record_task(learner: Learner, name: str, e: Episode) -> TaskRecord:
+def record_task(learner: Learner, name: str, e: Episode, wrong_share: float) -> TaskRecord:
+    """What the learner says about an episode, also after a share of its labels is changed."""
     adapted = learner.adapt(e.support, e.labels)
     hits = (adapted(e.query).argmax(1) == e.query_labels).double()
     queries = hits.new_tensor(len(hits))
+    changed = change_labels(e.labels, wrong_share, np.random.default_rng(len(hits)))
     some = torch.arange(len(hits))[:: max(1, len(hits) // NOVELTY_IMAGES)]
     return TaskRecord(
         image_set=name,
@@ -82,6 +100,8 @@ def _record_task(learner: Learner, name: str, e: Episode) -> TaskRecord:
         ),
         known=novelty_features(adapted, e.query[some]),
         unknown=novelty_features(adapted, e.unknown),
+        labels=label_features(learner.adapt(e.support, changed)),
+        wrong=(changed != e.labels).float(),
     )
 
 
@@ -135,15 +155,43 @@ def _fit_classes(
 
 def _fit_unknown(confidence: ConfidenceModel, records: Sequence[TaskRecord]) -> None:
     """Fit the unknown score; the threshold passes KNOWN_SHARE of known images of left-out sets."""
-    scores = []
+    thresholds, curves = [], []
     for left_out, others in _leave_one_set_out(records):
         _fit_unknown_odds(confidence.unknown, [records[i] for i in others])
-        with torch.no_grad():
-            known = torch.cat([records[i].known for i in left_out]).float()
-            scores.append(confidence.unknown(known)[:, 0])
+        known, unknown = (
+            _scores_of_tasks(confidence.unknown, [getattr(records[i], side) for i in left_out])
+            for side in ("known", "unknown")
+        )
+        thresholds.append(torch.cat(known).quantile(KNOWN_SHARE))
+        curves.append(torch.stack([_share_above(known), _share_above(unknown)]))
     _fit_unknown_odds(confidence.unknown, records)
-    thresholds = [score.sigmoid().quantile(KNOWN_SHARE) for score in scores]
     confidence.threshold.fill_(torch.stack(thresholds).mean())
+    confidence.curves.copy_(torch.stack(curves).nanmean(0))
+
+
+@torch.no_grad()
+def _scores_of_tasks(module: nn.Linear, tasks: Sequence[Tensor]) -> list[Tensor]:
+    """Unknown scores of each task's images, from their novelty features."""
+    return [module(rows.float())[:, 0].sigmoid() for rows in tasks if len(rows)]
+
+
+def _share_above(tasks: Sequence[Tensor]) -> Tensor:
+    """Share of scores above each of THRESHOLDS [T], the mean over tasks; NaN without tasks."""
+    shares = [(scores[:, None] > THRESHOLDS).float().mean(0) for scores in tasks]
+    return torch.stack(shares).mean(0) if shares else torch.full_like(THRESHOLDS, torch.nan)
+
+
+def _fit_labels(confidence: ConfidenceModel, records: Sequence[TaskRecord]) -> None:
+    """Fit the log odds that a label is wrong; every task counts the same."""
+    x = torch.cat([r.labels for r in records]).float()
+    wrong = torch.cat([r.wrong for r in records])
+    weight = torch.cat([torch.full_like(r.wrong, 1 / len(r.wrong) / len(records)) for r in records])
+    _minimise(
+        confidence.label.parameters(),
+        lambda: F.binary_cross_entropy_with_logits(
+            confidence.label(x)[:, 0], wrong, weight, reduction="sum"
+        ),
+    )
 
 
 def _fit_unknown_odds(module: nn.Linear, records: Sequence[TaskRecord]) -> None:

@@ -95,6 +95,20 @@ def sample_wide_task(data: FeatureSet, seed: int, index: int) -> Episode:
     return sample_task(data, shots, rng)
 
 
+def change_labels(labels: Tensor, share: float, rng: np.random.Generator) -> Tensor:
+    """Labels [N] of which a share, at least one, is changed to another class; no class is emptied.
+
+    >>> change_labels(torch.tensor([0, 0, 1, 1]), 0.25, np.random.default_rng(0))
+    tensor([0, 0, 0, 1])
+    """
+    changed = labels.clone()
+    way = int(labels.max()) + 1
+    for i in rng.permutation(len(labels))[: max(1, round(share * len(labels)))].tolist():
+        if (changed == changed[i]).sum() > 1:
+            changed[i] = (changed[i] + int(rng.integers(1, way))) % way
+    return changed
+
+
 def prepare_episode(episode: Episode, damping: WithinClassDamping | None = None) -> PreparedEpisode:
     """Compute once what stays the same during meta-training: coordinates and fixed heads."""
     with torch.no_grad():

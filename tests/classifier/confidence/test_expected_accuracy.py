@@ -10,6 +10,7 @@ from anyshot.classifier.confidence.expected_accuracy import (
     TEST_IMAGES,
     AccuracyModel,
     angle_of_share,
+    class_separation,
     task_evidence,
     to_angle,
 )
@@ -106,7 +107,7 @@ def test_classes_of_one_image_add_no_held_out_evidence():
         adapted_task([1, 1, 1], [0.0] * 3)
     )
     mixed = [task_evidence(adapted_task([1, 8, 8], [share, 0.5, 0.5])) for share in (0.0, 1.0)]
-    torch.testing.assert_close(*mixed)
+    torch.testing.assert_close(mixed[0][:8], mixed[1][:8])  # the others are distances
     assert float(mixed[0][3]) == pytest.approx(1 / 3)
 
 
@@ -129,6 +130,26 @@ def test_class_accuracies_average_to_the_expected_accuracy():
     assert actual.classes[3] < actual.classes[1]  # one image, of which nothing was held out
 
 
+def test_class_separation_is_unbiased_and_counts_classes_that_overlap():
+    """Three classes in a line, of which the last two coincide; means are sampled with noise."""
+    rng, centres, sizes = np.random.default_rng(0), np.array([0.0, 6.0, 6.0]), [40, 40, 40]
+    labels = torch.repeat_interleave(torch.arange(3), torch.tensor(sizes))
+    z = torch.from_numpy(rng.normal(size=(120, 4)))
+    z[:, 0] += torch.from_numpy(centres)[labels]
+    support = SupportSet(z, labels, torch.tensor(sizes).double(), labels, 4)
+    log_distance, inseparable = class_separation(support)
+    images = [z[labels == c].numpy() for c in range(3)]
+    means = np.array([x.mean(0) for x in images])
+    within = (sum(((x - m) ** 2).sum() for x, m in zip(images, means, strict=True)) + 0.7) / 118
+    nearest = []
+    for a in range(3):
+        others = [b for b in range(3) if b != a]
+        distances = [((means[a] - means[b]) ** 2).sum() / float(within) - 2 / 40 for b in others]
+        nearest.append(max(min(distances), 1e-3))
+    assert float(log_distance) == pytest.approx(np.log(nearest).mean())
+    assert float(inseparable) == pytest.approx(np.mean(np.array(nearest) < 0.02))
+
+
 @pytest.mark.parametrize("mean", [0.001, 0.4, 0.999])
 def test_shift_to_mean_keeps_the_order(mean):
     shares = shift_to_mean(torch.tensor([3.0, -9.0, 0.5]), mean)
@@ -138,7 +159,7 @@ def test_shift_to_mean_keeps_the_order(mean):
 
 def sample_record(rng, name, shift):
     """A task sampled from the model: c = (0.3, −0.4), b = exp(−5), τ² = 0.04, 200 queries."""
-    x = torch.zeros(7)
+    x = torch.zeros(10)
     x[1], x[2], x[3], x[4] = (
         rng.uniform(5, 200),
         rng.uniform(0, 0.5),
@@ -155,7 +176,7 @@ def sample_record(rng, name, shift):
     y = truth + rng.normal(0, 802**-0.5)
     none = torch.zeros(0)
     return TaskRecord(
-        name, x, torch.zeros(1, 3), none, y, torch.tensor(200.0), torch.zeros(1), none, none
+        name, x, torch.zeros(1, 3), none, y, torch.tensor(200.0), torch.zeros(1), *[none] * 4
     )
 
 
@@ -230,3 +251,18 @@ def test_intervals_hold_on_a_new_data_set(learned, apart):
     assert 0.8 <= held.mean() <= 0.99
     assert abs(expected.mean() - accuracy.mean()) < 0.05
     assert width.mean() < 0.4
+
+
+def test_the_expected_accuracy_falls_with_the_images_that_are_taken_away(learned):
+    """Also on a data set where classes are closer than usual, and the prior guess is too high."""
+    learner, confidence = learned
+    rng, data = np.random.default_rng(5), make_feature_set("new", 99, 0.15)
+    expected = {n: [] for n in (16, 6, 2)}
+    for _ in range(20):
+        task = sample_task(data, [16] * 5, rng)
+        rank = torch.arange(16).repeat(5)
+        for n, values in expected.items():
+            adapted = learner.adapt(task.support[rank < n], task.labels[rank < n])
+            values.append(confidence.expected_accuracy(adapted).overall)
+    means = [float(np.mean(values)) for values in expected.values()]
+    assert means == sorted(means, reverse=True)

@@ -7,7 +7,10 @@ import pytest
 import torch
 
 from anyshot.classifier.confidence.model import (
+    ADDED_LATER,
+    ConfidenceModel,
     class_accuracy_features,
+    confidence_model,
     task_descriptor,
 )
 from anyshot.classifier.confidence.novelty_features import (
@@ -74,7 +77,11 @@ def test_novelty_features_equal_their_formulas_in_full_dimensions(learner, shots
     x, known = (adapted.frame.centre(f.double()).numpy() for f in (task.query, task.support))
 
     discriminant = adapted.heads[HEADS.index("discriminant")]
-    distance = discriminant.squared_distances(adapted.frame(task.query.double())).numpy().min(1)
+    points = adapted.frame(task.query.double())
+    distance, second = np.sort(discriminant.squared_distances(points).numpy(), 1)[:, :2].T
+    offset = points.z @ discriminant.whiten - discriminant.means.mean(0)
+    outside = discriminant.residual_precision * points.residual
+    centre = (offset.square().sum(1) + outside).numpy()
     if max(shots) > 1:
         chosen = sizes[labels] > 1
         held_out = discriminant.held_out_distance.numpy()[chosen]
@@ -91,7 +98,8 @@ def test_novelty_features_equal_their_formulas_in_full_dimensions(learner, shots
         return np.sort(values)[(len(values) - 1) // 2]
 
     between = np.linalg.norm(known[:, None] - known, axis=2) + np.diag([np.inf] * len(known))
-    nearest = np.linalg.norm(x[:, None] - known, axis=2).min(1)
+    to_known = np.linalg.norm(x[:, None] - known, axis=2)
+    nearest = to_known.min(1)
     means = np.array([known[labels == c].mean(0) for c in range(len(sizes))])
     directions = means / np.linalg.norm(means, axis=1, keepdims=True)
     cosines = (x @ directions.T / np.linalg.norm(x, axis=1, keepdims=True)).max(1)
@@ -106,6 +114,9 @@ def test_novelty_features_equal_their_formulas_in_full_dimensions(learner, shots
         np.full(len(x), np.log(len(labels)) / 2 - 2),
         np.full(len(x), np.log(len(sizes)) / 2 - 1),
         np.full(len(x), np.mean(sizes == 1)),
+        4 * distance / second,
+        4 * distance / centre,
+        2 * np.log(nearest / between.min(1)[to_known.argmin(1)]),
     ]
     found = novelty_features(adapted, task.query)
     np.testing.assert_allclose(found, np.stack(columns, 1), rtol=1e-4, atol=1e-5)
@@ -253,3 +264,20 @@ def test_task_descriptor_and_class_features_equal_a_direct_computation(learner, 
     columns = [logit - logit.mean(), np.log(sizes) - np.log(sizes).mean(), sizes == 1]
     found = class_accuracy_features(adapted)
     np.testing.assert_allclose(found, np.stack(columns, 1), rtol=1e-4, atol=1e-6)
+
+
+def test_weights_of_earlier_versions_use_the_first_features_and_the_held_out_odds(learner):
+    old = ConfidenceModel(4, 9)
+    torch.nn.init.normal_(old.unknown.weight, generator=torch.Generator().manual_seed(0))
+    state = {n: t for n, t in old.state_dict().items() if n not in ADDED_LATER}
+    model = confidence_model(state)
+    task = sample_task(make_feature_set("a"), (5, 3, 8), np.random.default_rng(0))
+    adapted = learner.adapt(task.support, task.labels)
+    features = novelty_features(adapted, task.query)[:, :9].float()
+    torch.testing.assert_close(
+        model.unknown_score(adapted, task.query), old.unknown(features)[:, 0].sigmoid().detach()
+    )
+    odds = torch.tensor([[2.0, 9, 9, 0, 9, 9, 9]])
+    torch.testing.assert_close(model.label_suspicion(odds), torch.tensor([2.0]).sigmoid())
+    with pytest.raises(RuntimeError, match="curves"):
+        confidence_model({n: t for n, t in ConfidenceModel().state_dict().items() if n != "curves"})

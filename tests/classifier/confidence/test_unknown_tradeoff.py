@@ -26,10 +26,15 @@ def test_shares_are_those_of_images_and_classes_that_were_left_out():
             known[label].extend(other.unknown_score([image]))
     for c in range(4):
         unknown.append(AnyShotClassifier(None).fit(x[y != c], y[y != c]).unknown_score(x[y == c]))
+    usual = clf.weights_.confidence.curves.numpy()
     for i in (20, 50, 80):
         threshold = found.thresholds[i]
         flagged = np.mean([np.mean(np.array(s) > threshold) for s in known if s])
-        expected = flagged, np.mean([(scores > threshold).mean() for scores in unknown])
+        found_share = np.mean([(scores > threshold).mean() for scores in unknown])
+        expected = (
+            (24 * flagged + 30 * usual[0, i]) / 54,  # 24 images were held out
+            (25 * found_share + 30 * usual[1, i]) / 55,
+        )
         assert (found.known_flagged[i], found.unknown_found[i]) == pytest.approx(expected)
         assert found.at(threshold) == pytest.approx(expected)
     assert found.threshold == 0.4
@@ -41,3 +46,12 @@ def test_higher_thresholds_flag_and_find_less():
         assert (np.diff(shares) <= 0).all()
     assert (np.diff(found.thresholds) > 0).all()
     assert found.unknown_found.mean() > found.known_flagged.mean()
+
+
+def test_with_two_classes_the_usual_share_of_unknown_images_is_used():
+    clf = AnyShotClassifier(None).fit(*clusters((9, 5)))
+    found, usual = clf.unknown_tradeoff(), clf.weights_.confidence.curves.numpy()
+    np.testing.assert_allclose(found.unknown_found, usual[1])
+    assert np.abs(found.known_flagged - usual[0]).max() > 0
+    alone = AnyShotClassifier(None).fit(*clusters((1, 1))).unknown_tradeoff()
+    np.testing.assert_allclose(alone.known_flagged, usual[0])

@@ -1,0 +1,178 @@
+"""Expected accuracy and unknown images, each data set left out of the confidence model in turn.
+
+    python benchmarks/confidence.py OUT [--tasks 60] [--side 224] [--photos FOLDER] [--sets A,B]
+
+The heads and the mixture are those of photos-lite0; the confidence model is fitted to tasks of the
+other sets. 5-way any-shot tasks of 1-50 images, those of benchmarks/heads.py. Then tasks of 12
+images a class, of which more and more are taken away. Writes OUT/records/SET.pt,
+OUT/confidence/SET.json and OUT/confidence.json, and prints both tables.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import torch
+from heads import check_confidence
+from heads_baselines import open_features, options, set_names, test_task
+
+from anyshot.classifier.confidence.unknown_tradeoff import estimate_tradeoff
+from anyshot.classifier.meta_training.build import CALIBRATION_TASKS, TRAINING_TASKS
+from anyshot.classifier.meta_training.calibrate import (
+    WRONG_SHARES,
+    TaskRecord,
+    fit_confidence_model,
+    record_task,
+)
+from anyshot.classifier.meta_training.episodes import sample_task, sample_wide_task
+from anyshot.classifier.weights import ClassifierWeights, open_weights
+from anyshot.core.files import write_json
+from anyshot.core.random import numpy_rng
+
+REMAINING = (12, 8, 4, 2, 1)  # images of each class
+SHARES = {
+    "inside the 90% interval, %": ("held", 100),
+    "width, points": ("width", 100),
+    "error, points": ("error", 100),
+    "AUROC": ("auroc", 1),
+    "AUROC of doubt": ("auroc of doubt", 1),
+    "known flagged, %": ("flagged", 100),
+    "known flagged, estimated, %": ("flagged, estimated", 100),
+    "unknown found, %": ("found", 100),
+    "unknown found, estimated, %": ("found, estimated", 100),
+}
+
+
+def add_calibration(parser):
+    parser.add_argument(
+        "--calibration", type=int, default=CALIBRATION_TASKS, help="tasks of each other set"
+    )
+
+
+def calibration_records(name, arguments, learner):
+    """Records of the calibration tasks of a set, from a file if there is one."""
+    path = arguments.out / "records" / f"{name}.pt"
+    if not path.exists():
+        data = open_features(name, arguments)
+        records = [
+            record_task(
+                learner,
+                name,
+                sample_wide_task(data, 0, TRAINING_TASKS + i),
+                WRONG_SHARES[i % len(WRONG_SHARES)],
+            )
+            for i in range(arguments.calibration)
+        ]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save([vars(record) for record in records], path)
+        print(name, "recorded", flush=True)
+    return [TaskRecord(**record) for record in torch.load(path)]
+
+
+def weights_without(name, arguments):
+    """The learner of photos-lite0 with a confidence model that never saw the set."""
+    weights = open_weights("photos-lite0")
+    records = [
+        record
+        for other in arguments.sets.split(",")
+        if other != name
+        for record in calibration_records(other, arguments, weights.learner)
+    ]
+    return ClassifierWeights(weights.learner, fit_confidence_model(records), weights.config)
+
+
+def measure_task(learned, task, tradeoff):
+    """Expected and measured accuracy; unknown images, if `tradeoff` with its estimates."""
+    learner, confidence = learned.learner, learned.confidence
+    adapted = learner.adapt(task.support, task.labels)
+    p = adapted(task.query).exp().numpy()
+    row = check_confidence(confidence, adapted, task, p)
+    row["error"] = abs(row["expected"] - row["accuracy"])
+    if "kept" in row:
+        row["flagged"] = 1 - row.pop("kept")
+    if tradeoff and len(task.unknown):
+        threshold = float(confidence.threshold)
+        found = estimate_tradeoff(
+            confidence, task.support, task.labels, adapted.support.folds, learner.adapt, threshold
+        )
+        row["flagged, estimated"], row["found, estimated"] = found.at(threshold)
+    return row
+
+
+def take_away(data, learned, tasks):
+    """Expected and measured accuracy [tasks, 2] for each number of remaining images a class."""
+    rows = {n: [] for n in REMAINING}
+    for i in range(tasks):
+        rng = numpy_rng(3, data.name, i)
+        task = sample_task(data, np.full(min(5, len(data.classes)), REMAINING[0]), rng)
+        rank = torch.cat([torch.arange(n) for n in torch.bincount(task.labels).tolist()])
+        for n, pairs in rows.items():
+            adapted = learned.learner.adapt(task.support[rank < n], task.labels[rank < n])
+            hits = (adapted(task.query).argmax(1) == task.query_labels).double().mean()
+            pairs.append([learned.confidence.expected_accuracy(adapted).overall, float(hits)])
+    return rows
+
+
+def summarise(results):
+    """By set: means over tasks, the correlation, and means by remaining images."""
+    summary = {"by set": {}, "remaining": {}}
+    for name, result in results.items():
+        rows = result["tasks"]
+        found = {
+            title: factor * float(np.mean([r[key] for r in rows if key in r]))
+            for title, (key, factor) in SHARES.items()
+            if any(key in r for r in rows)
+        }
+        pairs = np.array([[r["expected"], r["accuracy"]] for r in rows])
+        found["correlation"] = float(np.corrcoef(pairs.T)[0, 1])
+        summary["by set"][name] = found
+        summary["remaining"][name] = {
+            n: [100 * float(v) for v in np.mean(pairs, 0)]
+            for n, pairs in result["remaining"].items()
+        }
+    return summary
+
+
+def show(summary):
+    names = list(summary["by set"])
+    print("| |", " | ".join(names), "| mean |\n" + "|---" * (len(names) + 2) + "|")
+    for title in [*SHARES, "correlation"]:
+        values = [summary["by set"][name].get(title, np.nan) for name in names]
+        digits = 1 if title.endswith(("%", "points")) else 2
+        cells = [f"{v:.{digits}f}" for v in (*values, np.nanmean(values))]
+        print(f"| {title} |", " | ".join(cells), "|")
+    print("\nexpected / reached, by images a class")
+    for name, rows in summary["remaining"].items():
+        print(f"| {name} |", " | ".join(f"{e:.0f} / {a:.0f}" for e, a in rows.values()), "|")
+
+
+def main():
+    parser = options(__doc__.split("\n")[0], tasks=60)
+    add_calibration(parser)
+    parser.add_argument("--tradeoffs", type=int, default=15, help="tasks with estimated trade-off")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    results = {}
+    for name in set_names(arguments):
+        path = arguments.out / "confidence" / f"{name}.json"
+        if not path.exists():
+            learned = weights_without(name, arguments)
+            data = open_features(name, arguments)
+            found = {
+                "tasks": [
+                    measure_task(learned, test_task(data, i), i < arguments.tradeoffs)
+                    for i in range(arguments.tasks)
+                ],
+                "remaining": take_away(data, learned, arguments.tasks // 4),
+            }
+            write_json(path, found)
+            print(name, "measured", flush=True)
+        results[name] = json.loads(path.read_text())
+    summary = summarise(results)
+    write_json(arguments.out / "confidence.json", summary)
+    show(summary)
+
+
+if __name__ == "__main__":
+    main()
