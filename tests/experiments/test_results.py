@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from anyshot.core.errors import RunError
 from anyshot.evaluation.metrics import Metrics, Summary, TaskResult
 from anyshot.evaluation.report.paper_table import accuracy_lines, paired_lines
 from anyshot.experiments import results as results_module
+from anyshot.experiments.experiment import Published
 from anyshot.experiments.plan import make_plan
 from anyshot.experiments.reproduce import run_jobs
 from anyshot.experiments.results import collect, compare_models, results_as_dict
@@ -46,6 +49,29 @@ def test_the_best_model_beats_every_other_by_the_paired_interval(
     difference = (sum(taml) - sum(correct["MAML"])) / 40
     assert cells["MAML", 0].ahead.accuracy == pytest.approx(difference)
     assert cells["TAML", 0].ahead is None
+
+
+def test_published_numbers_are_drawn_and_written(experiment, tiny_scale, monkeypatch):
+    block = experiment.blocks[0]
+    published = {model.name: Published(50.0 + i, 0.5) for i, model in enumerate(experiment.models)}
+    first = replace(block.columns[0], paper=published)
+    with_paper = replace(experiment, blocks=(replace(block, columns=(first, block.columns[1])),))
+    monkeypatch.setattr(results_module, "_pooled_summary", lambda jobs: summary([6, 7, 6, 8]))
+    for one, names in ((experiment, []), (with_paper, ["accuracy"])):
+        result = collect(make_plan(one, tiny_scale, Path("nowhere")), {})
+        assert [figure.name for figure in result.figures] == names
+    papers = [row["paper"] for row in results_as_dict(result)["rows"]]
+    assert papers[:3] == [{"accuracy": 50.0 + i, "interval": 0.5} for i in range(3)]
+    assert papers[3:] == [None] * 3
+
+
+def test_a_figure_needs_every_measurement(experiment, tiny_scale, monkeypatch):
+    plan = make_plan(experiment, replace(tiny_scale, seeds=2), Path("nowhere"))
+    jobs, column = plan.tests["TAML", 0], experiment.columns[0]
+    for measured, complete in (([{}, {}], True), ([{}], False)):
+        monkeypatch.setattr(results_module, "_read_measurements", lambda jobs, m=measured: m)
+        with nullcontext() if complete else pytest.raises(RunError, match="TAML was measured on"):
+            assert results_module._figure_input("TAML", column, 7, jobs).value == 7
 
 
 @pytest.fixture(scope="module")
