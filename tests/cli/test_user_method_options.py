@@ -21,7 +21,7 @@ from anyshot.core.options import option
 
 class Slow(MAML):
     @dataclass(frozen=True)
-    class Options:
+    class Options(MAML.Options):
         factor: float = option(0.5, "What every step is multiplied by.", above=0)
         parts: tuple[str, ...] = option(("body", "head"), "What moves.", choices=("body", "head"))
         lazy: bool = False
