@@ -6,6 +6,9 @@
 All methods get the same tasks and features. The learner that was trained without SET is saved to
 OUT/weights/SET, its results to OUT/ours/SET.json; existing files are not computed again. Prints and
 writes (OUT/summary.json) the means over sets and paired differences with 95% intervals.
+
+"As given" is the accuracy if the classes are as common in the test as in the support set. Every
+baseline answers with its own probabilities and with p · n_c (Bayes' rule); the more accurate counts.
 """
 
 from __future__ import annotations
@@ -145,9 +148,19 @@ def summarise(results):
             "tasks": [len(row) for row in rows],
             "ece": mean(r["methods"][name]["ece"] for r in results),
         }
-        for column, key in enumerate(("accuracy", "nll", "worst_class")):
+        own, bayes = (mean(row[:, column].mean() for row in rows) for column in (7, 9))
+        given = 7 if own > bayes else 9
+        columns = {
+            "accuracy": 0,
+            "nll": 1,
+            "worst_class": 2,
+            "given": given,
+            "given_nll": given + 1,
+        }
+        for key, column in columns.items():
             found[key] = mean(row[:, column].mean() for row in rows)
-            deltas = [a[:, column] - b[:, column] for a, b in zip(ours, rows, strict=True)]
+            ours_column = column + 2 if column in (7, 8) else column  # ours: always by Bayes' rule
+            deltas = [a[:, ours_column] - b[:, column] for a, b in zip(ours, rows, strict=True)]
             error = np.sqrt(sum(d.var(ddof=1) / len(d) for d in deltas)) / len(deltas)
             found[f"{key}: ours minus this"] = [mean(d.mean() for d in deltas), float(1.96 * error)]
         for column, key in ((3, "few"), (5, "many")):
@@ -175,23 +188,19 @@ def mean(values):
 
 
 def show(summary):
-    print(
-        "| | accuracy | NLL | ECE | worst class | of 1–5 | of 16–50 "
-        "| mixture ahead: accuracy | worst class |"
-    )
-    print("|---" * 9 + "|")
+    keys = ("accuracy", "nll", "worst_class", "given", "given_nll")
+    names = ("accuracy", "NLL", "worst class", "as given: accuracy", "as given: NLL")
+    print(f"| | {' | '.join(names)} | ECE | of 1–5 | of 16–50 | ahead: {' | '.join(names)} |")
+    print("|---" * 14 + "|")
     for name, c in summary["methods"].items():
-        a, w = (c[f"{key}: ours minus this"] for key in ("accuracy", "worst_class"))
-        ahead = (
-            f"{100 * a[0]:+.1f} ± {100 * a[1]:.1f} | {100 * w[0]:+.1f} ± {100 * w[1]:.1f}"
-            if name != OURS
-            else "|"
-        )
-        print(
-            f"| {name} | {100 * c['accuracy']:.1f} | {c['nll']:.2f} | {100 * c['ece']:.1f} | "
-            f"{100 * c['worst_class']:.1f} | {100 * c['few']:.1f} | {100 * c['many']:.1f} | "
-            f"{ahead} |"
-        )
+        levels = [f"{c[k]:.3f}" if "nll" in k else f"{100 * c[k]:.1f}" for k in keys]
+        levels += [f"{100 * c[k]:.1f}" for k in ("ece", "few", "many")]
+        ahead = [
+            f"{d:+.3f} ± {half:.3f}" if "nll" in k else f"{100 * d:+.1f} ± {100 * half:.1f}"
+            for k in keys
+            for d, half in [c[f"{k}: ours minus this"]]
+        ]
+        print(f"| {name} | {' | '.join(levels)} | {' | '.join(ahead) if name != OURS else ''} |")
     for key in (OURS, BEST):
         print(
             f"accuracy of {key}:",

@@ -1,4 +1,4 @@
-"""Baselines of scikit-learn on the tasks of benchmarks/heads.py.
+"""Baselines on the tasks of benchmarks/heads.py: scikit-learn's methods and GDA.
 
     python benchmarks/heads_baselines.py OUT [--tasks 600] [--slow 100] [--side 224]
                                              [--photos FOLDER] [--sets A,B]
@@ -16,9 +16,13 @@ from pathlib import Path
 
 import numpy as np
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.svm import LinearSVC
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.semi_supervised import LabelSpreading
+from sklearn.svm import SVC, LinearSVC
 
 from anyshot.classifier.backbones import compute_features, open_backbone
 from anyshot.classifier.meta_training.episodes import FeatureSet, sample_task
@@ -50,6 +54,7 @@ class Tally:
         for least, most in (FEW, MANY):
             asked = (shots[labels] >= least) & (shots[labels] <= most)
             row += [hit[asked].sum(), asked.sum()]
+        row += as_given(p, labels, shots) + as_given(p * shots, labels, shots)
         self.rows.setdefault(name, []).append([float(v) for v in row])
 
     def as_dict(self):
@@ -58,6 +63,15 @@ class Tally:
             name: {"ece": m.compute().ece, "rows": self.rows[name]}
             for name, m in self.metrics.items()
         }
+
+
+def as_given(p, labels, shots):
+    """Accuracy and NLL if the classes are as common in the test as in the support set."""
+    p = p / p.sum(1, keepdims=True)
+    weights = (shots / np.bincount(labels, minlength=len(shots)))[labels]
+    weights = weights / weights.sum()
+    truth = np.maximum(p[np.arange(len(p)), labels], 1e-30)
+    return [weights @ (p.argmax(1) == labels), -weights @ np.log(truth)]
 
 
 def test_task(data, i):
@@ -91,15 +105,49 @@ def by_means(S, Y, Q):
 def quick_baselines(S, Y, Q):
     """Probabilities of quick baselines; those that use inner products only get the span."""
     s, q = in_span(S, Q)
-    margins = LinearSVC(class_weight="balanced", max_iter=300).fit(s, Y).decision_function(q)
-    margins = np.stack([-margins, margins], 1) if margins.ndim == 1 else margins
+    forest = RandomForestClassifier(class_weight="balanced", random_state=0).fit(S, Y)
+    scaled = make_pipeline(StandardScaler(), SVC(gamma="auto", class_weight="balanced")).fit(S, Y)
     return {
         **by_means(S, Y, Q),
         "logistic regression": LogisticRegression(max_iter=300).fit(s, Y).predict_proba(q),
         "balanced logistic regression": balanced(s, Y).predict_proba(q),
         "nearest neighbours": KNeighborsClassifier(min(5, len(Y))).fit(S, Y).predict_proba(Q),
-        "linear SVM": softmax(margins),
+        "linear SVM": of_margins(LinearSVC(class_weight="balanced", max_iter=300).fit(s, Y), q),
+        "StandardScaler + SVC(gamma=auto)": of_margins(scaled, Q),
+        "balanced random forest": forest.predict_proba(Q),
+        "label spreading": spread_labels(S, Y, Q),
+        "GDA": gda(S, Y, Q),
     }
+
+
+def of_margins(model, q):
+    """A softmax of a support vector machine's margins, which has no probabilities."""
+    margins = model.decision_function(q)
+    return softmax(np.stack([-margins, margins], 1) if margins.ndim == 1 else margins)
+
+
+def spread_labels(S, Y, Q):
+    """Label spreading over support and query images together (it sees all query images at once)."""
+    x = unit(np.concatenate([S, Q]))
+    labels = np.concatenate([Y, np.full(len(Q), -1)])
+    model = LabelSpreading(kernel="knn", n_neighbors=min(7, len(S))).fit(x, labels)
+    return model.label_distributions_[len(S) :] + 1e-9
+
+
+def gda(S, Y, Q):
+    """Gaussian discriminant analysis in closed form (Wang et al., ICLR 2024), equal priors.
+
+    The precision is d ((n − 1) Σ + tr(Σ) I)⁻¹. Directions outside the support images' span have the
+    same variance for all classes and cancel.
+    """
+    width = S.shape[1]
+    s, q = in_span(unit(S), unit(Q))
+    means = np.stack([s[c == Y].mean(0) for c in range(Y.max() + 1)])
+    covariance = np.cov((s - means[Y]).T, dtype=np.float64)
+    trace = max(np.trace(covariance), 1e-12)
+    eye = np.eye(s.shape[1])
+    weights = width * np.linalg.solve((len(s) - 1) * covariance + trace * eye, means.T)
+    return softmax(q @ weights - (means.T * weights).sum(0) / 2)
 
 
 def slow_baselines(S, Y, Q):

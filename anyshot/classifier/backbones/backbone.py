@@ -182,7 +182,11 @@ def _open_run_body(run: str, side: int | None, device: str, trust_code: bool) ->
 
 def _open_timm(model: str, side: int | None, device: str) -> Backbone:
     timm = _import_library("timm")
-    network = timm.create_model(model, pretrained=True, num_classes=0)
+    how = {"pretrained": True, "num_classes": 0}
+    known = timm.get_pretrained_cfg(model)
+    if side and known and known.fixed_input_size:  # vision transformers: positions are resampled
+        how["img_size"] = side
+    network = timm.create_model(model, **how)
     config = timm.data.resolve_model_data_config(network)
     name = f"timm:{model}"
     side = side or config["input_size"][1]

@@ -37,6 +37,8 @@ def test_timm_models_get_their_own_size_mean_and_deviation(monkeypatch):
             "std": (0.25,) * 3,
         }
     )
+    config = types.SimpleNamespace(fixed_input_size=False)
+    timm.get_pretrained_cfg = lambda name: config
     monkeypatch.setitem(sys.modules, "timm", timm)
     backbone = open_backbone("timm:resnet18.a1_in1k")
     other_size = open_backbone("timm:resnet18.a1_in1k", side=8)
@@ -44,6 +46,9 @@ def test_timm_models_get_their_own_size_mean_and_deviation(monkeypatch):
     assert given == {"name": "resnet18.a1_in1k", "pretrained": True, "num_classes": 0}
     assert backbone.side == 6
     np.testing.assert_allclose(backbone(np.full((1, 6, 6, 3), 255, np.uint8)), [[2.0] * 3])
+    config.fixed_input_size = True  # a vision transformer needs the size when it is made
+    open_backbone("timm:vit_small_patch14_dinov2.lvd142m", side=8)
+    assert given["img_size"] == 8
 
 
 def test_torchvision_models_lose_their_head(monkeypatch):
