@@ -8,7 +8,7 @@ OUT/weights/SET, its results to OUT/ours/SET.json; existing files are not comput
 writes (OUT/summary.json) the means over sets and paired differences with 95% intervals.
 
 "As given" is the accuracy if the classes are as common in the test as in the support set. Every
-baseline answers with its own probabilities and with p · n_c (Bayes' rule); the more accurate counts.
+baseline answers with its own probabilities and with p · n_c (Bayes' rule); the better one counts.
 """
 
 from __future__ import annotations
