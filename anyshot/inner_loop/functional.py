@@ -12,9 +12,11 @@ second-order meta-gradients.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -29,11 +31,15 @@ from anyshot.models.network import Parameters
 
 Loss = Callable[..., Tensor]  #: (theta, *inputs) → scalar
 
+_REGISTRY_LOCK = threading.Lock()
+_MODULE_LOCKS: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
+
 
 def call_module(module: nn.Module, theta: Parameters, *inputs: Any, **options: Any) -> Any:
     """Call a module with the parameters ``theta`` instead of its own.
 
-    Buffers (running averages) are copied for the call, so the module itself never changes.
+    Buffers (running averages) are copied for the call, so the module itself never changes. Threads
+    that share a module call it one after the other.
 
     Parameters
     ----------
@@ -58,7 +64,13 @@ def call_module(module: nn.Module, theta: Parameters, *inputs: Any, **options: A
     tensor([[6.]])
     """
     buffers = {name: value.clone() for name, value in module.named_buffers()}
-    return functional_call(module, {**buffers, **theta}, inputs, options)
+    with _lock_of(module):  # functional_call exchanges the module's parameters during the call
+        return functional_call(module, {**buffers, **theta}, inputs, options)
+
+
+def _lock_of(module: nn.Module) -> Any:
+    with _REGISTRY_LOCK:
+        return _MODULE_LOCKS.setdefault(module, threading.RLock())
 
 
 def loss_gradient(loss: Loss, theta: Parameters, *inputs: Any) -> tuple[Parameters, Tensor]:

@@ -117,7 +117,7 @@ def test_all_models_of_a_block_start_from_one_body_at_the_short_scale():
     pretraining, *others = planned.jobs
     assert pretraining.is_pretraining
     assert {job.settings.train.body_from for job in others} == {pretraining.folder}
-    assert len(others) == 12
+    assert len(others) == 15  # five methods, three shot rules
     assert "iterations 200, not 50,000" in planned.differences
 
 

@@ -106,9 +106,9 @@ def test_the_encoder_counts_each_image_once():
     flipping, _ = both("taml", test_steps=2)
     task, seen = make_task(), []
     honest = flipping.encoder.forward
-    flipping.encoder.forward = lambda images, labels, way: (
+    flipping.encoder.forward = lambda images, labels, way, evidence: (
         seen.append(len(labels)),
-        honest(images, labels, way),
+        honest(images, labels, way, evidence),
     )[1]
     flipping.predict(task, prediction="naive")
     assert seen == [len(task)]

@@ -46,10 +46,11 @@ def open_letters() -> ImageSet:
     """
     glyphs = open_glyphs()
     numbers = [c for c, name in enumerate(glyphs.classes) if is_number(name)]
-    splits = {split: set(members) - set(numbers) for split, members in glyphs.splits.items()}
-    return replace(
-        glyphs, name="letters", splits={split: sorted(members) for split, members in splits.items()}
-    )
+    splits = {
+        split: tuple(sorted(set(members) - set(numbers)))
+        for split, members in glyphs.splits.items()
+    }
+    return replace(glyphs, name="letters", splits=splits)
 
 
 def is_number(name: str) -> bool:

@@ -103,8 +103,10 @@ def comparison_figure(comparison: PaperComparison) -> Figure:
                     [x], [y], xerr=[bar], fmt="o", color=COLOURS[0], capsize=2, label="ours"
                 )
             if cell.paper:
-                x, bar = cell.paper
-                axes.errorbar([x], [y - 0.22], xerr=[bar or 0], label="paper", **paper_style)
+                published, half_width = cell.paper
+                axes.errorbar(
+                    [published], [y - 0.22], xerr=[half_width or 0], label="paper", **paper_style
+                )
         axes.set_title(escape_math(name))
         axes.xaxis.set_major_locator(MaxNLocator(4))
     panels[0].set_yticks(range(len(models)), [escape_math(model) for model in models])
