@@ -1,4 +1,4 @@
-"""The standard few-shot protocol: 5-way, 1 and 5 images a class, beside published numbers.
+"""The standard few-shot protocol: 5-way, 1 and 5 images a class, next to published numbers.
 
 Published numbers of CIFAR-FS: ProtoNet (Conv4-64), MAML (Conv4-32) and R2D2 (a wider body) as in
 Bertinetto et al. (ICLR 2019, https://arxiv.org/abs/1805.08136), RFS and RFS distilled (Conv4-64) as

@@ -129,7 +129,7 @@ def task_evidence(adapted: AdaptedLearner) -> Tensor:
 
 
 def class_separation(support: SupportSet) -> tuple[Tensor, Tensor]:
-    """Mean log distance of classes to the nearest other, and the share that cannot be told apart.
+    """Mean log distance of classes to the nearest other, and the share that cannot be separated.
 
     Distances are squared, relative to the variance within classes, and without what the sampling
     of the class means adds to them: ‖m_a − m_b‖² − s (1/n_a + 1/n_b).
