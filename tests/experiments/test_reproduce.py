@@ -209,3 +209,9 @@ def test_the_longest_job_comes_first(experiment, tiny_scale, tmp_path, monkeypat
     assert len(set(lengths)) > 1
     assert lengths == sorted(lengths, reverse=True)
     assert [job_seconds(job) for job in plan.jobs] != lengths
+
+
+def test_the_results_of_some_models_and_columns_have_a_folder_of_their_own(tmp_path):
+    experiment = find_experiment("any-shot")
+    request = Request(experiment, "smoke", tmp_path, columns=("svhn",), models=("Meta-SGD, 1/N",))
+    assert request.results_folder == tmp_path / "any-shot-smoke-svhn-Meta-SGD-1-N"
