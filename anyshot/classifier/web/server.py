@@ -63,7 +63,9 @@ class TimedProtocol(H11Protocol):
     """HTTP that closes a connection whose request line and headers do not arrive in time.
 
     uvicorn has no such limit, so a hundred half-sent requests would occupy all connections. They
-    also make room for a new connection before their time is over.
+    also make room for a new connection before their time is over. uvicorn's own limit
+    (``limit_concurrency``) is off: it also counts requests of closed connections until the loop
+    has ended them, and would refuse others meanwhile.
     """
 
     header_seconds = HEADER_SECONDS
@@ -96,7 +98,11 @@ class TimedProtocol(H11Protocol):
         return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def _make_room(self) -> None:
-        """If there are too many connections, close the one that has waited longest."""
+        """If there are too many connections, close the one that has waited longest.
+
+        If none waits, all are being answered, and the new one is closed when there are twice as
+        many.
+        """
         others = [
             other
             for other in self.connections
@@ -106,6 +112,8 @@ class TimedProtocol(H11Protocol):
             oldest = min(others, key=lambda other: other.last_data)
             self.connections.discard(oldest)  # it would be counted until the loop's next turn
             oldest.transport.abort()
+        elif len(self.connections) > 2 * CONNECTIONS:
+            self.transport.abort()
 
     def _wait_for_request(self) -> None:
         self.timer = self.loop.call_later(self.header_seconds, self.transport.close)
@@ -129,7 +137,6 @@ class Server(uvicorn.Server):
             app,
             http=protocol,
             log_level="warning",
-            limit_concurrency=2 * CONNECTIONS,  # requests that are being answered
             server_header=False,
         )
         super().__init__(config)

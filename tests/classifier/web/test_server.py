@@ -3,11 +3,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import ExitStack
+from queue import Queue
+from threading import Event
 
 import httpx2
 import pytest
 from starlette.responses import PlainTextResponse
 
+from anyshot.classifier.web import server
 from anyshot.classifier.web.server import (
     CONNECTIONS,
     TimedProtocol,
@@ -86,6 +89,29 @@ def test_a_request_that_is_being_answered_is_not_closed_for_a_new_one(served):
         for _ in range(CONNECTIONS + 10):
             stack.enter_context(connect(url))
         assert first.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_a_connection_too_many_is_closed_when_all_are_being_answered(served, monkeypatch):
+    monkeypatch.setattr(server, "CONNECTIONS", 2)
+    started, go_on = Queue(), Event()
+
+    async def slow_app(scope, receive, send):
+        if scope["type"] == "http":
+            started.put(scope)
+            await asyncio.to_thread(go_on.wait)
+            await PlainTextResponse("done")(scope, receive, send)
+
+    with served(slow_app) as url, ExitStack() as stack:
+        stack.callback(go_on.set)
+        answered = []
+        for _ in range(4):
+            answered.append(connection := stack.enter_context(connect(url)))
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            started.get(timeout=20)
+        assert stack.enter_context(connect(url)).recv(1) == b""  # closed by the server
+        go_on.set()
+        for connection in answered:
+            assert connection.recv(100).startswith(b"HTTP/1.1 200")
 
 
 def test_a_half_sent_second_request_is_closed(page, served):
