@@ -2,13 +2,15 @@
 
     python benchmarks/heads_baselines.py OUT …
     python benchmarks/heads.py OUT [--tasks 600] [--side 224] [--photos FOLDER] [--sets A,B]
+                                   [--accuracy]
 
 All methods get the same tasks and features. The learner that was trained without SET is saved to
 OUT/weights/SET, its results to OUT/ours/SET.json; existing files are not computed again. Prints and
-writes (OUT/summary.json) the means over sets and paired differences with 95% intervals.
+writes (OUT/summary.json) the means over sets and paired differences with 95% intervals. With
+--accuracy, there is no confidence model and no file of weights.
 
 "As given" is the accuracy if the classes are as common in the test as in the support set. Every
-baseline answers with its own probabilities and with p · n_c (Bayes' rule); the better one counts.
+method answers with its own probabilities and with p · n_c (Bayes' rule); the more accurate counts.
 """
 
 from __future__ import annotations
@@ -28,13 +30,19 @@ from heads_baselines import (
 )
 
 from anyshot.classifier.heads.learner import HEADS
-from anyshot.classifier.meta_training.build import all_feature_sets, build_learner, wide_tasks
+from anyshot.classifier.meta_training.build import (
+    all_feature_sets,
+    build_learner,
+    train_learner,
+    wide_tasks,
+)
 from anyshot.classifier.meta_training.within_class import estimate_damping
 from anyshot.classifier.weights import ClassifierWeights, open_weights
 from anyshot.core.files import write_json
 from anyshot.core.version import VERSION
 
 OURS = "mixture"
+LAST = "mixture, last layer only"
 BEST = "balanced logistic regression"
 
 
@@ -47,21 +55,27 @@ def measure(data, learned, tasks):
         adapted = learned.learner.adapt(task.support, task.labels)
         answers = {OURS: adapted(task.query).exp().numpy()}
         seconds.append(time.process_time() - start)
-        points = adapted.frame(task.query.double())
-        heads = {
-            name: head(points).exp().numpy()
-            for name, head in zip(HEADS, adapted.heads, strict=True)
-        }
+        outputs = adapted.head_outputs(task.query).exp().numpy()
+        heads = dict(zip(HEADS, outputs, strict=True))
+        answers[LAST] = answer_by_last_layer(learned.learner, task)
         answers |= {f"head: {name}": p for name, p in heads.items()}
         answers["heads, plain mean"] = np.mean(list(heads.values()), 0)
         labels = task.query_labels.numpy()
         for name, p in answers.items():
             tally.add(i, name, p, labels, np.bincount(task.labels.numpy()))
-        confidence.append(check_confidence(learned.confidence, adapted, task, answers[OURS]))
+        if learned.confidence:
+            confidence.append(check_confidence(learned.confidence, adapted, task, answers[OURS]))
     return {
         "set": data.name, "tasks": tasks, "methods": tally.as_dict(), "confidence": confidence,
         "cpu_seconds": float(np.median(seconds)),
     }  # fmt: skip
+
+
+def answer_by_last_layer(learner, task):
+    """Probabilities of the same learner if it sees the last layer's features only."""
+    width = task.widths[0]
+    adapted = learner.adapt(task.support[:, :width], task.labels)
+    return adapted(task.query[:, :width]).exp().numpy()
 
 
 def check_confidence(confidence, adapted, task, p):
@@ -105,7 +119,9 @@ def train_without(name, out, tasks):
 
 
 def main():
-    arguments = options(__doc__.split("\n")[0]).parse_args()
+    parser = options(__doc__.split("\n")[0])
+    parser.add_argument("--accuracy", action="store_true")
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     cache = []
 
@@ -119,7 +135,12 @@ def main():
     for name in set_names(arguments):
         path = arguments.out / "ours" / f"{name}.json"
         if not path.exists():
-            learned = train_without(name, arguments.out, tasks)
+            if arguments.accuracy:
+                damping, sets = tasks()
+                learner = train_learner([t for t in sets if t.name != name], damping)
+                learned = ClassifierWeights(learner, None, {})
+            else:
+                learned = train_without(name, arguments.out, tasks)
             write_json(path, measure(open_features(name, arguments), learned, arguments.tasks))
             print(name, "measured", flush=True)
     summary = summarise([read_results(arguments.out, name) for name in set_names(arguments)])
@@ -166,10 +187,14 @@ def summarise(results):
         for column, key in ((3, "few"), (5, "many")):
             counted = [row[:, column : column + 2].sum(0) for row in rows]
             found[key] = mean(hits / asked for hits, asked in counted if asked)
-        found["by set"] = {
-            r["set"]: float(row[:, 0].mean()) for r, row in zip(results, rows, strict=True)
-        }
+        for key, column in (("by set", 0), ("nll by set", 1), ("given by set", given)):
+            found[key] = {
+                r["set"]: float(row[:, column].mean()) for r, row in zip(results, rows, strict=True)
+            }
         methods[name] = found
+    if not results[0]["confidence"]:
+        seconds = {r["set"]: r["cpu_seconds"] for r in results}
+        return {"methods": methods, "confidence": {}, "cpu_seconds": seconds}
     for key in ("held", "width", "unfamiliar", "auroc", "auroc of doubt", "kept", "found"):
         confidence[key] = {
             r["set"]: mean(o[key] for o in r["confidence"])
@@ -201,11 +226,10 @@ def show(summary):
             for d, half in [c[f"{k}: ours minus this"]]
         ]
         print(f"| {name} | {' | '.join(levels)} | {' | '.join(ahead) if name != OURS else ''} |")
-    for key in (OURS, BEST):
-        print(
-            f"accuracy of {key}:",
-            {s: round(100 * v, 1) for s, v in summary["methods"][key]["by set"].items()},
-        )
+    for key in (OURS, LAST, BEST):
+        found = summary["methods"][key]
+        for part in ("by set", "given by set", "nll by set"):
+            print(f"{part}, {key}:", {s: round(v, 3) for s, v in found[part].items()})
     for key, values in summary["confidence"].items():
         print(
             f"{key}:",

@@ -14,7 +14,7 @@ import torch
 from anyshot.classifier.backbones import open_backbone
 from anyshot.classifier.weights import open_weights
 
-WAY, IMAGES, WIDTH, ROUNDS, BATCH = 5, 100, 1280, 30, 32
+WAY, IMAGES, WIDTH, ROUNDS, BATCH = 5, 100, 3728, 30, 32
 
 
 def seconds(work):

@@ -16,6 +16,7 @@ from torch import Tensor
 from anyshot.classifier.backbones import (
     Backbone,
     ImageLike,
+    block_widths,
     compute_features,
     open_backbone,
     to_pixels,
@@ -104,14 +105,13 @@ class FittedState(Estimator):
         if self.fit_params_["backbone"] is not None:
             self.conflicts_ = find_conflicts(features, self.labels_)
         expected = len(self.weights_.learner.directions)
-        if self._is_native() and expected and features.shape[1] != expected:
+        if self._is_native() and expected and self._last_layer(features).shape[1] != expected:
             raise InvalidInput(
                 f"There are {features.shape[1]} features, but {self.fit_params_['backbone']} "
-                f"computes {expected}."
+                f"computes {int(self.weights_.learner.widths.sum()) or expected}, the first "
+                f"{expected} of them in its last layer; give all, or the last layer."
             )
-        self._class_shares(
-            self.class_prior
-        )  # a class prior that does not fit the classes is an error here
+        self._class_shares(self.class_prior)  # an error if the prior does not fit the classes
         if len(self.seen_) > 1:
             self.adapted_: AdaptedLearner = self._fit_heads(
                 torch.from_numpy(features),
@@ -120,7 +120,13 @@ class FittedState(Estimator):
 
     def _fit_heads(self, features: Tensor, labels: Tensor) -> AdaptedLearner:
         """The heads for features [n, d] and labels [n] in 0..C−1, all of them present."""
-        return self.weights_.learner.adapt(features, labels, native=self._is_native())
+        widths = block_widths(self.fit_params_["backbone"], features.shape[1])
+        return self.weights_.learner.adapt(features, labels, self._is_native(), widths)
+
+    def _last_layer(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The first block of features [n, d], which is the backbone's last layer."""
+        widths = block_widths(self.fit_params_["backbone"], features.shape[1])
+        return features[:, : widths[0]] if widths else features
 
     def _is_native(self) -> bool:
         """Whether the learner was meta-trained on features of this backbone."""

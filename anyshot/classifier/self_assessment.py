@@ -52,7 +52,9 @@ class SelfAssessment(FittedState):
         images = check_task_labels(self.adapted_, self.weights_.confidence, names)
         if self.fit_params_["backbone"] is None:
             return LabelCheck(images, ())
-        return LabelCheck(images, find_near_duplicates(self.features_, self.labels_))
+        return LabelCheck(
+            images, find_near_duplicates(self._last_layer(self.features_), self.labels_)
+        )
 
     def unknown_score(self, X: Images) -> NDArray[np.float64]:
         """Probability (n_images,) that an image belongs to no class, at a prior of 50%."""

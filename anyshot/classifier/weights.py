@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anyshot.classifier.confidence.model import ConfidenceModel, confidence_model
+from anyshot.classifier.confidence.model import ConfidenceModel
 from anyshot.classifier.heads.learner import Learner
 from anyshot.classifier.heads.support_set import WithinClassDamping
 from anyshot.core.errors import ClassifierError, RunError
@@ -92,14 +92,15 @@ def weights_from_tensors(tensors: Mapping[str, Tensor], config: Any) -> Classifi
         raise ValueError(
             f"the damping is {list(directions.shape)} and {list(share.shape)}, which does not fit"
         )
-    learner = Learner(WithinClassDamping(directions, share))
-    confidence = confidence_model(
-        {key[len("outlook.") :]: t for key, t in tensors.items() if key.startswith("outlook.")}
-    )
-    learner.load_state_dict(
-        {key[len("learner.") :]: t for key, t in tensors.items() if key.startswith("learner.")}
-    )
-    learner.requires_grad_(False)
+    widths = tensors["learner.widths"].tolist()
+    if any(width < 1 for width in widths) or (widths and widths[0] != len(directions)):
+        raise ValueError(f"the blocks of features have the widths {widths}, which do not fit")
+    learner = Learner(WithinClassDamping(directions, share), widths)
+    confidence = ConfidenceModel()
+    for prefix, module in (("learner.", learner), ("outlook.", confidence)):
+        state = {key[len(prefix) :]: t for key, t in tensors.items() if key.startswith(prefix)}
+        module.load_state_dict(state)
+        module.requires_grad_(False)
     return ClassifierWeights(learner, confidence, config)
 
 

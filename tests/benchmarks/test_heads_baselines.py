@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("sklearn")
-from heads_baselines import as_given, gda, spread_labels
+from heads_baselines import as_given, gda, normalise_blocks, spread_labels
 
 RNG = np.random.default_rng(0)
 Y = np.repeat([0, 1, 2], [4, 2, 1])
@@ -31,6 +31,12 @@ def test_as_given_equals_a_test_set_with_repeated_images():
     accuracy = np.mean(p[rows].argmax(1) == labels[rows])
     nll = -np.mean(np.log(p[rows, labels[rows]]))
     np.testing.assert_allclose(as_given(p, labels, shots), [accuracy, nll])
+
+
+def test_blocks_get_unit_length():
+    x = normalise_blocks(S, (10, 20))
+    np.testing.assert_allclose(np.linalg.norm(x[:, :10], axis=1), 1)
+    np.testing.assert_allclose(np.linalg.norm(x[:, 10:], axis=1), 1)
 
 
 def test_label_spreading_recovers_the_support_classes():

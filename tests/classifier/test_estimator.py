@@ -250,7 +250,8 @@ def test_a_refused_fit_changes_nothing():
 
 @pytest.mark.parametrize("size", [1e38, 1e-38])
 def test_features_of_any_size_give_the_same_answers(size):
-    x = np.abs(RNG.normal(size=(12, 5))) + np.repeat([[0.0], [1.0]], 6, 0)
+    x = np.abs(RNG.normal(size=(12, 5)))
+    x[:6, 0] += 8
     y = np.repeat([0, 1], 6)
     expected = AnyShotClassifier(None).fit(x, y).predict_proba(x)
     scaled = (x / x.max() * size).astype(np.float32)
@@ -357,3 +358,23 @@ def test_images_that_are_no_list_are_refused(fitted, wrong):
 def test_features_that_are_no_numbers_are_refused(fitted, wrong):
     with pytest.raises(ClassifierError):
         fitted.classify_features(wrong)
+
+
+def test_features_of_several_depths_are_split_into_blocks():
+    """The default backbone's features have four blocks; each decides if it separates the classes.
+
+    The classes differ in the third block only, which the last layer's heads do not see.
+    """
+    widths = (1280, 768, 1008, 672)
+    rng = np.random.default_rng(0)
+    features = rng.random((40, sum(widths))).astype(np.float32)
+    y = np.arange(40) % 2
+    features[:, 1280 + 768 : -672] *= 1 + np.where(y[:, None] == (np.arange(1008) % 2), 1.0, 0.0)
+    deep = AnyShotClassifier().fit_features(features[:20], y[:20])
+    assert len(deep.adapted_.views) == 5
+    assert (deep.classify_features(features[20:]).labels == y[20:]).all()
+    last = AnyShotClassifier().fit_features(features[:20, :1280], y[:20])
+    assert len(last.adapted_.views) == 1
+    assert (last.classify_features(features[20:, :1280]).labels == y[20:]).mean() < 0.9
+    with pytest.raises(ClassifierError, match="computes 3728, the first 1280"):
+        AnyShotClassifier().fit_features(features[:20, :1000], y[:20])

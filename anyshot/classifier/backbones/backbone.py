@@ -165,7 +165,20 @@ def _open_lite(size: int, side: int, device: str) -> Backbone:
     name = f"efficientnet-lite{size}"
     network = efficientnet_lite.load_pretrained(size)
     function = FrozenNetwork(network, [127 / 255] * 3, [128 / 255] * 3, device)
-    return Backbone(name, side, f"{name}-{side}", function)
+    return Backbone(name, side, f"{name}-{side}-depths", function)
+
+
+def block_widths(source: object, width: int) -> tuple[int, ...]:
+    """Widths of the blocks of a feature vector of this width by a backbone: () for one block.
+
+    >>> block_widths("efficientnet-lite0", 3728)
+    (1280, 768, 1008, 672)
+    """
+    name = source.name if isinstance(source, Backbone) else source
+    widths = (
+        efficientnet_lite.block_widths(LITE[name]) if isinstance(name, str) and name in LITE else ()
+    )
+    return widths if sum(widths) == width else ()
 
 
 def _open_run_body(run: str, side: int | None, device: str, trust_code: bool) -> Backbone:

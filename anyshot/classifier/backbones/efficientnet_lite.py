@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from anyshot.core.errors import ClassifierError
 
-WIDTH = 1280  # length of a feature vector
+WIDTH = 1280  # channels of the last layer
+GRID_6, GRID_5 = 2, 3  # stages 6 and 5 are averaged over the cells of grids of this side
 # expansion, kernel, stride, channels, repeats
 STAGES = (
     (1, 3, 1, 16, 1),
@@ -81,11 +82,25 @@ class Block(nn.Module):
         return y + x if self.skip else y
 
 
+def block_widths(size: int) -> tuple[int, ...]:
+    """Widths of the four blocks of a feature vector, see `EfficientNetLite`.
+
+    >>> block_widths(0)
+    (1280, 768, 1008, 672)
+    """
+    five, six = (_round_channels(STAGES[i][3] * SCALES[size][0]) for i in (4, 5))
+    return WIDTH, six * GRID_6**2, five * GRID_5**2, five * STAGES[5][0]
+
+
 class EfficientNetLite(nn.Module):
-    """Images [n, 3, height, width], scaled to (x − 127)/128, to pooled features [n, 1280].
+    """Images [n, 3, height, width], scaled to (x − 127)/128, to features [n, sum of block_widths].
+
+    The blocks of features come from one pass: the last layer, averaged over the image; the outputs
+    of stages 6 and 5, averaged over the cells of a grid, so that they keep the layout; and stage 5
+    as the next block expands it, averaged over the image.
 
     >>> EfficientNetLite(0)(torch.zeros(1, 3, 64, 64)).shape
-    torch.Size([1, 1280])
+    torch.Size([1, 3728])
     """
 
     def __init__(self, size: int) -> None:
@@ -94,18 +109,31 @@ class EfficientNetLite(nn.Module):
         self.stem = Convolution(3, 32, 3, 2)
         blocks = []
         before = 32
+        self.ends = []  # index of the last block of each stage
         for i, (expansion, kernel, stride, channels, repeats) in enumerate(STAGES):
             after = _round_channels(channels * width)
             fixed = i in (0, len(STAGES) - 1)  # the Lite family never deepens these stages
             for r in range(repeats if fixed else math.ceil(repeats * depth)):
                 blocks.append(Block(before, after, kernel, stride if r == 0 else 1, expansion))
                 before = after
+            self.ends.append(len(blocks) - 1)
         self.blocks = nn.Sequential(*blocks)
         self.head = Convolution(before, WIDTH, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[n, 3, h, w] → [n, 1280]."""
-        return self.head(self.blocks(self.stem(x))).mean((2, 3))
+        """[n, 3, h, w] → [n, sum of block_widths]."""
+        end_5, end_6 = self.ends[4], self.ends[5]
+        five = self.blocks[: end_5 + 1](self.stem(x))
+        expanded = self.blocks[end_5 + 1].expand(five)  # type: ignore[operator]
+        six = self.blocks[end_5 + 1 : end_6 + 1](five)
+        last = self.head(self.blocks[end_6 + 1 :](six))
+        parts = (
+            last.mean((2, 3)),
+            F.adaptive_avg_pool2d(six, GRID_6).flatten(1),
+            F.adaptive_avg_pool2d(five, GRID_5).flatten(1),
+            expanded.mean((2, 3)),
+        )
+        return torch.cat(parts, 1)
 
 
 def load_pretrained(size: int) -> EfficientNetLite:

@@ -46,9 +46,9 @@ class AccuracyModel(nn.Module):
 
     margin: Tensor
 
-    def __init__(self, features: int = PRIOR_FEATURES) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.guess = nn.Linear(features, 1)  # earlier weights use the first features only
+        self.guess = nn.Linear(PRIOR_FEATURES, 1)
         nn.init.zeros_(self.guess.weight)
         nn.init.zeros_(self.guess.bias)
         # The attributes are the names of tensors in weights files.
@@ -60,8 +60,7 @@ class AccuracyModel(nn.Module):
 
     def prior_guess(self, x: Tensor) -> Tensor:
         """The guess g [T] for tasks with evidence [T, 10]."""
-        inputs = x[:, HELD_OUT_FEATURES : HELD_OUT_FEATURES + self.guess.in_features]
-        return self.guess(inputs)[:, 0]
+        return self.guess(x[:, HELD_OUT_FEATURES:])[:, 0]
 
     def forward(self, x: Tensor, guess: Tensor, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance [T] of the angle of the accuracy on `queries` [T] test images."""

@@ -9,14 +9,12 @@ training tasks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from anyshot.classifier.confidence.expected_accuracy import (
-    PRIOR_FEATURES,
     AccuracyModel,
     class_averages,
 )
@@ -32,9 +30,6 @@ PSEUDO_COUNT = 2.0  # weight of the task's mean in a class's mean, in images
 CLASS_FEATURES = 3  # numbers of class_accuracy_features
 #: weights of the label model before it is trained: the held-out odds alone; single images are fine
 UNTRAINED_LABEL = (1.0, 0.0, 0.0, -5.0, 0.0, 0.0, 0.0)
-#: tensors that weights of earlier versions lack; they keep their initial values
-ADDED_LATER = frozenset({"label.weight", "label.bias", "curves"})
-EARLIER_FEATURES = (4, 9)  # inputs of the prior guess and of the unknown score in earlier versions
 THRESHOLDS = torch.arange(1, 100) / 100  # of unknown scores, in tables
 DESCRIPTOR_SIZE = 6  # numbers of task_descriptor
 
@@ -57,14 +52,12 @@ class ConfidenceModel(nn.Module):
     usual: Tensor
     spread: Tensor
 
-    def __init__(
-        self, prior_features: int = PRIOR_FEATURES, novelty: int = NOVELTY_FEATURES
-    ) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.accuracy = AccuracyModel(prior_features)
+        self.accuracy = AccuracyModel()
         # The attributes are the names of tensors in weights files.
         self.own = nn.Linear(CLASS_FEATURES, 1)  # accuracy of classes relative to their task
-        self.unknown = nn.Linear(novelty, 1)  # earlier weights use the first features only
+        self.unknown = nn.Linear(NOVELTY_FEATURES, 1)
         self.label = nn.Linear(LABEL_FEATURES, 1)  # log odds that a label is wrong
         for linear in (self.own, self.unknown, self.label):
             nn.init.zeros_(linear.weight)
@@ -85,8 +78,7 @@ class ConfidenceModel(nn.Module):
 
     def unknown_score(self, adapted: AdaptedLearner, features: Tensor) -> Tensor:
         """Probability [m] that an image belongs to no class, at a prior of 50%."""
-        x = novelty_features(adapted, features)[:, : self.unknown.in_features]
-        x = x.to(self.unknown.weight)
+        x = novelty_features(adapted, features).to(self.unknown.weight)
         return self.unknown(x)[:, 0].sigmoid()
 
     def label_suspicion(self, features: Tensor) -> Tensor:
@@ -97,22 +89,6 @@ class ConfidenceModel(nn.Module):
         """Distance of the task from the training tasks; above 1 for one in twenty new tasks."""
         offset = task_descriptor(adapted).to(self.usual) - self.usual
         return float((offset @ self.spread).norm())
-
-
-def confidence_model(tensors: Mapping[str, Tensor]) -> ConfidenceModel:
-    """The model with these tensors, also those of an earlier version; an error if they do not fit.
-
-    Earlier versions have fewer features, a label model that is not trained, and no usual shares.
-    """
-    features = tuple(tensors[f"{name}.weight"].shape[-1] for name in ("accuracy.guess", "unknown"))
-    if features == EARLIER_FEATURES and not ADDED_LATER & tensors.keys():
-        model = ConfidenceModel(*features)
-        initial = model.state_dict()
-        tensors = {**tensors, **{name: initial[name] for name in ADDED_LATER}}
-    else:
-        model = ConfidenceModel()
-    model.load_state_dict(dict(tensors))
-    return model.requires_grad_(False)
 
 
 def class_accuracy_features(adapted: AdaptedLearner) -> Tensor:

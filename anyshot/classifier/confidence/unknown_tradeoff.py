@@ -85,7 +85,7 @@ def estimate_tradeoff(
 def _blend(scored: list[tuple[Tensor, Tensor]], usual: Tensor) -> NDArray[np.float64]:
     """Share of scores above each threshold, the mean over classes, blended with the usual one.
 
-    NaN if there is neither (weights of earlier versions have no usual shares).
+    NaN if there is neither (a model that is not trained has no usual shares).
     """
     known = bool(usual.any())
     if not scored:

@@ -1,10 +1,16 @@
-"""The learner: five heads with different assumptions, and the mixture that weighs them by class."""
+"""The learner: heads with different assumptions at several depths, and the mixture over them.
+
+A backbone may give several blocks of features: first its last layer, then earlier stages. Most
+heads see the last layer. The others are discriminants on one earlier stage each, and on the last
+layer and the second block together. If there is one block only, all heads see it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -18,6 +24,7 @@ from anyshot.classifier.heads.support_set import (
     ProjectedFeatures,
     SupportSet,
     TaskCoordinates,
+    View,
     WithinClassDamping,
     make_support_set,
 )
@@ -26,26 +33,53 @@ from anyshot.classifier.heads.taml import TamlHead
 Head = Callable[[ProjectedFeatures], Tensor]  # images to log-probabilities [m, C]
 #: heads without meta-learned numbers
 FIXED: dict[str, Callable[[SupportSet], tuple[Head, Tensor]]] = {"logistic": fit_logistic}
-#: heads with meta-learned numbers; the two discriminants differ in their initial prior
-LEARNED = ("discriminant", "shrunk discriminant", "TAML", "kernel")
-HEADS = (*FIXED, *LEARNED)
+#: heads with meta-learned numbers on the last layer; the two discriminants start differently
+LAST_LAYER = ("discriminant", "shrunk discriminant", "TAML", "kernel")
+#: the blocks of each view; the first view is that of FIXED and LAST_LAYER
+VIEWS = ((0,), (1,), (2,), (3,), (0, 1))
+#: discriminants on the other views
+DEEPER = ("second block", "third block", "fourth block", "first two blocks")
+HEADS = (*FIXED, *LAST_LAYER, *DEEPER)
+VIEW_OF_HEAD = (*(0 for _ in (*FIXED, *LAST_LAYER)), *range(1, len(VIEWS)))
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """One view of a task: its coordinates, and the support images in them."""
+
+    frame: TaskCoordinates
+    support: SupportSet
 
 
 @dataclass(frozen=True)
 class AdaptedLearner:
     """The heads and their mixture, fitted to a task."""
 
-    frame: TaskCoordinates
-    support: SupportSet
+    views: tuple[TaskView, ...]  # one, or one for each of VIEWS
     heads: tuple[Head, ...]
     weights: MixtureWeights
     held_out: Tensor  # [N, C], held-out log-probabilities of the support images
 
+    @property
+    def frame(self) -> TaskCoordinates:
+        """Coordinates of the last layer's features."""
+        return self.views[0].frame
+
+    @property
+    def support(self) -> SupportSet:
+        """The support images, by the last layer's features."""
+        return self.views[0].support
+
+    @torch.no_grad()
+    def head_outputs(self, features: Tensor) -> Tensor:
+        """Log-probabilities [K, m, C] of every head."""
+        points = [view.frame(features.double()) for view in self.views]
+        return apply_heads(self.heads, points)
+
     @torch.no_grad()
     def __call__(self, features: Tensor) -> Tensor:
         """Log-probabilities [m, C] of features [m, d]; a row depends on its image only."""
-        points = self.frame(features.double())
-        return self.weights(torch.stack([head(points) for head in self.heads]))
+        return self.weights(self.head_outputs(features))
 
     def under_prior(self, shares: Tensor) -> AdaptedLearner:
         """The same learner for classes whose shares among new images are `shares` [C]."""
@@ -68,14 +102,24 @@ class Learner(nn.Module):
 
     directions: Tensor
     share: Tensor
+    widths: Tensor  # of the blocks of features that the learner was trained on; none: one block
 
-    def __init__(self, damping: WithinClassDamping | None = None) -> None:
+    def __init__(
+        self, damping: WithinClassDamping | None = None, widths: Sequence[int] = ()
+    ) -> None:
         super().__init__()
+        self.register_buffer("widths", torch.tensor(widths, dtype=torch.int64))
         damping = damping or WithinClassDamping(torch.zeros(0, 0), torch.zeros(0))
         self.register_buffer("directions", damping.directions.half())
         self.register_buffer("share", damping.share.half())
         self.learned = nn.ModuleList(
-            [Discriminant(), Discriminant(log_nu=6.0), TamlHead(), KernelRidge()]
+            [
+                Discriminant(),
+                Discriminant(log_nu=6.0),
+                TamlHead(),
+                KernelRidge(),
+                *(Discriminant(log_nu=6.0) for _ in DEEPER),
+            ]
         )
         self.mixture = Mixture(len(HEADS))
 
@@ -85,29 +129,78 @@ class Learner(nn.Module):
         return WithinClassDamping(self.directions, self.share) if len(self.share) else None
 
     def fit_heads(
-        self, support: SupportSet, fixed: list[tuple[Head, Tensor]] | None = None
+        self,
+        supports: Sequence[SupportSet],
+        fixed: list[tuple[Head, Tensor]] | None = None,
     ) -> tuple[list[Head], Tensor]:
-        """The fitted heads, and their held-out log-probabilities [K, N, C] of support images."""
-        fitted = [*(fixed or fit_fixed(support)), *(head(support) for head in self.learned)]
+        """The fitted heads, and their held-out log-probabilities [K, N, C] of support images.
+
+        `supports` are the task's views.
+        """
+        fitted = fixed or fit_fixed(supports[0])
+        places = VIEW_OF_HEAD[len(FIXED) :]
+        fitted = [
+            *fitted,
+            *(
+                head(supports[place % len(supports)])
+                for head, place in zip(self.learned, places, strict=True)
+            ),
+        ]
         return [head for head, _ in fitted], torch.stack([held_out for _, held_out in fitted])
 
     @torch.no_grad()
-    def adapt(self, features: Tensor, labels: Tensor, native: bool = True) -> AdaptedLearner:
+    def adapt(
+        self,
+        features: Tensor,
+        labels: Tensor,
+        native: bool = True,
+        widths: Sequence[int] = (),
+    ) -> AdaptedLearner:
         """Fit a task: features [N, d], labels [N] in 0..C−1, no class empty.
 
         `native`: the features come from the backbone that the learner was trained on, so that its
-        damping applies to them.
+        damping applies to them. `widths` are those of the blocks of features; by default those that
+        the learner was trained on if they fit, otherwise one block.
         """
-        frame, support = make_support_set(features, labels, self.damping if native else None)
-        heads, held_out = self.fit_heads(support)
-        weights = self.mixture(class_evidence(support, held_out))
+        if not widths and native and int(self.widths.sum()) == features.shape[1]:
+            widths = self.widths.tolist()
+        views = make_views(features, labels, widths, self.damping if native else None)
+        heads, held_out = self.fit_heads([view.support for view in views])
+        weights = self.mixture(class_evidence(views[0].support, held_out))
         return AdaptedLearner(
-            frame=_to_double(frame),
-            support=_to_double(support),
+            views=tuple(
+                TaskView(_to_double(view.frame), _to_double(view.support)) for view in views
+            ),
             heads=tuple(_to_double(head) for head in heads),
             weights=_to_double(weights),
             held_out=weights(held_out),
         )
+
+
+def make_views(
+    features: Tensor,
+    labels: Tensor,
+    widths: Sequence[int] = (),
+    damping: WithinClassDamping | None = None,
+) -> list[TaskView]:
+    """The views of a task with blocks of these widths: one if there is one block."""
+    edges = list(pairwise(accumulate(widths or (features.shape[1],), initial=0)))
+    chosen = VIEWS if len(edges) > 1 else VIEWS[:1]
+    views = []
+    for blocks in chosen:
+        view = View(
+            tuple(edges[min(b, len(edges) - 1)] for b in blocks),
+            damping if blocks[0] == 0 else None,
+        )
+        views.append(TaskView(*make_support_set(features, labels, view)))
+    return views
+
+
+def apply_heads(heads: Sequence[Head], points: Sequence[ProjectedFeatures]) -> Tensor:
+    """Log-probabilities [K, m, C] of images that are given in each view of the task."""
+    return torch.stack(
+        [head(points[v % len(points)]) for head, v in zip(heads, VIEW_OF_HEAD, strict=True)]
+    )
 
 
 def fit_fixed(support: SupportSet) -> list[tuple[Head, Tensor]]:

@@ -4,7 +4,11 @@
 
 One small network computes the trust a (a softmax over heads), the sharpness t and the weight ω of
 each class. Its inputs are class sizes, the number of classes, how far classes spread and lie apart,
-and how well each head predicted held-out support images. It starts as the plain mean of the heads.
+and how well each head predicted held-out support images. The trust also has a direct term: the
+held-out log-probability of the class, times a learned factor. At the start this term is all there
+is, so the heads that did best on held-out images are trusted most.
+
+ω is for classes that are equally common; other class priors multiply it (`MixtureWeights.omega`).
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from anyshot.classifier.heads.support_set import SupportSet
 HIDDEN = 24
 PSEUDO_COUNT = 3.0  # weight of the task's mean in a class's mean, in images
 MIN_LOG_PROBABILITY = -5.0  # lower log-probabilities are clipped to this
+SIZES_AND_GEOMETRY = 7  # inputs that do not depend on the heads; they come first
+START_EVIDENCE = 5.0  # initial factor of the held-out log-probability (over log C) in the trust
 DEFAULT_TASK_LEVEL = -0.4  # assumed task mean if no class has two images
 
 
@@ -43,15 +49,18 @@ class Mixture(nn.Module):
     def __init__(self, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.hidden = nn.Linear(7 + 3 * heads, HIDDEN)
+        self.hidden = nn.Linear(SIZES_AND_GEOMETRY + 3 * heads, HIDDEN)
         self.out = nn.Linear(HIDDEN, 2 * heads + 1)
         nn.init.zeros_(self.out.weight)
         nn.init.zeros_(self.out.bias)
+        self.log_evidence = nn.Parameter(torch.tensor(START_EVIDENCE).log())
 
     def forward(self, evidence: Tensor) -> MixtureWeights:
         """Weights for a task, from the evidence [C, 7 + 3 K]."""
         out = self.out(self.hidden(evidence.to(self.out.weight)).tanh()).to(evidence)
         trust, sharpness, omega = out.split([self.heads, self.heads, 1], 1)
+        of_task, of_class = evidence[:, SIZES_AND_GEOMETRY:].split(self.heads, 1)[:2]
+        trust = trust + self.log_evidence.exp().to(evidence) * (of_task + of_class / 2)
         return MixtureWeights(
             trust.softmax(1).t(), sharpness.t().exp(), omega[:, 0].softmax(0) * len(evidence)
         )

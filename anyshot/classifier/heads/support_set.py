@@ -66,8 +66,28 @@ class ProjectedFeatures:
 
 
 @dataclass(frozen=True)
+class View:
+    """The part of a feature vector that some heads see: columns (start, stop) of its blocks.
+
+    Each block is normalised by itself, so that all blocks count the same. The damping applies to
+    the first block.
+    """
+
+    blocks: tuple[tuple[int, int], ...]
+    damping: WithinClassDamping | None = None
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """Normalised vectors [m, d] of features [m, all columns]."""
+        parts = [
+            signed_sqrt_normalize(features[:, start:stop], None if i else self.damping)
+            for i, (start, stop) in enumerate(self.blocks)
+        ]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1) / len(parts) ** 0.5
+
+
+@dataclass(frozen=True)
 class TaskCoordinates:
-    """A task's coordinate system.
+    """A task's coordinate system for one view of the features.
 
     The origin is the mean of the class means; the unit is the mean distance of images from it.
     """
@@ -75,14 +95,14 @@ class TaskCoordinates:
     origin: Tensor  # [d]
     basis: Tensor | None  # [d, r], orthonormal; None: all d dimensions
     unit: Tensor
-    damping: WithinClassDamping | None
+    view: View
 
     def centre(self, features: Tensor) -> Tensor:
-        """Features [m, d] relative to the origin, in units."""
-        return (signed_sqrt_normalize(features, self.damping) - self.origin) / self.unit
+        """Features [m, all columns] relative to the origin, in units, [m, d]."""
+        return (self.view(features) - self.origin) / self.unit
 
     def __call__(self, features: Tensor) -> ProjectedFeatures:
-        """Project features [m, d]."""
+        """Project features [m, all columns]."""
         x = self.centre(features)
         if self.basis is None:
             return ProjectedFeatures(x, x.new_zeros(len(x)))
@@ -144,17 +164,21 @@ class SupportSet:
 
 
 def make_support_set(
-    features: Tensor, labels: Tensor, damping: WithinClassDamping | None = None
+    features: Tensor, labels: Tensor, view: View | None = None
 ) -> tuple[TaskCoordinates, SupportSet]:
-    """Coordinates and support set of features [N, d] with labels [N]; no class may be empty."""
-    x = signed_sqrt_normalize(features, damping)
+    """Coordinates and support set of features [N, d] with labels [N]; no class may be empty.
+
+    Without a `view`, the heads see all features as one block.
+    """
+    view = view or View(((0, features.shape[1]),))
+    x = view(features)
     counts = torch.bincount(labels).to(x)
     means = x.new_zeros(len(counts), x.shape[1]).index_add(0, labels, x) / counts[:, None]
     origin = means.mean(0)
     x = x - origin
     unit = x.norm(dim=1).mean().clamp_min(1e-6)
     basis = torch.linalg.qr(x.t()).Q if len(x) < x.shape[1] else None
-    frame = TaskCoordinates(origin, basis, unit, damping)
+    frame = TaskCoordinates(origin, basis, unit, view)
     z = frame(features).z
     return frame, SupportSet(z, labels, counts, _assign_folds(z, labels, counts), x.shape[1])
 

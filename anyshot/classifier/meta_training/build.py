@@ -21,8 +21,8 @@ from anyshot.classifier.meta_training.train import HEAD_STEPS, MIXTURE_STEPS, me
 from anyshot.core.progress import progress
 
 TRAINING_TASKS = 40  # of each data set at each image size
-CALIBRATION_TASKS = 40  # of each, for the confidence model
-UNDAMPED_EVERY = 4
+CALIBRATION_TASKS = 60  # of each, for the confidence model
+PLAIN_EVERY = 4  # every how many-th training task has the last layer only
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,15 @@ def all_feature_sets(backbone: str) -> list[FeatureSet]:
 
 
 def wide_tasks(data: FeatureSet, damping: WithinClassDamping, seed: int = 0) -> SetTasks:
-    """Tasks of a data set. One in UNDAMPED_EVERY is not damped, like tasks of other backbones."""
+    """Tasks of a data set.
+
+    One in PLAIN_EVERY has the last layer only and no damping, like tasks of other backbones.
+    """
+    last_layer = FeatureSet(data.name, [c[:, : len(damping.directions)] for c in data.classes])
     tasks = [
-        prepare_episode(sample_wide_task(data, seed, i), damping if i % UNDAMPED_EVERY else None)
+        prepare_episode(sample_wide_task(data, seed, i), damping)
+        if i % PLAIN_EVERY
+        else prepare_episode(sample_wide_task(last_layer, seed, i))
         for i in range(TRAINING_TASKS)
     ]
     return SetTasks(data, tasks, seed)
@@ -62,7 +68,15 @@ def build_learner(
     tasks: Sequence[SetTasks], damping: WithinClassDamping
 ) -> tuple[Learner, ConfidenceModel]:
     """Meta-train a learner and its confidence model on tasks of several data sets."""
-    with progress("Meta-training", HEAD_STEPS + MIXTURE_STEPS) as advance:
-        learner = meta_train([t.training_tasks for t in tasks], damping, advance=advance)
+    learner = train_learner(tasks, damping)
     episodes = ((t.name, episode) for t in tasks for episode in t.calibration_tasks())
     return learner, train_confidence_model(learner, episodes)
+
+
+def train_learner(tasks: Sequence[SetTasks], damping: WithinClassDamping) -> Learner:
+    """Meta-train a learner on tasks of several data sets."""
+    with progress("Meta-training", HEAD_STEPS + MIXTURE_STEPS) as advance:
+        learner = meta_train(
+            [t.training_tasks for t in tasks], damping, tasks[0].data.widths, advance=advance
+        )
+    return learner

@@ -10,19 +10,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anyshot.classifier.heads.learner import Head, fit_fixed
+from anyshot.classifier.heads.learner import Head, fit_fixed, make_views
 from anyshot.classifier.heads.support_set import (
     ProjectedFeatures,
     SupportSet,
     WithinClassDamping,
-    make_support_set,
 )
 from anyshot.core.random import numpy_rng
 
 Features = NDArray[np.float32]
 QUERY = 15
 UNKNOWN_CLASSES = 6  # classes outside the task, and images of each, for novelty detection
-MAX_SUPPORT = 600  # support images of a meta-training task
+MAX_SUPPORT = 300  # support images of a meta-training task
 CEILINGS = (1, 3, 10, 30, 50, 150, 300)  # class sizes go up to one of these
 
 
@@ -32,6 +31,7 @@ class FeatureSet:
 
     name: str
     classes: Sequence[Features]  # [n, d] each
+    widths: tuple[int, ...] = ()  # of the blocks of features; none: one block
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,15 @@ class Episode:
     query: Tensor
     query_labels: Tensor
     unknown: Tensor  # [k, d], images of other classes of the data set; k may be 0
+    widths: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class PreparedEpisode:
     """An episode in its task coordinates, with the heads fitted that meta-training leaves alone."""
 
-    support: SupportSet
-    query: ProjectedFeatures
+    supports: list[SupportSet]  # of each view
+    queries: list[ProjectedFeatures]
     query_labels: Tensor
     fixed: list[tuple[Head, Tensor]]
 
@@ -76,7 +77,10 @@ def sample_task(
         images = data.classes[c]
         unknown.append(images[rng.permutation(len(images))[:UNKNOWN_CLASSES]])
     return Episode(
-        *_concatenate(support), *_concatenate(query), torch.from_numpy(np.concatenate(unknown))
+        *_concatenate(support),
+        *_concatenate(query),
+        torch.from_numpy(np.concatenate(unknown)),
+        data.widths,
     )
 
 
@@ -112,9 +116,12 @@ def change_labels(labels: Tensor, share: float, rng: np.random.Generator) -> Ten
 def prepare_episode(episode: Episode, damping: WithinClassDamping | None = None) -> PreparedEpisode:
     """Compute once what stays the same during meta-training: coordinates and fixed heads."""
     with torch.no_grad():
-        frame, support = make_support_set(episode.support, episode.labels, damping)
+        views = make_views(episode.support, episode.labels, episode.widths, damping)
         return PreparedEpisode(
-            support, frame(episode.query), episode.query_labels, fit_fixed(support)
+            [view.support for view in views],
+            [view.frame(episode.query) for view in views],
+            episode.query_labels,
+            fit_fixed(views[0].support),
         )
 
 

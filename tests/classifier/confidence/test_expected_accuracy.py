@@ -15,7 +15,7 @@ from anyshot.classifier.confidence.expected_accuracy import (
     to_angle,
 )
 from anyshot.classifier.confidence.model import ConfidenceModel, shift_to_mean
-from anyshot.classifier.heads.learner import AdaptedLearner, Learner
+from anyshot.classifier.heads.learner import AdaptedLearner, Learner, TaskView
 from anyshot.classifier.heads.support_set import SupportSet
 from anyshot.classifier.meta_training.calibrate import (
     TaskRecord,
@@ -36,7 +36,8 @@ def adapted_task(sizes, shares, confidence=0.8):
     predicted = torch.where(rank < torch.tensor(shares)[labels], labels, (labels + 1) % len(sizes))
     p[torch.arange(len(p)), predicted] = confidence
     n = torch.tensor(sizes).double()
-    return AdaptedLearner(None, SupportSet(p, labels, n, labels, len(sizes)), (), None, p.log())
+    view = TaskView(None, SupportSet(p, labels, n, labels, len(sizes)))
+    return AdaptedLearner((view,), (), None, p.log())
 
 
 def model_with_guess(share, log_variance=-3.0, correction=0.0):

@@ -7,10 +7,7 @@ import pytest
 import torch
 
 from anyshot.classifier.confidence.model import (
-    ADDED_LATER,
-    ConfidenceModel,
     class_accuracy_features,
-    confidence_model,
     task_descriptor,
 )
 from anyshot.classifier.confidence.novelty_features import (
@@ -19,7 +16,7 @@ from anyshot.classifier.confidence.novelty_features import (
     novelty_features,
 )
 from anyshot.classifier.heads.learner import HEADS, Learner
-from anyshot.classifier.heads.support_set import make_support_set, signed_sqrt_normalize
+from anyshot.classifier.heads.support_set import View, make_support_set, signed_sqrt_normalize
 from anyshot.classifier.meta_training.calibrate import (
     RIDGE,
     _least_squares,
@@ -212,7 +209,9 @@ def test_damping_applies_to_native_features_only():
     damping = estimate_damping([data])
     task = sample_task(data, (4, 6), np.random.default_rng(0))
     learner = Learner(damping).requires_grad_(False)
-    frame, support = make_support_set(task.support, task.labels, learner.damping)
+    frame, support = make_support_set(
+        task.support, task.labels, View(((0, task.support.shape[1]),), learner.damping)
+    )
     torch.testing.assert_close(frame(task.support).z, support.z)
     native, other = (
         learner.adapt(task.support, task.labels, native=n)(task.query) for n in (True, False)
@@ -264,20 +263,3 @@ def test_task_descriptor_and_class_features_equal_a_direct_computation(learner, 
     columns = [logit - logit.mean(), np.log(sizes) - np.log(sizes).mean(), sizes == 1]
     found = class_accuracy_features(adapted)
     np.testing.assert_allclose(found, np.stack(columns, 1), rtol=1e-4, atol=1e-6)
-
-
-def test_weights_of_earlier_versions_use_the_first_features_and_the_held_out_odds(learner):
-    old = ConfidenceModel(4, 9)
-    torch.nn.init.normal_(old.unknown.weight, generator=torch.Generator().manual_seed(0))
-    state = {n: t for n, t in old.state_dict().items() if n not in ADDED_LATER}
-    model = confidence_model(state)
-    task = sample_task(make_feature_set("a"), (5, 3, 8), np.random.default_rng(0))
-    adapted = learner.adapt(task.support, task.labels)
-    features = novelty_features(adapted, task.query)[:, :9].float()
-    torch.testing.assert_close(
-        model.unknown_score(adapted, task.query), old.unknown(features)[:, 0].sigmoid().detach()
-    )
-    odds = torch.tensor([[2.0, 9, 9, 0, 9, 9, 9]])
-    torch.testing.assert_close(model.label_suspicion(odds), torch.tensor([2.0]).sigmoid())
-    with pytest.raises(RuntimeError, match="curves"):
-        confidence_model({n: t for n, t in ConfidenceModel().state_dict().items() if n != "curves"})
