@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -15,20 +13,14 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from anyshot.core.errors import SettingsError
+from anyshot.data.image_formats import MAX_PIXELS, UnreadableImage, open_image, scale_to_bytes
 
-MAX_PIXELS = 80_000_000  # below Pillow's own limit; an image of 20,000 x 20,000 would take 1.2 GB
 MIN_SIDE = 4  # of an image file
 MAX_SIDE = 1024  # of a decoded image; `decode_all` holds up to 256 of them in memory
 BATCH = 256
-# Formats that Pillow decodes without calling an external program.
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 
 Pixels = NDArray[np.uint8]
 Box = tuple[int, int, int, int]  # left, top, right, bottom in pixels of the file
-
-
-class UnreadableImage(Exception):
-    """The short reason why a file cannot be decoded."""
 
 
 def decode(source: Path | bytes, side: int, *, box: Box | None = None, crop: bool = True) -> Pixels:
@@ -40,14 +32,13 @@ def decode(source: Path | bytes, side: int, *, box: Box | None = None, crop: boo
     """
     check_side(side)
     try:
-        file = io.BytesIO(source) if isinstance(source, bytes) else source
-        with Image.open(file, formats=available_formats()) as image:
+        with open_image(source) as image:
             width, height = image.size
             if width * height > MAX_PIXELS:
                 raise UnreadableImage(f"too large ({width}x{height})")
             if min(width, height) < MIN_SIDE:
                 raise UnreadableImage(f"too small ({width}x{height})")
-            if box is None:
+            if box is None and image.format != "HEIF":  # whose thumbnail may be another image
                 image.draft(None, (4 * side, 4 * side))  # reads a JPEG at a fraction of its size
             region = image if box is None else _cut_out(image, box)
             ImageOps.exif_transpose(region, in_place=True)  # without a copy of a large image
@@ -55,12 +46,10 @@ def decode(source: Path | bytes, side: int, *, box: Box | None = None, crop: boo
             return resize_and_crop(upright, side) if crop else _resize(upright, side)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UnreadableImage("too large (a decompression bomb)") from error
-    except Image.UnidentifiedImageError as error:
-        raise UnreadableImage("not an image") from error
     except UnreadableImage:
         raise
     except Exception as error:  # decoders of damaged files raise almost anything
-        raise UnreadableImage(f"damaged ({str(error) or type(error).__name__})") from error
+        raise UnreadableImage(f"damaged ({str(error).strip() or type(error).__name__})") from error
 
 
 def decode_all(
@@ -104,23 +93,13 @@ def resize_and_crop(image: Image.Image, side: int) -> Pixels:
 def to_rgb(image: Image.Image) -> Image.Image:
     """Convert any mode to 8-bit RGB; transparent parts become white, other greys are scaled."""
     if image.mode.startswith("I") or image.mode == "F":
-        grey = np.array(image, np.float32)  # changed in place: an image may take 100 MB
-        np.nan_to_num(grey, copy=False, posinf=0, neginf=0)
-        grey *= 255 / _white_level(grey, image.mode)
-        return Image.fromarray(grey.clip(0, 255, out=grey).astype(np.uint8)).convert("RGB")
+        return Image.fromarray(scale_to_bytes(np.asarray(image))).convert("RGB")
     if image.has_transparency_data:
         foreground = image if image.mode == "RGBA" else image.convert("RGBA")
         white = Image.new("RGBA", foreground.size, "white")
         return Image.alpha_composite(white, foreground).convert("RGB")
     image.load()  # a damaged file is an error here
     return image if image.mode == "RGB" else image.convert("RGB")
-
-
-def _white_level(grey: NDArray[np.float32], mode: str) -> float:
-    """Return the value of white: the smallest range (1 for floats, 8, 12, 16 bits) that fits."""
-    brightest = float(grey.max(initial=0))
-    ranges = (1, 255, 4095, 65535) if mode == "F" else (255, 4095, 65535)
-    return next((top for top in ranges if brightest <= top), brightest)
 
 
 def _cut_out(image: Image.Image, box: Box) -> Image.Image:
@@ -134,10 +113,3 @@ def _cut_out(image: Image.Image, box: Box) -> Image.Image:
 
 def _resize(image: Image.Image, side: int) -> Pixels:
     return np.asarray(image.resize((side, side), Image.Resampling.LANCZOS))
-
-
-@cache
-def available_formats() -> tuple[str, ...]:
-    """The formats that files are read in: those of FORMATS that this Pillow can decode."""
-    Image.init()
-    return tuple(name for name in FORMATS if name in Image.OPEN)

@@ -31,7 +31,7 @@ log = logging.getLogger("anyshot")
 
 SIDE = 32
 MIN_CLASS_SIZE = 2  # one support image and one query image
-VERSION = 3  # part of the fingerprint: increase it when pixels or notes change
+VERSION = 4  # part of the fingerprint: increase it when pixels or notes change
 # Names of parts of a data set: folders with these names are hardly classes.
 PART_NAMES = {*SPLIT_NAMES, "training", "testing", "support", "query", "eval", "evaluation"}
 

@@ -6,9 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pillow_heif
 import pytest
 from PIL import Image
 
+from anyshot.classifier.backbones import to_pixels
 from anyshot.classifier.folders import (
     REASONS,
     Classification,
@@ -72,3 +74,15 @@ def test_folders_of_splits_only_are_refused(tmp_path):
         find_labelled_images(tmp_path)
     save_photo(tmp_path / "bus" / "0.png")
     assert "bus" in find_labelled_images(tmp_path).labels
+
+
+def test_photos_of_a_phone_are_read_and_videos_are_skipped_by_name(tmp_path):
+    (tmp_path / "dog").mkdir()
+    pillow_heif.from_pillow(Image.new("RGB", (64, 48), "red")).save(tmp_path / "dog" / "1.HEIC")
+    (tmp_path / "dog" / "1.MOV").write_bytes(b"\0\0\0\x14ftypqt  " + bytes(40))
+    found = find_labelled_images(tmp_path)
+    assert [path.name for path in found.paths] == ["1.HEIC"]
+    ((name, reason),) = found.skipped
+    assert name == str(Path("dog", "1.MOV"))
+    assert "video" in reason
+    assert to_pixels(found.paths[0], 8)[4, 4, 0] > 240

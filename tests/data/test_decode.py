@@ -10,7 +10,8 @@ from PIL import Image
 
 from anyshot.core.errors import SettingsError
 from anyshot.data import decode as decode_module
-from anyshot.data.decode import UnreadableImage, decode, decode_all
+from anyshot.data.decode import decode, decode_all
+from anyshot.data.image_formats import UnreadableImage
 
 
 def encode_image(image: Image.Image, kind: str = "PNG", **options) -> bytes:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from anyshot.core.errors import ClassifierError
-from anyshot.data.decode import MIN_SIDE, UnreadableImage, decode, resize_and_crop, to_rgb
+from anyshot.data.decode import MIN_SIDE, decode, resize_and_crop, to_rgb
+from anyshot.data.image_formats import UnreadableImage
 
 ImageLike = NDArray | Image.Image | str | os.PathLike[str]
 

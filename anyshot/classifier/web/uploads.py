@@ -22,7 +22,8 @@ from anyshot.classifier.backbones import open_backbone
 from anyshot.classifier.backbones.backbone import Source
 from anyshot.classifier.web.limits import Limits, RequestRefused
 from anyshot.classifier.weights import open_weights
-from anyshot.data.decode import UnreadableImage, available_formats, decode
+from anyshot.data.decode import decode
+from anyshot.data.image_formats import UnreadableImage, available_formats
 
 THUMBNAIL_SIDE = 320  # pixels; the square that the backbone sees
 
@@ -89,7 +90,7 @@ class UploadReader:
             except UnreadableImage as error:
                 raise RequestRefused(
                     f"{name} cannot be used: {error}. "
-                    "Supported formats: JPEG, PNG, WebP, GIF, BMP and TIFF."
+                    "Supported formats: JPEG, PNG, HEIC, WebP, AVIF, GIF, BMP and TIFF."
                 ) from None
             finally:
                 _return_freed_memory()

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
+import pillow_heif
 import pytest
 from PIL import Image
 from support import colours, noise_png
@@ -47,6 +48,15 @@ def test_a_photo_holds_the_features_and_the_thumbnail(reader):
     pixels = decode(file, 8)
     np.testing.assert_array_equal(photo.content, colours(pixels[None])[0].astype(np.float32))
     assert Image.open(io.BytesIO(photo.thumbnail)).size == (THUMBNAIL_SIDE, THUMBNAIL_SIDE)
+
+
+def test_a_heic_photo_is_read_within_the_limits(reader):
+    file = io.BytesIO()
+    pillow_heif.from_pillow(Image.new("RGB", (1500, 1000), "blue")).save(file)
+    photo = reader.read("a.heic", file.getvalue(), Limits(megapixels=2))
+    np.testing.assert_allclose(photo.content, colours(np.array([[[[0, 0, 255]]]]))[0], atol=12)
+    with pytest.raises(RequestRefused, match=r"a\.heic.*1500x1000.*1 megapixels"):
+        reader.read("a.heic", file.getvalue(), Limits(megapixels=1))
 
 
 def test_features_that_are_not_finite_are_refused():

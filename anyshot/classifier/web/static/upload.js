@@ -4,7 +4,7 @@ import { call } from "./api.js";
 import { $ } from "./dom.js";
 import { limits, refresh, report } from "./state.js";
 
-const KINDS = "image/jpeg,image/png,image/webp,image/gif,image/bmp,image/tiff";
+const KINDS = "image/jpeg,image/png,image/webp,image/avif,image/gif,image/bmp,image/tiff,.heic,.heif,.hif";
 const REPORTED = 4; // notices about single files; of the others only the number
 const REFRESH = 1500; // milliseconds between updates of the answers, or five times what one takes
 
