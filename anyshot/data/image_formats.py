@@ -120,14 +120,16 @@ def _open_deep_tiff(source: Path | bytes) -> Image.Image | None:
     try:
         import tifffile
     except ImportError:
-        return _refuse_deep(source)
+        _refuse_deep(source)
+        return None
     with tifffile.TiffFile(_file(source)) as file:
         page: Any = file.pages[0]
         kind, samples = page.dtype, page.samplesperpixel
         if kind is None or kind.itemsize == 1 or (samples == 1 and kind.name in KEPT_BY_PILLOW):
             return None
         if page.compression not in (UNCOMPRESSED, *DEFLATE):
-            return _refuse_dark(source, f"{kind.name} values with {page.compression.name}")
+            _refuse_dark(source, f"{kind.name} values with {page.compression.name}")
+            return None
         what = f"{page.imagewidth}x{page.imagelength} with {samples} channels of {kind.name}"
         if page.nbytes > 3 * MAX_PIXELS:  # bytes of the largest 8-bit image
             raise UnreadableImage(f"too large ({what})")
@@ -162,10 +164,10 @@ def _refuse_dark(source: Path | bytes, what: str) -> None:
         with _open_tiff(source) as image:
             if image.width * image.height > MAX_PIXELS:
                 return  # refused later
-            extrema = image.convert("RGB").getextrema()
+            brightest = int(np.asarray(image.convert("RGB")).max())
     except Image.UnidentifiedImageError as error:
         raise UnreadableImage(reason) from error
-    if max(high for _, high in extrema) < 16:  # 12 bits or fewer
+    if brightest < 16:  # 12 bits or fewer
         raise UnreadableImage(reason)
 
 
