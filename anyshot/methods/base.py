@@ -23,6 +23,7 @@ from anyshot.core.remedy import OVERSAMPLING
 from anyshot.core.settings import MethodSettings
 from anyshot.data.tasks import Task, TaskStream
 from anyshot.inner_loop import InnerProblem, features, logits_many
+from anyshot.methods.check_body import check_body
 from anyshot.methods.predictor import Images, Labels, Predictor, as_images, as_labels
 from anyshot.methods.remedies import Remedy, check_remedy
 from anyshot.methods.test_time_augmentation import Probabilities, average_over_views, make_views
@@ -146,6 +147,7 @@ class Method(nn.Module):
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__()
+        check_body(body, settings, second_order=self.needs_hessian(settings))
         self.settings = settings
         self.body = body
         self.options: Any = parse_method_options(self.Options, settings.options)
@@ -167,6 +169,11 @@ class Method(nn.Module):
                     f"{cls.__name__}.Options must extend the options of {base.__name__}: write "
                     f"class Options({base.__name__}.Options)."
                 )
+
+    @classmethod
+    def needs_hessian(cls, settings: MethodSettings) -> bool:
+        """Whether meta-training differentiates the body's features twice."""
+        return False
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -20,8 +21,10 @@ from torch.utils._pytree import tree_leaves
 
 from anyshot.core.errors import CodeError
 from anyshot.core.random import torch_rng
-from anyshot.models.module_features import LAYER_NAME
-from anyshot.models.network import Body, Parameters
+from anyshot.core.registry import BODIES
+from anyshot.core.settings import MethodSettings
+from anyshot.models.module_features import LAYER_NAME, ModuleFeatures
+from anyshot.models.network import Body, Features, Parameters
 
 REFERENCE = 4  # images that give the batch statistics in the check
 TOLERANCE = 1e-3  # relative; rounding with other batch sizes is 1e-6
@@ -29,8 +32,10 @@ FUNCTIONS = "torch.nn.functional"
 UNKNOWN = "by a computation of its own"
 
 
-def check_body(body: Body, name: str, transductive: bool, second_order: bool = False) -> None:
+def check_body(body: Body, settings: MethodSettings, second_order: bool) -> None:
     """Compute features of a few random images in several ways and compare them.
+
+    Bodies that come with anyshot are not checked.
 
     Raises
     ------
@@ -39,6 +44,9 @@ def check_body(body: Body, name: str, transductive: bool, second_order: bool = F
         transductive, or if the method needs second derivatives that they do not have. The message
         names the layer.
     """
+    if _comes_with_anyshot(body.features):
+        return
+    name = _name(body.features) if BODIES.is_builtin(settings.body) else settings.body
     generator = torch_rng(0, "check body")
     theta = body.init_parameters(generator, "he")
     images = torch.rand(2 * REFERENCE, body.image_channels, *body.image_size, generator=generator)
@@ -58,7 +66,7 @@ def check_body(body: Body, name: str, transductive: bool, second_order: bool = F
             f"The features of the body {name!r} are random ({layer}), so that predictions would "
             "change from call to call; remove that layer from the body."
         )
-    if not transductive and (layer := _first_difference(first, alone, REFERENCE + 1)):
+    if not settings.transductive and (layer := _first_difference(first, alone, REFERENCE + 1)):
         raise CodeError(
             f"The features of the body {name!r} depend on the other images of the batch "
             f"({layer}), but the method is not transductive (--no-transductive). Normalise with "
@@ -66,6 +74,16 @@ def check_body(body: Body, name: str, transductive: bool, second_order: bool = F
         )
     if second_order:
         _check_second_order(body, name, theta, images)
+
+
+def _comes_with_anyshot(features: Features) -> bool:
+    return isinstance(features, FunctionType) and features.__module__.startswith("anyshot.")
+
+
+def _name(features: Features) -> str:
+    """The name of a module or function, if the settings do not name the body."""
+    named = type(features.template) if isinstance(features, ModuleFeatures) else features
+    return getattr(named, "__qualname__", repr(named))
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,9 @@ import torch
 from anyshot.core.errors import CodeError, SettingsError
 from anyshot.core.options import parse_method_options
 from anyshot.core.random import torch_rng
-from anyshot.core.registry import BODIES, METHODS
+from anyshot.core.registry import METHODS
 from anyshot.core.settings import MethodSettings
 from anyshot.methods.base import Method
-from anyshot.methods.check_body import check_body
-from anyshot.methods.gradient_method import GradientMethod
 from anyshot.models.bodies import create_body
 
 
@@ -67,9 +65,6 @@ def create_method(
     cls = method_class(settings)
     with _float32_by_default():
         body = create_body(settings.body, image_size, settings.channels)
-        if not BODIES.is_builtin(settings.body):
-            second_order = issubclass(cls, GradientMethod) and settings.order == 2
-            check_body(body, settings.body, settings.transductive, second_order)
         method = cls.__new__(cls)
         method.way = way  # here, so that constructors of subclasses need no further argument
         method.__init__(settings, body, torch_rng(seed, "start"))  # type: ignore[misc]

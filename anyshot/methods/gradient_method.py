@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from anyshot.core.remedy import LOSSES, OVERSAMPLING, WEIGHTING
+from anyshot.core.settings import MethodSettings
 from anyshot.data.tasks import Task
 from anyshot.inner_loop import InnerProblem, adapt_many, query_cross_entropy, support_gradient
 from anyshot.inner_loop.update_rule import update
@@ -64,6 +65,10 @@ class GradientMethod(Method):
 
     remedies = (*OVERSAMPLING, *WEIGHTING, *LOSSES)
     alpha: ClassVar[float]  #: the paper's inner learning rate
+
+    @classmethod
+    def needs_hessian(cls, settings: MethodSettings) -> bool:
+        return settings.order == 2
 
     def head(
         self, theta: Parameters, norm: Norm, images: Tensor, labels: Tensor, way: int

@@ -119,7 +119,8 @@ def module_features(module: nn.Module) -> ModuleFeatures:
     """The features of a module that :func:`anyshot.models.module_checks.check_layers` accepts."""
     template = copy.deepcopy(module)
     for name, layer in template.named_modules():
-        setattr(layer, LAYER_NAME, f"{name or 'of the whole'} ({type(layer).__name__})")
+        kind = type(layer).__name__
+        setattr(layer, LAYER_NAME, f"{name} ({kind})" if name else kind)
     unused = {
         f"{name}.{buffer}".lstrip(".")
         for name, layer in template.named_modules()

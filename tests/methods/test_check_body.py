@@ -7,9 +7,10 @@ from support import make_task
 from torch import nn
 
 from anyshot.core.errors import CodeError
+from anyshot.core.random import torch_rng
 from anyshot.core.registry import BODIES
 from anyshot.core.settings import MethodSettings
-from anyshot.methods import create_method
+from anyshot.methods import MAML, create_method
 from anyshot.models.network import Body, Layer
 
 BATCH_NORM = nn.BatchNorm1d(16, affine=False, track_running_stats=False)
@@ -77,3 +78,32 @@ def test_other_layers_are_accepted_and_do_not_leak(create, layer):
     classify = method.adapt(task.support, task.support_labels)
     alone = classify(task.query[:1])
     torch.testing.assert_close(classify(task.query)[:1], alone, rtol=0, atol=1e-5)
+
+
+class Whitening(nn.Conv2d):
+    """A convolution with a batch norm written by hand."""
+
+    def forward(self, x):
+        h = super().forward(x).flatten(1)
+        return (h - h.mean(0)) / (h.std(0) + 1)
+
+
+class Masking(nn.Conv2d):
+    """A convolution with dropout that evaluation mode does not turn off."""
+
+    def forward(self, x):
+        return F.dropout(super().forward(x).flatten(1), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (Whitening(3, 4, 3, 4), r"'Whitening'.*--no-transductive"),
+        (Masking(3, 4, 3, 4), r"'Masking'.*dropout in Masking\)"),
+        (nn.Sequential(nn.ReLU(), Masking(3, 4, 3, 4)), r"'Sequential'.*dropout in 1 \(Masking\)"),
+    ],
+)
+def test_a_constructor_refuses_a_module_as_create_method_does(module, message):
+    settings = MethodSettings(name="maml", transductive=False)
+    with pytest.raises(CodeError, match=message):
+        MAML(settings, Body.from_module(module, (16, 16)), torch_rng(0, "start"))
