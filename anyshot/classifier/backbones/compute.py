@@ -30,6 +30,21 @@ def compute_features(images: Sequence[ImageLike], backbone: Backbone) -> Feature
     keys = [hashlib.sha256(cache_content(image)).digest() for image in images]
     cache = FeatureCache(backbone.fingerprint) if backbone.fingerprint else None
     known = _read(keys, backbone, cache)
+    _compute_missing(images, keys, backbone, cache, known)
+    if len({len(known[key]) for key in keys}) > 1:  # entries of the cache that somebody changed
+        known.clear()
+        _compute_missing(images, keys, backbone, cache, known)
+    return np.stack([known[key] for key in keys])
+
+
+def _compute_missing(
+    images: Sequence[ImageLike],
+    keys: Sequence[bytes],
+    backbone: Backbone,
+    cache: FeatureCache | None,
+    known: dict[bytes, Features],
+) -> None:
+    """Add the features that are not known yet, by key."""
     first = {key: i for i, key in reversed(list(enumerate(keys)))}
     missing = sorted(i for key, i in first.items() if key not in known)
     with _progress(backbone, len(missing)) as advance:
@@ -43,7 +58,6 @@ def compute_features(images: Sequence[ImageLike], backbone: Backbone) -> Feature
                 backbone.memory.update(new)
             known.update(new)
             advance(len(batch))
-    return np.stack([known[key] for key in keys])
 
 
 def _read(

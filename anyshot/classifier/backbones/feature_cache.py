@@ -61,7 +61,7 @@ class FeatureCache:
                     "SELECT vector, digest, used FROM features WHERE backbone = ? AND image = ?",
                     (self.fingerprint, key),
                 ).fetchone()
-                if row is not None and row[1] == self._digest(key, row[0]):
+                if row is not None and self._is_intact(key, row[0], row[1]):
                     features[key] = np.frombuffer(row[0], np.float32)
                     if not isinstance(row[2], int) or abs(now - row[2]) > USED_EVERY:
                         old.append((now, self.fingerprint, key))
@@ -89,9 +89,14 @@ class FeatureCache:
 
         self._attempt(insert)
 
-    def _digest(self, key: bytes, vector: object) -> bytes:
-        content = vector if isinstance(vector, bytes) else b""
-        return hashlib.sha256(self.fingerprint.encode() + key + content).digest()[:16]
+    def _is_intact(self, key: bytes, vector: object, digest: object) -> bool:
+        """Whether an entry is a vector with the right digest."""
+        if not isinstance(vector, bytes) or not vector or len(vector) % np.float32().itemsize:
+            return False
+        return digest == self._digest(key, vector)
+
+    def _digest(self, key: bytes, vector: bytes) -> bytes:
+        return hashlib.sha256(self.fingerprint.encode() + key + vector).digest()[:16]
 
     def _attempt(self, action: Callable[[sqlite3.Connection], T]) -> T | None:
         """Run an action on the open cache; if the cache cannot be used, warn once."""

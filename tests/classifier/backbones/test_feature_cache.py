@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import logging
 import sqlite3
 from contextlib import closing, contextmanager
@@ -65,6 +66,25 @@ def test_features_of_a_limited_number_of_images_stay_in_memory(monkeypatch):
     assert len(backbone.memory) == 4
     compute_features(images, backbone)
     assert seen[4:] == [2, 1]
+
+
+@pytest.mark.parametrize("forged", [b"abc", b"", b"12345678", 7], ids=str)
+@pytest.mark.parametrize("number", [1, 3])
+def test_forged_entries_with_a_right_digest_are_computed_again(forged, number):
+    """An odd length, no values, another width, no bytes; in one entry or in all."""
+    images = random_images(3)
+    backbone, _ = counting_backbone()
+    expected = compute_features(images, backbone)
+    content = forged if isinstance(forged, bytes) else b""
+    with closing(sqlite3.connect(cache_path())) as base, base:
+        keys = [key for (key,) in base.execute("SELECT image FROM features")]
+        for key in keys[:number]:
+            digest = hashlib.sha256(b"counting" + key + content).digest()[:16]
+            base.execute(
+                "UPDATE features SET vector = ?, digest = ? WHERE image = ?", (forged, digest, key)
+            )
+    more = [*images, *random_images(1)]  # one that is not cached
+    np.testing.assert_array_equal(compute_features(more, backbone)[:3], expected)
 
 
 def test_only_many_images_have_a_progress_bar(monkeypatch):
