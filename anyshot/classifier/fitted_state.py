@@ -121,7 +121,16 @@ class FittedState(Estimator):
     def _fit_heads(self, features: Tensor, labels: Tensor) -> AdaptedLearner:
         """The heads for features [n, d] and labels [n] in 0..C−1, all of them present."""
         widths = block_widths(self.fit_params_["backbone"], features.shape[1])
-        return self.weights_.learner.adapt(features, labels, self._is_native(), widths)
+        try:
+            return self.weights_.learner.adapt(features, labels, self._is_native(), widths)
+        except torch.linalg.LinAlgError as error:
+            raise self._unusable_weights() from error
+
+    def _unusable_weights(self) -> ClassifierError:
+        return ClassifierError(
+            f"The weights '{self.fit_params_['weights']}' give no finite probabilities for these "
+            "features; they are damaged, or the features are unusual. Use other weights."
+        )
 
     def _last_layer(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """The first block of features [n, d], which is the backbone's last layer."""
@@ -195,6 +204,8 @@ class FittedState(Estimator):
         chunks = torch.from_numpy(features).split(CHUNK)
         adapted = self._under_prior()
         p = torch.cat([adapted(chunk).exp() for chunk in chunks])
+        if not p.isfinite().all():
+            raise self._unusable_weights()
         probabilities[:, self.seen_] = (p / p.sum(1, keepdim=True)).numpy()
         return probabilities
 

@@ -73,7 +73,7 @@ def find_labelled_images(root: Path) -> LabelledFiles:
 def find_images(root: Path) -> LabelledFiles:
     """The photos of a folder at any depth, or a single photo."""
     if root.is_file():
-        return _keep_readable(root.parent, [root], [""], [])
+        return _keep_readable(root.parent, [root], [""], [], single=root)
     _check_folder(root)
     skipped: list[tuple[str, str]] = []
     paths = sorted(walk_files(root, root, skipped))
@@ -123,8 +123,13 @@ def confusion(
 
 
 def _keep_readable(
-    root: Path, paths: list[Path], labels: list[str], skipped: list[tuple[str, str]]
+    root: Path,
+    paths: list[Path],
+    labels: list[str],
+    skipped: list[tuple[str, str]],
+    single: Path | None = None,
 ) -> LabelledFiles:
+    """The photos that can be decoded; ``single`` was given instead of a folder."""
     good: list[tuple[Path, str]] = []
     bad = list(skipped)
     for path, label, pixels in zip(paths, labels, decode_all(paths, CHECK_SIDE), strict=True):
@@ -133,6 +138,8 @@ def _keep_readable(
         else:
             good.append((path, label))
     if not good:
+        if single:
+            raise ClassifierError(f"{readable(single)} cannot be read as a photo: {bad[0][1]}.")
         files = "; ".join(f"{name}: {reason}" for name, reason in bad[:REASONS]) or "it is empty"
         more = f"; and {len(bad) - REASONS} more" if len(bad) > REASONS else ""
         raise ClassifierError(f"{root} has no readable photos ({files}{more}).")

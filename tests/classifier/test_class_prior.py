@@ -113,3 +113,16 @@ def test_a_file_of_three_columns_is_an_error(tmp_path):
     (tmp_path / "p.csv").write_text("cat,1,2\n")
     with pytest.raises(ClassifierError, match="two columns"):
         parse_class_prior(str(tmp_path / "p.csv"))
+
+
+@pytest.mark.parametrize("prior", ["even", "as-given", {"a": 2, "b": 3, "c": 5}], ids=str)
+def test_shares_have_the_sum_one(prior):
+    expected = {"even": [1 / 3] * 3, "as-given": [1 / 8, 3 / 8, 4 / 8]}
+    found = class_shares(prior, ["a", "b", "c"], [1, 3, 4])
+    np.testing.assert_allclose(found, expected.get(str(prior), [0.2, 0.3, 0.5]))
+
+
+@pytest.mark.parametrize("share", [True, "0.5", None, np.inf, 0])
+def test_shares_are_positive_numbers(share):
+    with pytest.raises(ClassifierError, match="'b'"):
+        class_shares({"a": 1.0, "b": share}, ["a", "b"], [1, 1])

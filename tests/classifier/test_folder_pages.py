@@ -17,6 +17,7 @@ from anyshot.classifier.folder_pages import (
 )
 from anyshot.classifier.folder_report import evaluate_folder
 from anyshot.classifier.folders import Classification, LabelledFiles
+from anyshot.evaluation.report.html import figure
 
 
 def explanation(names):
@@ -110,3 +111,10 @@ def test_thirty_classes_fit_and_headings_stay_in_view(tmp_path):
         assert browser.complaints() == []
     finally:
         browser.close()
+
+
+@pytest.mark.parametrize("unknown", [True, False])
+def test_a_figure_says_whether_the_photo_is_unknown(unknown):
+    found = figure("thumb.jpg", Path("a.png"), "cat", 0.9, unknown)
+    assert ('class="unknown"' in found) == unknown == ("unknown?" in found)
+    assert ('class="known"' in found) != unknown

@@ -239,3 +239,15 @@ def test_code_of_a_run_is_not_executed_without_trust(tmp_path, monkeypatch):
     assert not (tmp_path / "was-run").exists()
     again = AnyShotClassifier.load(tmp_path / "saved", trust_code=True)
     np.testing.assert_array_equal(again.predict_proba(images), expected)
+
+
+@pytest.mark.parametrize("name", ["log_kappa", "log_nu", "log_tau", "log_temperature"])
+def test_weights_of_huge_numbers_are_refused(own_folder, name):
+    def enlarge(state, tensors):
+        for key in tensors:
+            if key.endswith(name):
+                tensors[key] = torch.full_like(tensors[key], 3e38)
+
+    rewrite(own_folder, enlarge)
+    with pytest.raises(ClassifierError, match=r"photos-lite0.*finite"):
+        AnyShotClassifier.load(own_folder).predict_proba(X)

@@ -11,6 +11,7 @@ from PIL import Image
 from support import wide_colours
 from typer.testing import CliRunner
 
+from anyshot.classifier import label_report
 from anyshot.classifier.backbones import backbone as backbones
 from anyshot.cli.main import app
 
@@ -54,3 +55,22 @@ def test_a_photo_in_two_classes_is_named(folder):
     shutil.copy(folder / "red" / "red5.png", folder / "green" / "red5.png")
     done = check(folder)
     assert "1 of them in two classes" in done.stdout
+
+
+def test_long_tables_say_how_much_they_leave_out(folder, monkeypatch):
+    for number in (3, 4):
+        shutil.move(folder / "red" / f"red{number}.png", folder / "green")
+    for copy in ("copy1.png", "copy2.png"):
+        shutil.copy(folder / "red" / "red5.png", folder / "red" / copy)
+    whole = check(folder).stdout
+    assert "more" not in whole
+    monkeypatch.setattr(label_report, "MAX_SHOWN", 2)  # of 2 suspects and 3 pairs
+    done = check(folder).stdout
+    assert "… 1 more" in done
+    assert "less suspicious" not in done
+    monkeypatch.setattr(label_report, "MAX_SHOWN", 1)
+    done = check(folder).stdout
+    assert "… 1 more, less suspicious" in done
+    assert "… 2 more" in done
+    pairs = [line for line in done.splitlines() if "red/copy" in line]
+    assert len(pairs) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -231,7 +232,7 @@ def test_empty_class_folders_and_broken_links_are_named(folders, tmp_path, caplo
 
 def test_an_unreadable_single_photo_is_named_with_the_reason(folders):
     file = folders / "test" / "red" / "notes.txt"
-    with pytest.raises(ClassifierError, match=r"notes\.txt: not an image"):
+    with pytest.raises(ClassifierError, match=rf"^{re.escape(str(file))} .*: not an image"):
         run("classify", "--support", folders / "train", "--query", file)
 
 

@@ -87,3 +87,12 @@ def test_images_but_not_vectors_are_compared_with_each_other():
     pair = clf.check_labels().duplicates[0]
     assert (pair.first, pair.second, pair.same_label) == (0, 5, False)
     assert AnyShotClassifier(None).fit(clf.features_, y).check_labels().duplicates == ()
+
+
+@pytest.mark.parametrize(("share", "found"), [(0.4, [(0, 7)]), (0.6, [])])
+def test_pairs_look_the_same_up_to_half_the_usual_distance(share, found):
+    x = np.eye(8, dtype=np.float32)[[0, 1, 2, 3, 4, 5, 6, 0]]  # usual distance: √2
+    angle = 2 * np.arcsin(share / np.sqrt(2))  # of the pair after the square root
+    x[7, :2] = np.cos(angle) ** 2, np.sin(angle) ** 2
+    pairs = find_near_duplicates(x, np.arange(8))
+    assert [(p.first, p.second) for p in pairs] == found

@@ -14,8 +14,10 @@ import pytest
 from PIL import Image
 from support import colours, noise_png
 
+from anyshot.classifier import backbones
+from anyshot.classifier.web import uploads
 from anyshot.classifier.web.limits import Limits, RequestRefused
-from anyshot.classifier.web.uploads import THUMBNAIL_SIDE, UploadReader
+from anyshot.classifier.web.uploads import THUMBNAIL_SIDE, Photo, UploadReader
 from anyshot.data.decode import decode
 
 # Reads files in two threads at once; prints the memory of the process at its peak and then, in MB.
@@ -122,3 +124,21 @@ def test_the_largest_images_take_less_than_a_gigabyte_for_a_moment(tmp_path):
     peak, afterwards = map(int, done.stdout.split())
     assert peak < 850  # with a real backbone 60 MB more
     assert afterwards < peak - 250
+
+
+def test_the_size_of_a_photo_is_all_that_it_keeps():
+    photo = Photo("1", "a", b"abc", np.zeros(5, np.float32), b"file")
+    assert photo.size == 3 + 5 * 4 + 4
+
+
+def test_code_of_a_run_that_is_the_backbone_is_not_executed(monkeypatch):
+    trusted = []
+
+    def open_backbone(source, *, side, device, trust_code):
+        trusted.append(trust_code)
+        return backbones.open_backbone(colours, side=8)
+
+    monkeypatch.setattr(uploads, "open_backbone", open_backbone)
+    UploadReader("conv4:run")
+    UploadReader("conv4:run", trust_code=True)
+    assert trusted == [False, True]
