@@ -101,6 +101,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "paired_difference",
             "pool_seeds",
         ],
+        "evaluation.report.result_files": ["read_results"],
         "training.presets": ["PRESETS", "preset"],
         "training.stages": ["pretrain", "train"],
         "classifier": ["AnyShotClassifier"],
@@ -150,6 +151,7 @@ if TYPE_CHECKING:
     from anyshot.evaluation.metrics import TaskScore as TaskScore
     from anyshot.evaluation.metrics import paired_difference as paired_difference
     from anyshot.evaluation.metrics import pool_seeds as pool_seeds
+    from anyshot.evaluation.report.result_files import read_results as read_results
     from anyshot.experiments import Experiment as Experiment
     from anyshot.inner_loop import InnerProblem as InnerProblem
     from anyshot.inner_loop import adapt as adapt

@@ -7,9 +7,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyshot.core.errors import AnyshotError, RunError
+from anyshot.core.files import to_plain
 from anyshot.evaluation.metrics import (
     PairedDifference,
     Summary,
@@ -19,6 +20,7 @@ from anyshot.evaluation.metrics import (
 )
 from anyshot.evaluation.report.experiment_figures import comparison_figure
 from anyshot.evaluation.report.paper_table import Cell, PaperComparison, excludes_zero
+from anyshot.evaluation.report.result_files import results_frame
 from anyshot.evaluation.report.training_curves import training_figure
 from anyshot.experiments.caption import protocol_sentences
 from anyshot.experiments.experiment import Column, FigureSpec
@@ -27,6 +29,9 @@ from anyshot.experiments.job import Job
 from anyshot.experiments.measurement import Values, read_cached, summary_of
 from anyshot.experiments.plan import FigureJobs, Plan
 from anyshot.runs.run import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Failures = Mapping[str, str]  #: the message of each failed job, by its folder
 
@@ -44,6 +49,13 @@ class ExperimentResult:
     def caption_paragraph(self) -> str:
         """The notes as one paragraph."""
         return " ".join(self.notes)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table as a pandas DataFrame: one row for each model in each column.
+
+        It equals :func:`anyshot.read_results` of the experiment's ``results.json``.
+        """
+        return results_frame(to_plain(results_as_dict(self)["rows"]))
 
 
 def collect(plan: Plan, failures: Failures, notes: Sequence[str] = ()) -> ExperimentResult:

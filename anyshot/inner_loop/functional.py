@@ -1,7 +1,8 @@
 """Inner loops for any module and any loss; memory does not grow with the number of steps.
 
 :func:`loss_gradient` is the counterpart of :func:`anyshot.gradient` for any function of parameters.
-A step keeps only θ_k and its gradient g_k. The step's graph is built again in the backward pass:
+A step keeps only θ_k, and up to 32 MB of the last steps' products (``second_order/trace.py``). The
+step's graph is built again in the backward pass:
 
     cotangents δ of the loss ℓ and v of g:     θ: δ g + H v,      inputs x: δ ∇_x ℓ + ∇_x ⟨g, v⟩
 
@@ -25,7 +26,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from anyshot.core.errors import SettingsError
 from anyshot.inner_loop.autograd import differentiable_views, transforms_active
-from anyshot.inner_loop.second_order import FastSecondOrder, Leaves
+from anyshot.inner_loop.second_order import FastSecondOrder, Kept, Trace
 from anyshot.models.math_attention import math_attention
 from anyshot.models.network import Parameters
 
@@ -145,34 +146,41 @@ class _Evaluation:
     structure: Any
     positions: list[int]  #: of the tensors in ``leaves``
     rng_state: Tensor | None = None  #: before the first evaluation, if that drew random numbers
+    kept: Kept | None = None  #: results of the first evaluation
 
-    def value(self, tensors: Sequence[Tensor]) -> tuple[Tensor, Leaves]:
-        """The loss, and its parameters."""
+    def value(self, tensors: Sequence[Tensor], trace: Trace) -> Tensor:
+        """The loss."""
         count = len(self.names)
         leaves = list(self.leaves)
         for position, tensor in zip(self.positions, tensors[count:], strict=True):
             leaves[position] = tensor
         theta = dict(zip(self.names, tensors[:count], strict=True))
-        with FastSecondOrder(tensors[:count]) as operators, math_attention:
+        with FastSecondOrder(trace), math_attention:
             value = self.loss(theta, *tree_unflatten(leaves, self.structure))
         if value.dim():
             raise SettingsError(f"The loss has the shape {list(value.shape)}; expected a scalar.")
-        return value, operators.leaves
+        return value
 
-    def gradient(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The loss and its gradient, without a graph."""
+    def gradient(self, tensors: Sequence[Tensor], keep: bool = False) -> list[Tensor]:
+        """The loss and its gradient, without a graph; ``keep``: it will be evaluated again."""
         count = len(self.names)
         rng_state = torch.get_rng_state()
         with torch.inference_mode(False), torch.enable_grad():
             at = [t.clone() if t.is_inference() else t.detach() for t in tensors]
             for parameter in at[:count]:
                 parameter.requires_grad_()
-            value, _ = self.value(at)
+            trace = Trace(at[:count], keep=keep)
+            value = self.value(at, trace)
             _check_captured_tensors(value, at)
             g = torch.autograd.grad(value, at[:count], materialize_grads=True)
         if not torch.equal(rng_state, torch.get_rng_state()):
             self.rng_state = rng_state
-        return [value.detach(), *g]
+        if keep:
+            self.kept = trace.kept
+            self.kept.limit_memory()
+        result = [value.detach(), *g]
+        del value, g, at  # frees the graph
+        return [t.clone() for t in result]  # not scattered among its memory: it can be used again
 
     @contextlib.contextmanager
     def repeat(self) -> Iterator[None]:
@@ -194,7 +202,7 @@ class _LossGradient(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.evaluation = evaluation
         ctx.save_for_backward(*tensors)
-        return tuple(evaluation.gradient(tensors))
+        return tuple(evaluation.gradient(tensors, keep=True))
 
     @staticmethod
     def backward(ctx: Any, dvalue: Tensor | None, *v: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -207,14 +215,16 @@ class _LossGradient(torch.autograd.Function):
             leaves = sorted({*needed, *range(count)})
             for i, leaf in zip(leaves, differentiable_views([at[i] for i in leaves]), strict=True):
                 at[i] = leaf
-            value, parameters = evaluation.value(at)
+            trace = Trace(at[:count], evaluation.kept)
+            value = evaluation.value(at, trace)
             outputs, cotangents = [value], [dvalue]
             if any(d is not None for d in v):
-                with parameters.without_values():
+                with trace.without_values():
                     outputs += torch.autograd.grad(
                         value, at[:count], create_graph=True, materialize_grads=True
                     )
                 cotangents += v
+            trace.kept.clear()  # kept gradients have the cotangent 1
             used = [
                 (output, d)
                 for output, d in zip(outputs, cotangents, strict=True)

@@ -5,11 +5,14 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+import anyshot
 from anyshot.core.errors import RunError
 from anyshot.evaluation.metrics import Metrics, Summary, TaskResult
 from anyshot.evaluation.report.paper_table import accuracy_lines, paired_lines
+from anyshot.evaluation.report.result_files import write_results
 from anyshot.experiments import results as results_module
 from anyshot.experiments.experiment import Published
 from anyshot.experiments.plan import make_plan
@@ -140,6 +143,15 @@ def test_the_caption_names_the_weights_that_models_start_from(result):
     jobs = tuple(replace(job, settings=replace(job.settings, train=train)) for job in plan.jobs)
     assert "(weights glyphs)" in collect(replace(plan, jobs=jobs), {}).caption_paragraph
     assert "weights glyphs" not in result.caption_paragraph
+
+
+def test_a_data_frame_of_the_results_equals_that_of_their_file(result, tmp_path):
+    write_results(tmp_path / "results.json", results_as_dict(result))
+    frame = result.to_frame()
+    pd.testing.assert_frame_equal(frame, anyshot.read_results(tmp_path / "results.json"))
+    cells = result.comparison.cells
+    assert list(frame["model"]) == [model for model, _ in cells]
+    assert list(frame["accuracy"]) == [cell.summary.accuracy for cell in cells.values()]
 
 
 def test_the_results_name_runs_and_differences(result):

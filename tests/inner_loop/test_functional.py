@@ -16,6 +16,7 @@ from torch import nn
 from anyshot.core.errors import SettingsError
 from anyshot.core.parallel.threads import map_tasks
 from anyshot.inner_loop.functional import call_module, loss_gradient
+from anyshot.inner_loop.second_order import products, trace
 
 
 class Attention(nn.Module):
@@ -126,6 +127,94 @@ def test_meta_gradients_equal_plain_autograd(build, rule):
     for left, right in zip(*found, strict=True):
         assert (left - right).abs().max() <= 1e-10 * right.abs().max().clamp_min(1e-3)
     assert all(torch.equal(value, buffers[name]) for name, value in module.named_buffers())
+
+
+class InPlace(nn.Module):
+    """Activations that overwrite the outputs of convolutions and linear layers; tied weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 4, 3, padding=1)
+        self.second = nn.Conv2d(4, 4, 3, padding=1)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        x = F.elu(self.first(x), inplace=True)
+        x = self.second(self.second(x)).tanh_()
+        return self.head(x.mean((2, 3))).mul_(2)
+
+
+def use_value_only(g, value):
+    return 3 * value
+
+
+def use_gradient_only(g, value):
+    return sum(one.square().sum() for one in g.values())
+
+
+def use_both(g, value):
+    return 3 * value + use_gradient_only(g, value)
+
+
+@pytest.mark.parametrize("use", [use_value_only, use_gradient_only, use_both])
+@pytest.mark.parametrize("kept", [0, 100, 1 << 20])
+def test_kept_products_change_nothing(kept, use, monkeypatch):
+    monkeypatch.setattr(trace, "KEPT_BYTES", kept)
+    module, images, labels, weights = make_problem(InPlace)
+    start = dict(module.named_parameters())
+    wanted = [*start.values(), weights, images.requires_grad_()]
+    found = []
+    for function in (loss_gradient, plain_gradient):
+        g, value = function(support_loss(module), start, images[:5], labels[:5], weights)
+        total = use(g, value)
+        once = torch.autograd.grad(total, wanted, retain_graph=True)
+        again = torch.autograd.grad(total, wanted)  # what was kept is used up
+        assert all(torch.equal(*pair) for pair in zip(once, again, strict=True))
+        found.append(once)
+    for left, right in zip(*found, strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-10, atol=1e-12)
+
+
+def test_a_loss_that_computes_gradients_itself():
+    module, images, labels, _ = make_problem(InPlace)
+    start = dict(module.named_parameters())
+
+    def penalised(theta, images, labels):
+        value = F.cross_entropy(call_module(module, theta, images), labels)
+        slopes = torch.autograd.grad(value, list(theta.values()), create_graph=True)
+        return value + sum(slope.square().sum() for slope in slopes)
+
+    found = []
+    for function in (loss_gradient, plain_gradient):
+        theta = sgd(start, lambda t, f=function: f(penalised, t, images[:5], labels[:5]), [0.1] * 2)
+        query = F.cross_entropy(call_module(module, theta, images[5:]), labels[5:])
+        found.append(torch.autograd.grad(query, list(start.values())))
+    for left, right in zip(*found, strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-9, atol=1e-11)
+
+
+def test_kept_products_are_used_and_limited_in_memory(monkeypatch):
+    calls = []
+    linear = products.Linear.output
+    monkeypatch.setattr(products.Linear, "output", lambda *a: calls.append(1) or linear(*a))
+    net = nn.Linear(4, 4, bias=False)
+    theta = {"weight": net.weight.detach().requires_grad_()}
+    x = torch.rand(5, 4)
+
+    def run(kept):
+        monkeypatch.setattr(trace, "KEPT_BYTES", kept)
+        at, held = theta, []
+        for _ in range(3):
+            g, _ = loss_gradient(lambda t, x: call_module(net, t, x).exp().sum(), at, x)
+            at = {"weight": at["weight"] - 0.01 * g["weight"]}
+            held = [ref() for ref in trace._thread.kept if ref() is not None]
+        calls.clear()
+        assert sum(one.bytes for one in held) <= kept
+        at["weight"].sum().backward()
+        return len(calls)
+
+    # An output has 80 bytes. Second derivatives call it once more for each step.
+    assert [run(kept) for kept in (0, 80, 160, 240)] == [6, 5, 4, 3]
 
 
 def test_fused_attention_is_replaced_and_restored():

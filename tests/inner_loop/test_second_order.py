@@ -8,7 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from anyshot.inner_loop.second_order import FastSecondOrder, mode
+from anyshot.inner_loop.engine import torch_ops
+from anyshot.inner_loop.second_order import FastSecondOrder, Trace, mode, products, winograd
 
 
 def elementary_norm(x, weight, bias, dims):
@@ -117,7 +118,7 @@ def test_an_operator_and_its_derivatives_equal_those_of_elementary_operators(nam
     wanted = [only == "all" or (i == 0) == (only == "first") for i in range(len(shapes))]
 
     def fast(*at):
-        with FastSecondOrder([]):
+        with FastSecondOrder():
             return operator(*at)
 
     for left, right in zip(
@@ -126,10 +127,49 @@ def test_an_operator_and_its_derivatives_equal_those_of_elementary_operators(nam
         torch.testing.assert_close(left, right, rtol=1e-10, atol=1e-10 * right.abs().max().item())
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("size", [(8, 8), (11, 10), (12, 7)])
+@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
+def test_winograd_convolutions_equal_those_of_torch(layout, size, dtype):
+    pytest.importorskip("numba")
+    rng = torch.Generator().manual_seed(0)
+    shapes = [(16, 32, *size), (40, 32, 3, 3), (40,), (16, 40, *size)]
+    x, w, b, g = (torch.randn(shape, generator=rng, dtype=torch.float64) for shape in shapes)
+    kernels = products.Convolution([1, 1], [1, 1], [1, 1], 1)
+    assert winograd.pays(x, w)
+    y = F.conv2d(x, w, b, padding=1)
+    expected = (
+        y,
+        torch.nn.grad.conv2d_input(x.shape, w, g, padding=1),
+        torch.nn.grad.conv2d_weight(x, w.shape, g, padding=1),
+    )
+    x, w, g = (t.to(dtype).contiguous(memory_format=layout) for t in (x, w, g))
+    found = kernels.output(x, w, b.to(dtype)), kernels.input(g, w, x), kernels.weight(g, x, w)
+    tolerance = 1e-12 if dtype == torch.float64 else 1e-5
+    for left, right in zip(found, expected, strict=True):
+        assert left.dtype == dtype
+        assert (left.double() - right).abs().max() <= tolerance * right.abs().max()
+
+
+def test_winograd_is_used_only_where_it_pays(monkeypatch):
+    pytest.importorskip("numba")
+    wide = torch.empty(32, 32, 3, 3)
+    assert winograd.pays(torch.empty(16, 32, 8, 8), wide)
+    assert not winograd.pays(torch.empty(4, 32, 8, 8), wide)  # few tiles
+    assert not winograd.pays(torch.empty(64, 32, 5, 5), wide)  # mostly padding
+    assert not winograd.pays(torch.empty(64, 16, 8, 8), torch.empty(32, 16, 3, 3))
+    assert not winograd.pays(torch.empty(64, 36, 8, 8), torch.empty(32, 36, 3, 3))
+    assert not winograd.pays(torch.empty(64, 32, 8, 8), torch.empty(32, 32, 5, 5))
+    strided = products.Convolution([2, 2], [1, 1], [1, 1], 1)
+    assert strided.output(torch.rand(16, 32, 16, 16), wide.zero_(), None).shape[2:] == (8, 8)
+    monkeypatch.setattr(winograd, "numba_backend", lambda: torch_ops)
+    assert not winograd.pays(torch.empty(16, 32, 8, 8), wide)
+
+
 def test_operators_are_replaced_where_supported_and_kept_elsewhere():
     x, w = torch.rand(2, 3, 8, 8, requires_grad=True), torch.rand(4, 3, 3, 3)
-    with FastSecondOrder([]):
-        assert "_Convolution" in F.conv2d(x, w).grad_fn.name()
+    with FastSecondOrder():
+        assert "_Output" in F.conv2d(x, w).grad_fn.name()
         assert F.conv2d(x, w, padding="same").grad_fn.name() == "ConvolutionBackward0"
         assert F.conv2d(x[0], w).shape == (4, 6, 6)
         with torch.autocast("cpu", torch.bfloat16):
@@ -149,7 +189,7 @@ def test_batch_norm_updates_running_averages_and_keeps_the_stored_ones_in_tests(
     for training in (True, False):
         fast.train(training)
         torch_own.train(training)
-        with FastSecondOrder([]):
+        with FastSecondOrder():
             found = fast(x)
         torch.testing.assert_close(found, torch_own(x))
         assert torch.equal(fast.running_var, torch_own.running_var)
@@ -163,12 +203,13 @@ def test_values_of_unused_gradients_are_not_computed_but_their_graph_is(operator
     x, w = (torch.randn(s, generator=rng, dtype=torch.float64) for s in shapes)
     v = torch.randn(w.shape, generator=rng, dtype=torch.float64)
     w.requires_grad_()
-    with FastSecondOrder([w]) as operators:
+    trace = Trace([w])
+    with FastSecondOrder(trace):
         loss = operator(x, w).exp().sum()
     [g] = torch.autograd.grad(loss, w, create_graph=True)
     assert g.abs().min() > 0
     [expected] = torch.autograd.grad(g, w, v, retain_graph=True)
-    with operators.leaves.without_values():
+    with trace.without_values():
         [unused] = torch.autograd.grad(loss, w, create_graph=True)
     assert not unused.any()
     assert torch.equal(torch.autograd.grad(unused, w, v)[0], expected)

@@ -13,7 +13,8 @@ from datetime import datetime, timezone
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from anyshot.core.files import PathLike, write_csv_rows, write_json
+from anyshot.core.errors import FileError
+from anyshot.core.files import PathLike, read_json, write_csv_rows, write_json
 from anyshot.evaluation.metrics import PairedDifference
 from anyshot.evaluation.metrics.summary import import_pandas
 
@@ -32,26 +33,90 @@ def write_csv(path: PathLike, rows: Sequence[ResultRow]) -> None:
 
 def flat_result(row: ResultRow) -> dict[str, Any]:
     """One row as a flat mapping: every number of the summary and of the paired difference."""
-    values: dict[str, Any] = {**row.labels, "transductive": row.settings[0].method.transductive}
-    for name, value in row.summary.as_dict().items():
-        if name == "more_intervals":
-            values |= {f"{metric}_interval": one for metric, one in value.items()}
+    paired = dataclasses.asdict(row.paired) if row.paired else dict.fromkeys(_PAIRED_FIELDS)
+    return flatten(
+        {
+            **row.labels,
+            "transductive": row.settings[0].method.transductive,
+            **row.summary.as_dict(),
+            "paired_to": row.paired_to,
+            "paired": paired,
+        }
+    )
+
+
+def flatten(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of results without mappings in it.
+
+    >>> flatten({"accuracy": 0.5, "by_shots": {"2-5": 0.4}, "paper": {"accuracy": 71.5}})
+    {'accuracy': 0.5, 'accuracy_shots_2_5': 0.4, 'paper_accuracy': 71.5}
+    """
+    values: dict[str, Any] = {}
+    for name, value in row.items():
+        if not isinstance(value, Mapping):
+            values[name] = value
         elif name == "more":
             values |= value
-        elif isinstance(value, Mapping):
+        elif name == "more_intervals":
+            values |= {f"{metric}_interval": one for metric, one in value.items()}
+        elif name.endswith("by_shots"):
             # by_shots -> accuracy_shots_2_5, queries_by_shots -> queries_shots_2_5
             quantity = "queries" if name.startswith("queries") else "accuracy"
             values |= {f"{quantity}_shots_{_column_name(k)}": one for k, one in value.items()}
         else:
-            values[name] = value
-    paired = dataclasses.asdict(row.paired) if row.paired else dict.fromkeys(_PAIRED_FIELDS)
-    values["paired_to"] = row.paired_to
-    return values | {f"paired_{name}": value for name, value in paired.items()}
+            values |= {f"{name}_{key}": one for key, one in value.items()}
+    return values
 
 
-def results_frame(rows: Sequence[ResultRow]) -> pd.DataFrame:
-    """The rows as a pandas DataFrame with the columns of the CSV file."""
-    return import_pandas().DataFrame([flat_result(row) for row in rows])
+def read_results(path: PathLike) -> pd.DataFrame:
+    """Read the JSON file of ``anyshot test`` or ``anyshot reproduce`` as a pandas DataFrame.
+
+    Parameters
+    ----------
+    path : path
+        The file of ``anyshot test --json FILE``, or the ``results.json`` of an experiment.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row for each run or model on each image set. The columns have the names of the CSV
+        file: ``accuracy``, ``interval``, ``nll``, ``accuracy_shots_2_5``, ``paired_accuracy`` …
+
+    Raises
+    ------
+    FileError
+        If there is no such file, or it has no rows of results.
+    SettingsError
+        If pandas is not installed.
+
+    Examples
+    --------
+    >>> import anyshot, json, pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "results.json")
+    >>> rows = [{"model": "MAML", "accuracy": 0.79, "by_shots": {"2-5": 0.51}}]
+    >>> _ = path.write_text(json.dumps({"results": {"rows": rows}, "origin": {}}))
+    >>> anyshot.read_results(path).to_dict("records")
+    [{'model': 'MAML', 'accuracy': 0.79, 'accuracy_shots_2_5': 0.51}]
+    """
+    content = read_json(path)
+    results = content.get("results") if isinstance(content, dict) else None
+    rows = results.get("rows") if isinstance(results, dict) else results
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise FileError(
+            f"{path} has no rows of results; expected the file of anyshot test --json, or the "
+            "results.json of anyshot reproduce."
+        )
+    return results_frame(rows)
+
+
+def results_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Rows of results as a pandas DataFrame; a mapping becomes columns, missing ones are NaN."""
+    mappings = {name for row in rows for name, one in row.items() if isinstance(one, Mapping)}
+    lines = [
+        flatten({k: one for k, one in row.items() if one is not None or k not in mappings})
+        for row in rows
+    ]
+    return import_pandas().DataFrame(lines)
 
 
 def write_per_task(path: PathLike, rows: Sequence[ResultRow]) -> None:

@@ -17,13 +17,15 @@ from statistics import median
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from anyshot.core.errors import AnyshotError
 from anyshot.core.parallel.threads import cores, map_tasks
 from anyshot.experiments.engine_benchmark.cases import Case, NetworkTask, make_tasks
 from anyshot.experiments.engine_benchmark.contestants import CONTESTANTS, EngineTask
 from anyshot.experiments.engine_benchmark.network_contestants import NETWORK_CONTESTANTS
+from anyshot.inner_loop.functional import call_module, loss_gradient
+from anyshot.models.network import Parameters
 
 AnyTask = EngineTask | NetworkTask
 
@@ -169,6 +171,7 @@ def measure_added_memory(name: str, case: Case, mode: Mode) -> float:
     small = replace(case, supports=(5,) * mode.workers, steps=1)
     if case.network:  # freed memory of the warm-up would hide some of the query set's
         small = replace(small, channels=4)
+        _load_kernels()
     run_iteration(
         name,
         [task.with_memory_format(FORMATS[mode.layout]) for task in make_tasks(small)],
@@ -179,6 +182,20 @@ def measure_added_memory(name: str, case: Case, mode: Mode) -> float:
     before = _reset_peak()
     run_iteration(name, tasks, case.order, mode)
     return _peak_memory_mb() - before
+
+
+def _load_kernels() -> None:
+    """Load what :func:`anyshot.loss_gradient` needs for wide convolutions: Numba and its kernels.
+
+    The network of the warm-up is too small for them.
+    """
+    convolution = nn.Conv2d(32, 32, 3, padding=1)
+    images = torch.rand(16, 32, 8, 8)
+
+    def loss(theta: Parameters, images: Tensor) -> Tensor:
+        return call_module(convolution, theta, images).square().mean()
+
+    loss_gradient(loss, dict(convolution.named_parameters()), images)
 
 
 def _reset_peak() -> float:

@@ -6,6 +6,6 @@ operators are replaced by functions with the same values and derivatives.
 """
 
 from anyshot.inner_loop.second_order.mode import FastSecondOrder
-from anyshot.inner_loop.second_order.products import Leaves
+from anyshot.inner_loop.second_order.trace import Kept, Trace
 
-__all__ = ["FastSecondOrder", "Leaves"]
+__all__ = ["FastSecondOrder", "Kept", "Trace"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from anyshot.inner_loop.autograd import autocast_active, transforms_active
 from anyshot.inner_loop.second_order import elementwise, norms, products
-from anyshot.inner_loop.second_order.products import Leaves
+from anyshot.inner_loop.second_order.trace import Trace
 
 Operator = Callable[..., Any]
 
@@ -23,7 +23,7 @@ REPLACEMENTS: dict[Operator, Operator] = {
     F.gelu: elementwise.gelu,
     F.scaled_dot_product_attention: elementwise.attention,
 }
-#: the same for operators with a weight; the replacement takes the leaves first
+#: the same for operators with a weight; the replacement takes the trace first
 PRODUCTS: dict[Operator, Operator] = {
     torch.conv1d: products.conv1d,
     torch.conv2d: products.conv2d,
@@ -41,13 +41,13 @@ class FastSecondOrder(TorchFunctionMode):
 
     Parameters
     ----------
-    parameters : sequence of Tensor
-        The parameters by which the loss is differentiated, see :class:`products.Leaves`.
+    trace : Trace, optional
+        What is known of the evaluation.
     """
 
-    def __init__(self, parameters: Sequence[Tensor]) -> None:
+    def __init__(self, trace: Trace | None = None) -> None:
         super().__init__()
-        self.leaves = Leaves(parameters)
+        self.trace = trace or Trace([])
 
     def __torch_function__(
         self,
@@ -62,7 +62,7 @@ class FastSecondOrder(TorchFunctionMode):
         if func in REPLACEMENTS and _supported(args, kwargs):
             result = REPLACEMENTS[func](*args, **kwargs)
         elif func in PRODUCTS and _supported(args, kwargs):
-            result = PRODUCTS[func](self.leaves, *args, **kwargs)
+            result = PRODUCTS[func](self.trace, *args, **kwargs)
         return func(*args, **kwargs) if result is NotImplemented else result
 
 

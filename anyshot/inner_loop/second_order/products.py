@@ -10,117 +10,151 @@ with kernels as large as the image instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from anyshot.inner_loop.second_order import winograd
+from anyshot.inner_loop.second_order.trace import Product, Trace
+
 aten = torch.ops.aten
 
 
-class Leaves:
-    """The parameters by which the loss is differentiated.
+class Kernels(Protocol):
+    """C, I and W of a layer; ``like`` has the shape of the result."""
 
-    For ∇⟨g, v⟩ only the graph of the gradient g is needed, not its value. Inside
-    :meth:`without_values` the gradient of a weight that is one of the parameters is not computed;
-    it goes nowhere but into g. The graph is the same.
-    """
+    def output(self, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
+        """C(x, w), plus a bias."""
 
-    def __init__(self, parameters: Sequence[Tensor]) -> None:
-        self.ids = {id(p) for p in parameters}
-        self.values_unused = False
+    def input(self, g: Tensor, w: Tensor, like: Tensor) -> Tensor:
+        """I(g, w)."""
 
-    @contextmanager
-    def without_values(self) -> Iterator[None]:
-        """A context in which gradients of these parameters have a graph but no values."""
-        self.values_unused = True
-        try:
-            yield
-        finally:
-            self.values_unused = False
-
-    def of(self, weight: Tensor) -> Leaves | None:
-        """This object if the weight is one of the parameters, else None."""
-        return self if id(weight) in self.ids else None
+    def weight(self, g: Tensor, x: Tensor, like: Tensor) -> Tensor:
+        """W(g, x)."""
 
 
-def _placeholder(like: Tensor, shape: Sequence[int]) -> Tensor:
-    """Zeros without memory."""
-    return like.new_zeros(()).expand(shape)
+class Convolution:
+    """A convolution's kernels: those of torch, or Winograd's algorithm where it is faster."""
+
+    def __init__(
+        self, stride: list[int], padding: list[int], dilation: list[int], groups: int
+    ) -> None:
+        self.geometry = (stride, padding, dilation, False, [0] * len(stride), groups)
+        self.simple = stride == padding == dilation == [1, 1] and groups == 1
+
+    def output(self, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
+        """C(x, w), plus a bias."""
+        if self.simple and winograd.pays(x, w):
+            y = winograd.output(x, w)
+            return y if bias is None else y.add_(bias.view(-1, 1, 1))
+        return aten.convolution(x, w, bias, *self.geometry)
+
+    def input(self, g: Tensor, w: Tensor, like: Tensor) -> Tensor:
+        """I(g, w)."""
+        if self.simple and winograd.pays(g, w):
+            return winograd.input(g, w)
+        return self._backward(g, like, w, [True, False, False])[0]
+
+    def weight(self, g: Tensor, x: Tensor, like: Tensor) -> Tensor:
+        """W(g, x)."""
+        if self.simple and winograd.pays(x, like, tiles=winograd.FEWEST_TILES // 4):
+            return winograd.weight(g, x)
+        return self._backward(g, x, like, [False, True, False])[1]
+
+    def _backward(self, g: Tensor, x: Tensor, w: Tensor, mask: list[bool]) -> Any:
+        return aten.convolution_backward(g, x, w, None, *self.geometry, mask)
 
 
-Geometry = tuple[list[int], list[int], list[int], bool, list[int], int]
+class Linear:
+    """The kernels of a linear layer on rows x: C = x wᵀ, I = g w, W = gᵀ x."""
+
+    def output(self, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
+        """C(x, w), plus a bias."""
+        return F.linear(x, w, bias)
+
+    def input(self, g: Tensor, w: Tensor, like: Tensor) -> Tensor:
+        """I(g, w)."""
+        return g @ w
+
+    def weight(self, g: Tensor, x: Tensor, like: Tensor) -> Tensor:
+        """W(g, x)."""
+        return g.t() @ x
 
 
-class _Convolution(torch.autograd.Function):
-    """C(x, w)."""
+class _Output(torch.autograd.Function):
+    """C(x, w) + b."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, geometry: Geometry, leaves: Any) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, kernels: Kernels, product: Product | None
+    ) -> Tensor:
         ctx.save_for_backward(x, w)
-        ctx.geometry, ctx.leaves = geometry, leaves
-        return aten.convolution(x, w, None, *geometry)
+        ctx.kernels, ctx.product = kernels, product
+        return _kept(product, "output", lambda: kernels.output(x, w, b))
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
         x, w = ctx.saved_tensors
-        need_x, need_w, *_ = ctx.needs_input_grad
-        dx = _ConvolutionInput.apply(g, w, x, ctx.geometry, ctx.leaves) if need_x else None
-        dw = _ConvolutionWeight.apply(g, x, w, ctx.geometry, ctx.leaves) if need_w else None
-        return dx, dw, None, None
+        need_x, need_w, need_b, *_ = ctx.needs_input_grad
+        dx = _Input.apply(g, w, x, ctx.kernels, ctx.product) if need_x else None
+        dw = _Weight.apply(g, x, w, ctx.kernels, ctx.product) if need_w else None
+        db = g.sum([0, *range(2, g.dim())]) if need_b else None
+        return dx, dw, db, None, None
 
 
-class _ConvolutionInput(torch.autograd.Function):
-    """I(g, w), of the shape of ``like``."""
+class _Input(torch.autograd.Function):
+    """I(g, w)."""
 
     @staticmethod
     def forward(
-        ctx: Any, g: Tensor, w: Tensor, like: Tensor, geometry: Geometry, leaves: Any
+        ctx: Any, g: Tensor, w: Tensor, like: Tensor, kernels: Kernels, product: Product | None
     ) -> Tensor:
         ctx.save_for_backward(g, w)
-        ctx.geometry, ctx.leaves = geometry, leaves
-        mask = [True, False, False]
-        return aten.convolution_backward(g, like, w, None, *geometry, mask)[0]
+        ctx.kernels = kernels
+        return _kept(product, "input", lambda: kernels.input(g, w, like))
 
     @staticmethod
     def backward(ctx: Any, u: Tensor) -> tuple[Any, ...]:
         g, w = ctx.saved_tensors
         need_g, need_w, *_ = ctx.needs_input_grad
-        dg = _Convolution.apply(u, w, ctx.geometry, ctx.leaves) if need_g else None
-        dw = _ConvolutionWeight.apply(g, u, w, ctx.geometry, ctx.leaves) if need_w else None
+        dg = _Output.apply(u, w, None, ctx.kernels, None) if need_g else None
+        dw = _Weight.apply(g, u, w, ctx.kernels, None) if need_w else None
         return dg, dw, None, None, None
 
 
-class _ConvolutionWeight(torch.autograd.Function):
-    """W(g, x), of the shape of ``like``."""
+class _Weight(torch.autograd.Function):
+    """W(g, x)."""
 
     @staticmethod
     def forward(
-        ctx: Any, g: Tensor, x: Tensor, like: Tensor, geometry: Geometry, leaves: Any
+        ctx: Any, g: Tensor, x: Tensor, like: Tensor, kernels: Kernels, product: Product | None
     ) -> Tensor:
         ctx.save_for_backward(g, x)
-        ctx.geometry = geometry
-        if leaves is not None and leaves.values_unused:
-            return _placeholder(like, like.shape)
-        mask = [False, True, False]
-        return aten.convolution_backward(g, x, like, None, *geometry, mask)[1]
+        ctx.kernels = kernels
+        if product is not None and product.weight_gradient_unused:
+            return like.new_zeros(()).expand(like.shape)  # zeros without memory
+        return kernels.weight(g, x, like)
 
     @staticmethod
     def backward(ctx: Any, u: Tensor) -> tuple[Any, ...]:
         g, x = ctx.saved_tensors
         need_g, need_x, *_ = ctx.needs_input_grad
-        dg = _Convolution.apply(x, u, ctx.geometry, None) if need_g else None
-        dx = _ConvolutionInput.apply(g, u, x, ctx.geometry, None) if need_x else None
+        dg = _Output.apply(x, u, None, ctx.kernels, None) if need_g else None
+        dx = _Input.apply(g, u, x, ctx.kernels, None) if need_x else None
         return dg, dx, None, None, None
+
+
+def _kept(product: Product | None, what: str, compute: Callable[[], Tensor]) -> Tensor:
+    return compute() if product is None else product.result(what, compute)
 
 
 def _convolve(
     dimensions: int,
-    leaves: Leaves,
+    trace: Trace,
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
@@ -135,9 +169,8 @@ def _convolve(
         [value] * dimensions if isinstance(value, int) else list(value) * (dimensions // len(value))
         for value in (stride, padding, dilation)
     )
-    geometry = (stride, padding, dilation, False, [0] * dimensions, groups)
-    y = _Convolution.apply(input, weight, geometry, leaves.of(weight))
-    return y if bias is None else y + bias.view(-1, *[1] * dimensions)
+    kernels = Convolution(stride, padding, dilation, groups)
+    return _Output.apply(input, weight, bias, kernels, trace.next_product(weight))
 
 
 conv1d: Callable[..., Any] = partial(_convolve, 1)
@@ -145,44 +178,10 @@ conv2d: Callable[..., Any] = partial(_convolve, 2)
 conv3d: Callable[..., Any] = partial(_convolve, 3)
 
 
-class _Linear(torch.autograd.Function):
-    """C(x, w) = x wᵀ + b for rows x, and I(g, w) = g w."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, leaves: Any) -> Tensor:
-        ctx.save_for_backward(x, w)
-        ctx.leaves = leaves
-        return F.linear(x, w, b)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
-        x, w = ctx.saved_tensors
-        need_x, need_w, need_b, _ = ctx.needs_input_grad
-        dw = _LinearWeight.apply(g, x, ctx.leaves) if need_w else None
-        return g @ w if need_x else None, dw, g.sum(0) if need_b else None, None
-
-
-class _LinearWeight(torch.autograd.Function):
-    """W(g, x) = gᵀ x."""
-
-    @staticmethod
-    def forward(ctx: Any, g: Tensor, x: Tensor, leaves: Any) -> Tensor:
-        ctx.save_for_backward(g, x)
-        if leaves is not None and leaves.values_unused:
-            return _placeholder(g, (g.shape[1], x.shape[1]))
-        return g.t() @ x
-
-    @staticmethod
-    def backward(ctx: Any, u: Tensor) -> tuple[Any, ...]:
-        g, x = ctx.saved_tensors
-        need_g, need_x, _ = ctx.needs_input_grad
-        return x @ u.t() if need_g else None, g @ u if need_x else None, None
-
-
-def linear(leaves: Leaves, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+def linear(trace: Trace, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     """``F.linear``."""
     if weight.dim() != 2 or input.dim() < 2:
         return NotImplemented
     rows = input.reshape(-1, input.shape[-1])
-    y = _Linear.apply(rows, weight, bias, leaves.of(weight))
+    y = _Output.apply(rows, weight, bias, Linear(), trace.next_product(weight))
     return y.view(*input.shape[:-1], weight.shape[0])

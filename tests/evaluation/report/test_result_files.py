@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from result_rows import row, summary
 
+import anyshot
 from anyshot.core.settings import MethodSettings
 from anyshot.evaluation.compare_runs import add_differences
 from anyshot.evaluation.metrics import Metrics, TaskResult
@@ -99,10 +100,19 @@ def test_the_json_holds_the_numbers_and_their_provenance(tmp_path, monkeypatch):
     assert {"version", "torch", "python", "time"} <= set(actual["origin"])
 
 
-def test_a_data_frame_equals_the_csv_file(tmp_path):
+def test_a_data_frame_of_the_json_file_equals_the_csv_file(tmp_path):
     rows = add_differences([row(summary(right=(0, 0, 1, 1)), run="a"), row(summary(), run="b")])
     result_files.write_csv(tmp_path / "out.csv", rows)
-    frame = result_files.results_frame(rows)
-    assert list(frame.columns) == list(lines_of(tmp_path / "out.csv")[0])
+    result_files.write_results(tmp_path / "out.json", result_files.results_as_json(rows))
+    frame = anyshot.read_results(tmp_path / "out.json")
+    columns = lines_of(tmp_path / "out.csv")[0].keys() - {"transductive"}  # JSON: in the settings
+    assert set(frame.columns) - {"part"} == columns
     assert frame["paired_accuracy"][1] == 0.125
     assert list(frame["accuracy"]) == [row.summary.accuracy for row in rows]
+
+
+@pytest.mark.parametrize("content", [[], {"results": 3}, {"results": {"a": 1}}, {"results": [1]}])
+def test_a_json_file_without_rows_is_refused(content, tmp_path):
+    (tmp_path / "other.json").write_text(json.dumps(content))
+    with pytest.raises(anyshot.FileError, match="no rows of results"):
+        anyshot.read_results(tmp_path / "other.json")
