@@ -1,11 +1,11 @@
-"""Expected accuracy and unknown images, each data set left out of the confidence model in turn.
+"""Expected accuracy and unknown images, with each data set left out of meta-training in turn.
 
     python benchmarks/confidence.py OUT [--tasks 60] [--side 224] [--photos FOLDER] [--sets A,B]
 
-The heads and the mixture are those of photos-lite0; the confidence model is fitted to tasks of the
-other sets. 5-way any-shot tasks of 1-50 images, those of benchmarks/heads.py. Then tasks of 12
-images a class, of which more and more are taken away. Writes OUT/records/SET.pt,
-OUT/confidence/SET.json and OUT/confidence.json, and prints both tables.
+Heads, mixture and confidence model are trained without the set and saved to OUT/weights/SET, those
+of benchmarks/heads.py. 5-way any-shot tasks of 1-50 images, the same too. Then tasks of 12 images a
+class, of which more and more are taken away. Writes OUT/confidence/SET.json, OUT/confidence.json,
+and prints both tables. Existing files are not computed again.
 """
 
 from __future__ import annotations
@@ -14,19 +14,11 @@ import json
 
 import numpy as np
 import torch
-from heads import check_confidence
+from heads import check_confidence, train_without
 from heads_baselines import open_features, options, set_names, test_task
 
 from anyshot.classifier.confidence.unknown_tradeoff import estimate_tradeoff
-from anyshot.classifier.meta_training.build import CALIBRATION_TASKS, TRAINING_TASKS
-from anyshot.classifier.meta_training.calibrate import (
-    WRONG_SHARES,
-    TaskRecord,
-    fit_confidence_model,
-    record_task,
-)
-from anyshot.classifier.meta_training.episodes import sample_task, sample_wide_task
-from anyshot.classifier.weights import ClassifierWeights, open_weights
+from anyshot.classifier.meta_training.episodes import sample_task
 from anyshot.core.files import write_json
 from anyshot.core.random import numpy_rng
 
@@ -42,44 +34,6 @@ SHARES = {
     "unknown found, %": ("found", 100),
     "unknown found, estimated, %": ("found, estimated", 100),
 }
-
-
-def add_calibration(parser):
-    parser.add_argument(
-        "--calibration", type=int, default=CALIBRATION_TASKS, help="tasks of each other set"
-    )
-
-
-def calibration_records(name, arguments, learner):
-    """Records of the calibration tasks of a set, from a file if there is one."""
-    path = arguments.out / "records" / f"{name}.pt"
-    if not path.exists():
-        data = open_features(name, arguments)
-        records = [
-            record_task(
-                learner,
-                name,
-                sample_wide_task(data, 0, TRAINING_TASKS + i),
-                WRONG_SHARES[i % len(WRONG_SHARES)],
-            )
-            for i in range(arguments.calibration)
-        ]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save([vars(record) for record in records], path)
-        print(name, "recorded", flush=True)
-    return [TaskRecord(**record) for record in torch.load(path)]
-
-
-def weights_without(name, arguments):
-    """The learner of photos-lite0 with a confidence model that never saw the set."""
-    weights = open_weights("photos-lite0")
-    records = [
-        record
-        for other in arguments.sets.split(",")
-        if other != name
-        for record in calibration_records(other, arguments, weights.learner)
-    ]
-    return ClassifierWeights(weights.learner, fit_confidence_model(records), weights.config)
 
 
 def measure_task(learned, task, tradeoff):
@@ -149,7 +103,6 @@ def show(summary):
 
 def main():
     parser = options(__doc__.split("\n")[0], tasks=60)
-    add_calibration(parser)
     parser.add_argument("--tradeoffs", type=int, default=15, help="tasks with estimated trade-off")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -157,7 +110,7 @@ def main():
     for name in set_names(arguments):
         path = arguments.out / "confidence" / f"{name}.json"
         if not path.exists():
-            learned = weights_without(name, arguments)
+            learned = train_without(name, arguments.out)
             data = open_features(name, arguments)
             found = {
                 "tasks": [

@@ -2,12 +2,13 @@
 
     python benchmarks/heads_baselines.py OUT …
     python benchmarks/heads.py OUT [--tasks 600] [--side 224] [--photos FOLDER] [--sets A,B]
-                                   [--accuracy]
+                                   [--accuracy] [--backbone NAME]
 
 All methods get the same tasks and features. The learner that was trained without SET is saved to
 OUT/weights/SET, its results to OUT/ours/SET.json; existing files are not computed again. Prints and
 writes (OUT/summary.json) the means over sets and paired differences with 95% intervals. With
---accuracy, there is no confidence model and no file of weights.
+--accuracy, there is no confidence model and no file of weights. With --backbone, the tasks have the
+features of another backbone; the learner is still trained on those of EfficientNet-Lite0.
 
 "As given" is the accuracy if the classes are as common in the test as in the support set. Every
 method answers with its own probabilities and with p · n_c (Bayes' rule); the more accurate counts.
@@ -15,6 +16,7 @@ method answers with its own probabilities and with p · n_c (Bayes' rule); the m
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 
@@ -46,18 +48,18 @@ LAST = "mixture, last layer only"
 BEST = "balanced logistic regression"
 
 
-def measure(data, learned, tasks):
+def measure(data, learned, tasks, native=True):
     """Results of the mixture and its heads on each task, and how confident it was."""
     tally, confidence, seconds = Tally(), [], []
     for i in range(tasks):
         task = test_task(data, i)
         start = time.process_time()
-        adapted = learned.learner.adapt(task.support, task.labels)
+        adapted = learned.learner.adapt(task.support, task.labels, native, task.widths)
         answers = {OURS: adapted(task.query).exp().numpy()}
         seconds.append(time.process_time() - start)
         outputs = adapted.head_outputs(task.query).exp().numpy()
         heads = dict(zip(HEADS, outputs, strict=True))
-        answers[LAST] = answer_by_last_layer(learned.learner, task)
+        answers[LAST] = answer_by_last_layer(learned.learner, task, native)
         answers |= {f"head: {name}": p for name, p in heads.items()}
         answers["heads, plain mean"] = np.mean(list(heads.values()), 0)
         labels = task.query_labels.numpy()
@@ -71,10 +73,10 @@ def measure(data, learned, tasks):
     }  # fmt: skip
 
 
-def answer_by_last_layer(learner, task):
+def answer_by_last_layer(learner, task, native):
     """Probabilities of the same learner if it sees the last layer's features only."""
-    width = task.widths[0]
-    adapted = learner.adapt(task.support[:, :width], task.labels)
+    width = task.widths[0] if task.widths else None
+    adapted = learner.adapt(task.support[:, :width], task.labels, native)
     return adapted(task.query[:, :width]).exp().numpy()
 
 
@@ -106,11 +108,19 @@ def auroc(inside, outside):
     return (outside[:, None] > inside).mean() + (outside[:, None] == inside).mean() / 2
 
 
-def train_without(name, out, tasks):
-    """Weights trained without a set; `tasks` returns the damping and the tasks of all sets."""
+@functools.cache
+def load_tasks():
+    """The damping, and the tasks of all sets."""
+    sets = all_feature_sets(BACKBONE)
+    damping = estimate_damping(sets)
+    return damping, [wide_tasks(data, damping) for data in sets]
+
+
+def train_without(name, out):
+    """Weights that are trained without a set, from a folder if there is one."""
     folder = out / "weights" / name
     if not (folder / "config.json").exists():
-        damping, sets = tasks()
+        damping, sets = load_tasks()
         sets = [t for t in sets if t.name != name]
         learner, confidence = build_learner(sets, damping)
         config = {"backbone": BACKBONE, "sets": sorted({t.name for t in sets}), "version": VERSION}
@@ -123,25 +133,17 @@ def main():
     parser.add_argument("--accuracy", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    cache = []
-
-    def tasks():
-        if not cache:
-            sets = all_feature_sets(BACKBONE)
-            damping = estimate_damping(sets)
-            cache.append((damping, [wide_tasks(data, damping) for data in sets]))
-        return cache[0]
-
     for name in set_names(arguments):
         path = arguments.out / "ours" / f"{name}.json"
         if not path.exists():
             if arguments.accuracy:
-                damping, sets = tasks()
+                damping, sets = load_tasks()
                 learner = train_learner([t for t in sets if t.name != name], damping)
                 learned = ClassifierWeights(learner, None, {})
             else:
-                learned = train_without(name, arguments.out, tasks)
-            write_json(path, measure(open_features(name, arguments), learned, arguments.tasks))
+                learned = train_without(name, arguments.out)
+            data, native = open_features(name, arguments), arguments.backbone == BACKBONE
+            write_json(path, measure(data, learned, arguments.tasks, native))
             print(name, "measured", flush=True)
     summary = summarise([read_results(arguments.out, name) for name in set_names(arguments)])
     write_json(arguments.out / "summary.json", summary)

@@ -1,7 +1,7 @@
 """Baselines on the tasks of benchmarks/heads.py: scikit-learn's methods and GDA.
 
     python benchmarks/heads_baselines.py OUT [--tasks 600] [--slow 100] [--side 224]
-                                             [--photos FOLDER] [--sets A,B]
+                                             [--photos FOLDER] [--sets A,B] [--backbone NAME]
 
 5-way any-shot 1-50 tasks on a backbone's features (2-way if a set has two classes). Writes
 OUT/baselines/SET.json, which benchmarks/heads.py reads; existing files are not computed again.
@@ -204,7 +204,7 @@ def measure(data, tasks, slow):
             t.numpy() for t in (task.support, task.labels, task.query, task.query_labels)
         )
         last = slice(0, data.widths[0] if data.widths else None)
-        blocks = [normalise_blocks(x, data.widths) for x in (S, Q)]
+        blocks = [normalise_blocks(x, data.widths or x.shape[1:]) for x in (S, Q)]
         S, Q = S[:, last], Q[:, last]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -223,14 +223,15 @@ def options(description, tasks=600):
     parser.add_argument("--side", type=int, default=224)
     parser.add_argument("--photos", type=Path)
     parser.add_argument("--sets", default=SETS)
+    parser.add_argument("--backbone", default=BACKBONE)
     return parser
 
 
 def open_features(name, arguments):
     """The features of a set."""
     if name == "photos":
-        return folder_features(arguments.photos, BACKBONE, arguments.side)
-    (data,) = feature_sets(BACKBONE, arguments.side, (name,))
+        return folder_features(arguments.photos, arguments.backbone, arguments.side)
+    (data,) = feature_sets(arguments.backbone, arguments.side, (name,))
     return data
 
 

@@ -1,9 +1,9 @@
-"""How well wrong labels are found, with each data set left out of the confidence model in turn.
+"""How well wrong labels are found, with each data set left out of meta-training in turn.
 
     python benchmarks/wrong_labels.py OUT [--tasks 20] [--side 224] [--photos FOLDER] [--sets A,B]
 
 5-way any-shot tasks of 1-50 images, and of 1-5 images, in which 5% or 20% of the labels are changed
-to another class (at least one). The learners are those of benchmarks/confidence.py. Compared with
+to another class (at least one). The learners are those of benchmarks/heads.py. Compared with
 logistic regression, cross-validated in five folds: its confidence in the label, and cleanlab.
 Writes OUT/labels/SET.json and OUT/labels.json; prints the means over sets.
 """
@@ -15,7 +15,7 @@ import warnings
 
 import numpy as np
 import torch
-from confidence import add_calibration, weights_without
+from heads import train_without
 from heads_baselines import open_features, options, set_names
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
@@ -110,7 +110,6 @@ def summarise(results):
 
 def main():
     parser = options(__doc__.split("\n")[0], tasks=20)
-    add_calibration(parser)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -118,7 +117,7 @@ def main():
     for name in set_names(arguments):
         path = arguments.out / "labels" / f"{name}.json"
         if not path.exists():
-            learned = weights_without(name, arguments)
+            learned = train_without(name, arguments.out)
             write_json(path, measure(open_features(name, arguments), learned, arguments.tasks))
             print(name, "measured", flush=True)
         results[name] = json.loads(path.read_text())

@@ -371,7 +371,7 @@ def test_features_of_several_depths_are_split_into_blocks():
     y = np.arange(40) % 2
     features[:, 1280 + 768 : -672] *= 1 + np.where(y[:, None] == (np.arange(1008) % 2), 1.0, 0.0)
     deep = AnyShotClassifier().fit_features(features[:20], y[:20])
-    assert len(deep.adapted_.views) == 5
+    assert len(deep.adapted_.views) == 6
     assert (deep.classify_features(features[20:]).labels == y[20:]).all()
     last = AnyShotClassifier().fit_features(features[:20, :1280], y[:20])
     assert len(last.adapted_.views) == 1

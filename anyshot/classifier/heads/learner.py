@@ -1,8 +1,9 @@
 """The learner: heads with different assumptions at several depths, and the mixture over them.
 
 A backbone may give several blocks of features: first its last layer, then earlier stages. Most
-heads see the last layer. The others are discriminants on one earlier stage each, and on the last
-layer and the second block together. If there is one block only, all heads see it.
+heads see the last layer. The others are discriminants on one earlier stage each, on the last layer
+and the second block together and on all blocks, and a kernel on all blocks. If there is one block
+only, all heads see it.
 """
 
 from __future__ import annotations
@@ -36,11 +37,17 @@ FIXED: dict[str, Callable[[SupportSet], tuple[Head, Tensor]]] = {"logistic": fit
 #: heads with meta-learned numbers on the last layer; the two discriminants start differently
 LAST_LAYER = ("discriminant", "shrunk discriminant", "TAML", "kernel")
 #: the blocks of each view; the first view is that of FIXED and LAST_LAYER
-VIEWS = ((0,), (1,), (2,), (3,), (0, 1))
-#: discriminants on the other views
-DEEPER = ("second block", "third block", "fourth block", "first two blocks")
-HEADS = (*FIXED, *LAST_LAYER, *DEEPER)
-VIEW_OF_HEAD = (*(0 for _ in (*FIXED, *LAST_LAYER)), *range(1, len(VIEWS)))
+VIEWS = ((0,), (1,), (2,), (3,), (0, 1), (0, 1, 2, 3))
+#: discriminants on the other views, in their order
+DEEPER = ("second block", "third block", "fourth block", "first two blocks", "all blocks")
+#: a kernel on the last view
+DEEP_KERNEL = "kernel, all blocks"
+HEADS = (*FIXED, *LAST_LAYER, *DEEPER, DEEP_KERNEL)
+VIEW_OF_HEAD = (
+    *(0 for _ in (*FIXED, *LAST_LAYER)),
+    *range(1, len(VIEWS)),
+    len(VIEWS) - 1,
+)
 
 
 @dataclass(frozen=True)
@@ -119,6 +126,7 @@ class Learner(nn.Module):
                 TamlHead(),
                 KernelRidge(),
                 *(Discriminant(log_nu=6.0) for _ in DEEPER),
+                KernelRidge(),
             ]
         )
         self.mixture = Mixture(len(HEADS))
