@@ -282,14 +282,31 @@ class AnyShotClassifier(SelfAssessment):
         )
 
     # ---------------------------------------------------------------------------------------- files
-    def save(self, folder: str | Path) -> None:
-        """Write the classifier to a folder, as one safetensors file. The backbone is only named."""
-        save_classifier(self, folder)
+    def save(self, path: str | Path) -> None:
+        """Write the classifier to one file with a digest, for example "pets.anyshot".
+
+        It holds features, labels and weights, and only the name of the backbone. It holds no photos
+        (with a backbone ``conv4:RUN``, small copies). Nothing in it is executed when it is read.
+        """
+        save_classifier(self, path)
+
+    def export_onnx(self, path: str | Path) -> None:
+        """Write backbone, heads and mixture as one ONNX graph, for example "pets.onnx".
+
+        The input "images" is uint8 (n, side, side, 3); with ``backbone=None`` it is "features". The
+        outputs are "probabilities" (n, n_classes), under the class prior in force, and "unknown"
+        (n,). The metadata has the class names ("classes", JSON), the preparation of images and the
+        threshold of unknown images. Classes without images are left out.
+        """
+        from anyshot.classifier.onnx_export import export_onnx
+
+        self._check_two_classes()
+        export_onnx(self, path)
 
     @classmethod
     def load(
         cls,
-        folder: str | Path,
+        path: str | Path,
         *,
         backbone: Source | None = None,
         device: str = "cpu",
@@ -299,8 +316,8 @@ class AnyShotClassifier(SelfAssessment):
 
         Parameters
         ----------
-        folder : str or Path
-            The folder.
+        path : str or Path
+            The file, or the folder that holds it.
         backbone : module or callable, optional
             Required if the saved classifier used a module or a function, which are not saved.
         device : str, default "cpu"
@@ -313,7 +330,7 @@ class AnyShotClassifier(SelfAssessment):
         AnyShotClassifier
             A fitted classifier with the same answers.
         """
-        return load_classifier(cls(device=device, trust_code=trust_code), folder, backbone)
+        return load_classifier(cls(device=device, trust_code=trust_code), path, backbone)
 
     save_pretrained = save
     from_pretrained = load

@@ -43,8 +43,8 @@ class SavedClassifier:
     reference: NDArray[np.uint8] | None  # [n, side, side, 3]
 
 
-def save_classifier(classifier: AnyShotClassifier, folder: str | Path) -> None:
-    """Write everything that predictions need, except the backbone, to FOLDER/FILE."""
+def save_classifier(classifier: AnyShotClassifier, path: str | Path) -> None:
+    """Write everything that predictions need, except the backbone, to one file."""
     is_fitted(classifier, strict=True)
     params, threshold = classifier.fit_params_, classifier.unknown_threshold
     named = params["backbone"] is None or isinstance(params["backbone"], str | Path)
@@ -67,18 +67,18 @@ def save_classifier(classifier: AnyShotClassifier, folder: str | Path) -> None:
     }
     if classifier.reference_ is not None:
         tensors["reference"] = torch.from_numpy(np.array(classifier.reference_))
-    write_checkpoint(Path(folder) / FILE, Checkpoint(state, tensors))
+    write_checkpoint(_file(Path(path)), Checkpoint(state, tensors))
 
 
 def load_classifier(
-    classifier: AnyShotClassifier, folder: str | Path, backbone: Source | None
+    classifier: AnyShotClassifier, path: str | Path, backbone: Source | None
 ) -> AnyShotClassifier:
     """Fill an unfitted classifier; a module or function must be given again as `backbone`."""
-    saved = read_saved(Path(folder))
+    saved = read_saved(Path(path))
     if saved.own_backbone and backbone is None:
         raise ClassifierError(
-            f"The classifier in '{folder}' was fitted with a module or function as its backbone; "
-            "give it again: AnyShotClassifier.load(folder, backbone=...)."
+            f"The classifier in '{path}' was fitted with a module or function as its backbone; "
+            "give it again: AnyShotClassifier.load(path, backbone=...)."
         )
     classifier.set_params(
         backbone=saved.backbone if backbone is None else backbone,
@@ -106,13 +106,18 @@ def _plain_prior(prior: ClassPrior) -> ClassPrior:
     return {str(name): float(share) for name, share in prior.items()}
 
 
-def read_saved(folder: Path) -> SavedClassifier:
+def _file(path: Path) -> Path:
+    """The file of a classifier; in a folder it is called FILE."""
+    return path / FILE if path.is_dir() else path
+
+
+def read_saved(path: Path) -> SavedClassifier:
     """Read and check a saved classifier; everything that is wrong with it is a ClassifierError."""
-    path = folder / FILE
+    path = _file(path)
     if not path.is_file():
         raise ClassifierError(
-            f"'{folder}' holds no {FILE}; give a folder that AnyShotClassifier.save wrote "
-            "with this version."
+            f"There is no file '{path}'; give a file that AnyShotClassifier.save wrote, or a "
+            f"folder with a {FILE}."
         )
     try:
         content = read_checkpoint(path)

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Support = Annotated[
-    Path, typer.Option(metavar="DIR", help="Photos to learn from: DIR/CLASS/*.jpg.")
+    Path,
+    typer.Option(
+        metavar="DIR",
+        help="Photos to learn from: DIR/CLASS/*.jpg; or a file that anyshot export wrote.",
+    ),
 ]
 Backbone = Annotated[
     str,
@@ -42,12 +46,13 @@ Side = Annotated[
     ),
 ]
 Prior = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--class-prior",
         metavar="PRIOR",
         help="How common the classes are among the photos to classify: even, as-given (as in the "
-        "support folder), cat=0.2,dog=0.8, or a CSV or JSON file of shares.",
+        "support folder), cat=0.2,dog=0.8, or a CSV or JSON file of shares. Default: even, or "
+        "that of the saved classifier.",
     ),
 ]
 UnknownThreshold = Annotated[
@@ -72,16 +77,23 @@ def fit_support(
     side: int | None,
     device: str,
     trust_code: bool = False,
-    class_prior: str = "even",
+    class_prior: str | None = None,
     unknown_threshold: float | None = None,
 ) -> tuple[AnyShotClassifier, LabelledFiles]:
-    """A classifier fitted to the support folder, and the files it was fitted to."""
+    """A classifier fitted to the support folder, and the files it was fitted to.
+
+    If `support` is a file of a saved classifier, it is read instead.
+    """
     from anyshot.classifier import AnyShotClassifier
     from anyshot.classifier.class_prior import parse_class_prior
     from anyshot.classifier.folders import find_labelled_images, fit_folder
 
+    if support.is_file():
+        chosen = {"--backbone": backbone != DEFAULT, "--weights": weights != LEARNER}
+        _refuse_options(support, {**chosen, "--side": side is not None})
+        return _load_saved(support, device, trust_code, class_prior, unknown_threshold)
     backbone, weights = resolve_backbone(backbone, weights)
-    prior = parse_class_prior(class_prior)
+    prior = parse_class_prior(class_prior or "even")
     files = find_labelled_images(support)
     print_skipped(support, files)
     classifier = AnyShotClassifier(
@@ -94,6 +106,38 @@ def fit_support(
         unknown_threshold=unknown_threshold,
     )
     return fit_folder(classifier, files), files
+
+
+def _refuse_options(support: Path, chosen: dict[str, bool]) -> None:
+    """Refuse options that a saved classifier brings itself."""
+    from anyshot.core.errors import SettingsError
+
+    for option in (name for name, given in chosen.items() if given):
+        raise SettingsError(
+            f"{support} is a saved classifier with its own {option}; drop {option}."
+        )
+
+
+def _load_saved(
+    path: Path,
+    device: str,
+    trust_code: bool,
+    class_prior: str | None,
+    unknown_threshold: float | None,
+) -> tuple[AnyShotClassifier, LabelledFiles]:
+    """A saved classifier, and numbers instead of the files that it was fitted to."""
+    from anyshot.classifier import AnyShotClassifier
+    from anyshot.classifier.class_prior import parse_class_prior
+    from anyshot.classifier.folders import LabelledFiles
+
+    classifier = AnyShotClassifier.load(path, device=device, trust_code=trust_code)
+    if class_prior is not None:
+        classifier.set_class_prior(parse_class_prior(class_prior))
+    if unknown_threshold is not None:
+        classifier.set_params(unknown_threshold=unknown_threshold)
+    labels = [str(label) for label in classifier.classes_[classifier.labels_]]
+    names = [Path(f"photo {i + 1} of {path.name}") for i in range(len(labels))]
+    return classifier, LabelledFiles(names, labels, [])
 
 
 def resolve_backbone(backbone: str, weights: str) -> tuple[str, str]:

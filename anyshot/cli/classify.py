@@ -45,7 +45,7 @@ def classify(
     side: Side = None,
     device: Device = "auto",
     trust_code: TrustCode = False,
-    class_prior: Prior = "even",
+    class_prior: Prior = None,
     unknown_threshold: UnknownThreshold = None,
 ) -> None:
     """Classify photos after a few examples of each class, in folders DIR/spruce, DIR/pine, ….

@@ -45,7 +45,7 @@ def evaluate(
     side: Side = None,
     device: Device = "auto",
     trust_code: TrustCode = False,
-    class_prior: Prior = "even",
+    class_prior: Prior = None,
 ) -> None:
     """Accuracy, calibration and confusion matrix on a test folder, after learning a support folder.
 

@@ -34,7 +34,7 @@ def label(
     side: Side = None,
     device: Device = "auto",
     trust_code: TrustCode = False,
-    class_prior: Prior = "even",
+    class_prior: Prior = None,
 ) -> None:
     """Print the photos whose labels would help most, the most useful first, one path per line.
 

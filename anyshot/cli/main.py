@@ -17,6 +17,7 @@ from anyshot.cli import (
     data,
     demo,
     evaluate,
+    export,
     inspect,
     label,
     pretrain,
@@ -95,6 +96,7 @@ app.command()(classify.classify)
 app.command()(evaluate.evaluate)
 app.command()(check.check)
 app.command()(label.label)
+app.command()(export.export)
 app.command()(serve.serve)
 app.add_typer(weights.app, name="weights")
 app.add_typer(data.app, name="data")

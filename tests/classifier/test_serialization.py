@@ -59,6 +59,30 @@ def test_a_loaded_classifier_gives_the_same_answers(folder):
     assert [path.name for path in folder.iterdir()] == [FILE]
 
 
+def test_a_classifier_is_one_file_that_moves_and_a_folder_is_read_too(folder, tmp_path):
+    clf = AnyShotClassifier(None).fit(X, Y)
+    path = tmp_path / "new" / "pets.anyshot"
+    clf.save(path)
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    mailed = shutil.move(path, tmp_path / "mail.bin")
+    for source in (mailed, str(mailed), folder):
+        loaded = AnyShotClassifier.load(source)
+        np.testing.assert_array_equal(loaded.predict_proba(X), clf.predict_proba(X))
+    assert mailed.read_bytes() == (folder / FILE).read_bytes()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_damaged_or_cut_file_is_refused_by_its_name(folder, tmp_path, seed):
+    data = bytearray((folder / FILE).read_bytes())
+    position = int(np.random.default_rng(seed).integers(len(data)))
+    (tmp_path / "cut.anyshot").write_bytes(data[:position])
+    data[position] ^= 1 << seed
+    (tmp_path / "flipped.anyshot").write_bytes(data)
+    for name in ("cut.anyshot", "flipped.anyshot"):
+        with pytest.raises(AnyshotError, match=name):
+            AnyShotClassifier.load(tmp_path / name)
+
+
 def test_a_function_must_be_given_again(tmp_path):
     images = list(RNG.integers(0, 255, (6, 8, 8, 3), np.uint8))
     clf = AnyShotClassifier(colours, side=8).fit(images, [0, 1] * 3)
@@ -206,10 +230,11 @@ def test_a_classifier_of_another_version_says_so(own_folder):
         AnyShotClassifier.load(own_folder)
 
 
-@pytest.mark.parametrize("name", ["nothing", "file"])
-def test_a_folder_without_a_classifier_is_refused(tmp_path, name):
+@pytest.mark.parametrize("name", ["nothing", "file", "folder"])
+def test_a_path_without_a_classifier_is_refused(tmp_path, name):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ClassifierError, match=FILE):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ClassifierError, match=name):
         AnyShotClassifier.load(tmp_path / name)
 
 

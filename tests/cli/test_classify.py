@@ -361,3 +361,43 @@ def test_unknown_threshold_zero_flags_every_photo(folders, tmp_path):
             "--unknown-threshold", threshold, "--csv", tmp_path / "out.csv")  # fmt: skip
         rows = csv.DictReader((tmp_path / "out.csv").read_text().splitlines())
         assert {row["unknown"] for row in rows} == flagged
+
+
+def probabilities(path):
+    return [
+        (row["path"], row["p(red)"], row["unknown"])
+        for row in csv.DictReader(path.read_text().splitlines())
+    ]
+
+
+def test_an_exported_classifier_answers_as_the_folder_does(folders, tmp_path, caplog):
+    query = ("--query", folders / "test", "--csv", tmp_path / "out.csv", "--class-prior")
+    run("classify", "--support", folders / "train", *query, "as-given")
+    expected = probabilities(tmp_path / "out.csv")
+    saved = tmp_path / "colours.anyshot"
+    run("export", saved, "--support", folders / "train", "--class-prior", "as-given")
+    run("classify", "--support", saved, *query[:-1])
+    assert probabilities(tmp_path / "out.csv") == expected
+    run("classify", "--support", saved, *query, "red=1e-9,green & blue=1")
+    assert {float(p) < 0.01 for _, p, _ in probabilities(tmp_path / "out.csv")} == {True}
+    run("classify", "--support", saved, "--unknown-threshold", 0, *query[:-1])
+    assert {unknown for _, _, unknown in probabilities(tmp_path / "out.csv")} == {"True"}
+    caplog.clear()
+    assert run("evaluate", "--support", saved, "--test", folders / "train").exit_code == 0
+    assert "photo 1 of colours.anyshot" in caplog.text
+
+
+def test_export_refuses_other_endings_and_options_of_a_saved_classifier(folders, tmp_path):
+    with pytest.raises(AnyshotError, match=r"a\.pt .*\.onnx .*\.anyshot"):
+        run("export", tmp_path / "a.pt", "--support", folders / "train")
+    saved = tmp_path / "a.anyshot"
+    run("export", saved, "--support", folders / "train")
+    for option in (("--side", 32), ("--backbone", "efficientnet-lite1"), ("--weights", "x")):
+        with pytest.raises(AnyshotError, match=option[0]):
+            run("classify", "--support", saved, "--query", folders / "test", *option)
+
+
+def test_export_of_a_function_to_onnx_says_what_can_be_exported(folders, tmp_path):
+    with pytest.raises(ClassifierError, match=r"'quick'.*nn\.Module"):
+        run("export", tmp_path / "a.onnx", "--support", folders / "train")
+    assert not (tmp_path / "a.onnx").exists()

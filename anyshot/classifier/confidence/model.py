@@ -21,6 +21,7 @@ from anyshot.classifier.confidence.expected_accuracy import (
 from anyshot.classifier.confidence.label_features import LABEL_FEATURES
 from anyshot.classifier.confidence.novelty_features import (
     NOVELTY_FEATURES,
+    NoveltyReference,
     nearest_distances,
     novelty_features,
 )
@@ -76,9 +77,15 @@ class ConfidenceModel(nn.Module):
         relative = self.own(class_accuracy_features(adapted).to(self.own.weight))[:, 0]
         return ExpectedAccuracy(shift_to_mean(relative, overall), overall, low, high)
 
-    def unknown_score(self, adapted: AdaptedLearner, features: Tensor) -> Tensor:
+    def unknown_score(
+        self,
+        adapted: AdaptedLearner,
+        features: Tensor,
+        reference: NoveltyReference | None = None,
+        answers: Tensor | None = None,
+    ) -> Tensor:
         """Probability [m] that an image belongs to no class, at a prior of 50%."""
-        x = novelty_features(adapted, features).to(self.unknown.weight)
+        x = novelty_features(adapted, features, reference, answers).to(self.unknown.weight)
         return self.unknown(x)[:, 0].sigmoid()
 
     def label_suspicion(self, features: Tensor) -> Tensor:

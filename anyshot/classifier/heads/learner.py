@@ -80,7 +80,7 @@ class AdaptedLearner:
     @torch.no_grad()
     def head_outputs(self, features: Tensor) -> Tensor:
         """Log-probabilities [K, m, C] of every head."""
-        points = [view.frame(features.double()) for view in self.views]
+        points = [view.frame(features.to(self.weights.omega.dtype)) for view in self.views]
         return apply_heads(self.heads, points)
 
     @torch.no_grad()

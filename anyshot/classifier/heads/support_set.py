@@ -44,7 +44,7 @@ def signed_sqrt_normalize(features: Tensor, damping: WithinClassDamping | None =
     x = features.sign() * features.abs().sqrt()
     norm = x.norm(dim=1, keepdim=True)
     extreme = (norm < SMALLEST_NORM) | norm.isinf()  # the squares under- or overflow
-    if extreme.any():
+    if torch.compiler.is_exporting() or extreme.any():  # a graph has no branches
         largest = x.abs().amax(1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
         x = torch.where(extreme, x / largest, x)
         norm = x.norm(dim=1, keepdim=True)
@@ -105,7 +105,7 @@ class TaskCoordinates:
         """Project features [m, all columns]."""
         x = self.centre(features)
         if self.basis is None:
-            return ProjectedFeatures(x, x.new_zeros(len(x)))
+            return ProjectedFeatures(x, x.new_zeros(x.shape[0]))
         z = x @ self.basis
         return ProjectedFeatures(z, (x.square().sum(1) - z.square().sum(1)).clamp_min(0))
 
