@@ -37,7 +37,7 @@ def test_the_page_is_served_until_ctrl_c():
         with urllib.request.urlopen(f"{place}api/state") as answer:
             assert json.load(answer)["backbone"] == "efficientnet-lite0"
         process.send_signal(signal.SIGINT)
-        rest, complaint = process.communicate(timeout=20)
+        rest, complaint = process.communicate(timeout=60)
     assert (process.returncode, rest, complaint) == (0, "", "")
 
 

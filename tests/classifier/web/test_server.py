@@ -77,31 +77,35 @@ def test_half_sent_requests_do_not_keep_others_out(page, served, sent):
             connection.recv(1)
 
 
-def test_a_request_that_is_being_answered_is_not_closed_for_a_new_one(served):
-    async def slow_app(scope, receive, send):
+def waiting_app(started: Queue, go_on: Event):
+    """An app that reports each request and answers it when it may go on."""
+
+    async def app(scope, receive, send):
         if scope["type"] == "http":
-            await asyncio.sleep(1)
+            started.put(scope)
+            await asyncio.to_thread(go_on.wait)
             await PlainTextResponse("done")(scope, receive, send)
 
-    with served(slow_app) as url, ExitStack() as stack:
+    return app
+
+
+def test_a_request_that_is_being_answered_is_not_closed_for_a_new_one(served):
+    started, go_on = Queue(), Event()
+    with served(waiting_app(started, go_on)) as url, ExitStack() as stack:
+        stack.callback(go_on.set)
         first = stack.enter_context(connect(url))
         first.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        for _ in range(CONNECTIONS + 10):
-            stack.enter_context(connect(url))
+        started.get(timeout=20)
+        others = [stack.enter_context(connect(url)) for _ in range(CONNECTIONS + 10)]
+        assert others[0].recv(1) == b""  # the one that waits longest is closed
+        go_on.set()
         assert first.recv(100).startswith(b"HTTP/1.1 200")
 
 
 def test_a_connection_too_many_is_closed_when_all_are_being_answered(served, monkeypatch):
     monkeypatch.setattr(server, "CONNECTIONS", 2)
     started, go_on = Queue(), Event()
-
-    async def slow_app(scope, receive, send):
-        if scope["type"] == "http":
-            started.put(scope)
-            await asyncio.to_thread(go_on.wait)
-            await PlainTextResponse("done")(scope, receive, send)
-
-    with served(slow_app) as url, ExitStack() as stack:
+    with served(waiting_app(started, go_on)) as url, ExitStack() as stack:
         stack.callback(go_on.set)
         answered = []
         for _ in range(4):
