@@ -67,12 +67,6 @@ def test_a_bug_leaves_its_traceback_in_the_log(tmp_path):
     assert "Traceback" in (tmp_path / "bug.log").read_text()
 
 
-@pytest.mark.parametrize("jobs", [None, 1])
-def test_one_job_at_a_time_runs_in_this_process(jobs):
-    (result,) = run_grid({"a": 0}, lambda job: os.getpid(), jobs=jobs).values()
-    assert result.value == os.getpid()
-
-
 def test_a_killed_job_is_started_three_times_at_most(tmp_path):
     grid = folders(tmp_path, "once", "never", "always")
     once, never, always = run_grid(grid, grid_jobs.die, jobs=2).values()
