@@ -77,7 +77,8 @@ class AnyshotBackend(LabelStudioMLBase):
 def label_of(task: Any) -> str:
     """The first choice of the task's newest annotation; "" if it was skipped."""
     annotations = [a for a in task.model_dump()["annotations"] if not a.get("was_cancelled")]
-    for result in annotations[-1]["result"] if annotations else ():
+    newest = max(annotations, key=lambda a: a["id"], default={"result": []})
+    for result in newest["result"]:
         if result["type"] == "choices":
             return result["value"]["choices"][0]
     return ""

@@ -71,7 +71,9 @@ class Task:
         self.content = {
             "id": number,
             "data": {"image": f"/data/local-files/?d={path}"},
-            "annotations": [{"result": [r], "was_cancelled": cancelled} for r in result],
+            "annotations": [  # the newest first
+                {"id": i, "result": [r], "was_cancelled": cancelled} for i, r in enumerate(result)
+            ][::-1],
         }
 
     def model_dump(self):
