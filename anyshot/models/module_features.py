@@ -130,8 +130,23 @@ def module_features(module: nn.Module) -> ModuleFeatures:
     learned = [name for name, value in template.named_parameters() if value.requires_grad]
     fixed = [name for name, value in template.named_parameters() if not value.requires_grad]
     fixed += [name for name, _ in template.named_buffers() if name not in unused]
+    _drop_data(template)
     return ModuleFeatures(
-        template.to(torch.device("meta")),
+        template,
         {parameter_key(name): name for name in learned},
         {parameter_key(name): name for name in fixed},
     )
+
+
+def _drop_data(module: nn.Module) -> None:
+    """Move a module to the device "meta"; layers that share a parameter share it afterwards."""
+    owners: dict[int, list[tuple[dict[str, Any], str]]] = {}
+    for layer in module.modules():
+        for tensors in (layer._parameters, layer._buffers):
+            for name, value in tensors.items():
+                if value is not None:
+                    owners.setdefault(id(value), []).append((tensors, name))
+    module.to(torch.device("meta"))
+    for (first, name), *others in owners.values():
+        for tensors, other in others:
+            tensors[other] = first[name]

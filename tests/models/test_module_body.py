@@ -203,6 +203,33 @@ def test_threads_that_share_a_body_do_not_disturb_each_other(net):
             assert all(torch.equal(a, b) for a, b in zip(results, expected, strict=True))
 
 
+class Tied(nn.Module):
+    """Two convolutions with one weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 4, 4)
+        self.first, self.second = nn.Conv2d(4, 4, 3), nn.Conv2d(4, 4, 2)
+        self.third = nn.Conv2d(4, 4, 2)
+        self.third.weight = self.second.weight
+
+    def forward(self, x):
+        return self.third(F.silu(self.second(self.first(self.stem(x))))).mean((2, 3))
+
+
+def test_layers_may_share_a_weight():
+    torch.manual_seed(0)
+    module = Tied()
+    body = Body.from_module(module, image_size=(20, 20))
+    theta = body.init_parameters(torch_rng(0))
+    assert sum(key.endswith("weight") for key in theta) == 3
+    images = torch.rand(2, 3, 20, 20)
+    theta["module/second/weight"] = 2 * theta["module/second/weight"]
+    with torch.no_grad():
+        module.second.weight.mul_(2)
+        torch.testing.assert_close(body.features(theta, body.norm(), images), module(images))
+
+
 def test_frozen_parameters_are_neither_adapted_nor_learned():
     net = ConvNorm()
     net.first.requires_grad_(False)
