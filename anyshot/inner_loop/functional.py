@@ -21,13 +21,13 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from anyshot.core.errors import SettingsError
 from anyshot.inner_loop.autograd import differentiable_views, transforms_active
 from anyshot.inner_loop.second_order import FastSecondOrder, Kept, Trace
 from anyshot.models.math_attention import math_attention
+from anyshot.models.module_features import call_with_tensors
 from anyshot.models.network import Parameters
 
 Loss = Callable[..., Tensor]  #: (theta, *inputs) → scalar
@@ -65,8 +65,8 @@ def call_module(module: nn.Module, theta: Parameters, *inputs: Any, **options: A
     tensor([[6.]])
     """
     buffers = {name: value.clone() for name, value in module.named_buffers()}
-    with _lock_of(module):  # functional_call exchanges the module's parameters during the call
-        return functional_call(module, {**buffers, **theta}, inputs, options)
+    with _lock_of(module):  # the call exchanges the module's parameters
+        return call_with_tensors(module, {**buffers, **theta}, *inputs, **options)
 
 
 def _lock_of(module: nn.Module) -> Any:

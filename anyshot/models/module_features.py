@@ -11,7 +11,7 @@ import contextlib
 import copy
 import functools
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,7 +99,7 @@ class ModuleFeatures:
             if norm.seed is not None and self.draws_random_numbers:
                 stack.enter_context(SeededRandom(norm.seed))
             worker.images, worker.reference_size = len(images), norm.reference_size
-            return functional_call(worker.module, tensors, (images,))
+            return call_with_tensors(worker.module, tensors, images)
 
     @contextlib.contextmanager
     def borrow_worker(self, training: bool) -> Iterator[Worker]:
@@ -136,6 +136,26 @@ def module_features(module: nn.Module) -> ModuleFeatures:
         {parameter_key(name): name for name in learned},
         {parameter_key(name): name for name in fixed},
     )
+
+
+def call_with_tensors(
+    module: nn.Module, tensors: Mapping[str, Tensor], *inputs: Any, **options: Any
+) -> Any:
+    """Call a module with other parameters and buffers, also those that layers share.
+
+    ``torch.func.functional_call`` can tie shared ones itself, but if one layer has two names, it
+    leaves the given tensors in the module after the call.
+    """
+    first: dict[int, str] = {}  # the name of a shared tensor
+    given = dict(tensors)
+    for prefix, layer in module.named_modules():  # each layer once
+        for name, value in (*layer._parameters.items(), *layer._buffers.items()):
+            if value is not None:
+                own = f"{prefix}.{name}" if prefix else name
+                known = first.setdefault(id(value), own)
+                if known in tensors:
+                    given.setdefault(own, tensors[known])
+    return functional_call(module, given, inputs, options, tie_weights=False)
 
 
 def _drop_data(module: nn.Module) -> None:

@@ -217,6 +217,21 @@ def test_kept_products_are_used_and_limited_in_memory(monkeypatch):
     assert [run(kept) for kept in (0, 80, 160, 240)] == [6, 5, 4, 3]
 
 
+@pytest.mark.parametrize("tied", ["layer", "weight"])
+def test_layers_may_be_shared_and_the_module_keeps_its_own_parameters(tied):
+    layer, other = nn.Linear(3, 3), nn.Linear(3, 3)
+    other.weight = layer.weight
+    net = nn.Sequential(layer, nn.Tanh(), layer if tied == "layer" else other)
+    own = {name: id(p) for name, p in net.named_parameters(remove_duplicate=False)}
+    theta = {name: 2 * p for name, p in net.named_parameters()}
+    x = torch.rand(4, 3)
+    found = call_module(net, theta, x)
+    assert {n: id(p) for n, p in net.named_parameters(remove_duplicate=False)} == own
+    last = theta["0.bias"] if tied == "layer" else theta["2.bias"]
+    hidden = F.linear(x, theta["0.weight"], theta["0.bias"]).tanh()
+    torch.testing.assert_close(found, F.linear(hidden, theta["0.weight"], last))
+
+
 def test_fused_attention_is_replaced_and_restored():
     module, images, labels, weights = make_problem(Attention)
     before = torch.backends.cuda.flash_sdp_enabled()
