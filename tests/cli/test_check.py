@@ -64,7 +64,9 @@ def test_long_tables_say_how_much_they_leave_out(folder, monkeypatch):
         shutil.copy(folder / "red" / "red5.png", folder / "red" / copy)
     whole = check(folder).stdout
     assert "more" not in whole
-    monkeypatch.setattr(label_report, "MAX_SHOWN", 2)  # of 2 suspects and 3 pairs
+    monkeypatch.setattr(label_report, "MAX_SHOWN", 3)  # of 2 suspects and 3 pairs
+    assert "more" not in check(folder).stdout
+    monkeypatch.setattr(label_report, "MAX_SHOWN", 2)
     done = check(folder).stdout
     assert "… 1 more" in done
     assert "less suspicious" not in done

@@ -109,3 +109,11 @@ def test_the_example_pictures_are_one_change(visitor):
     assert np.asarray(Image.open(io.BytesIO(shown))).std() > 10  # something is drawn
     state = visitor.post("/api/undo").json()
     assert (state["classes"], state["pool"], state["undo"]) == ([], [], "")
+
+
+@pytest.mark.parametrize("threshold", [0.7, None])
+def test_a_project_starts_with_its_threshold(busy, threshold):
+    values = {"classes": ["a"], "as_given": False, "threshold": threshold}
+    assert busy.post("/api/project", json=values).status_code == 200
+    project, _ = unzip(busy.get("/api/project").content)
+    assert project["threshold"] == threshold
