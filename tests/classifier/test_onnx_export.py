@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 from anyshot.classifier import AnyShotClassifier, fitted_state, onnx_export
+from anyshot.classifier.backbones import to_pixels
 from anyshot.core.errors import ClassifierError
 
 RNG = np.random.default_rng(0)
@@ -95,6 +98,21 @@ def test_images_enter_as_bytes_and_a_module_is_part_of_the_graph(tmp_path):
     onnx_export._compare(clf, graph, images)
     with pytest.raises(ClassifierError, match="differ"):
         onnx_export._compare(clf.set_class_prior("even"), graph, images)
+
+
+def test_the_documented_preparation_gives_the_pixels_of_the_classifier(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "classifier.md").read_text("utf-8")
+    code = page[page.index("import json\n") : page.index("probabilities, unknown = session")]
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    noise = Image.fromarray(RNG.integers(0, 256, (300, 400, 3), np.uint8))
+    noise.save(tmp_path / "new.jpg", "PNG", exif=exif)
+    names = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        patch.setattr(onnxruntime, "InferenceSession", lambda path: None)
+        exec(code, names)
+    np.testing.assert_array_equal(names["pixels"], to_pixels(tmp_path / "new.jpg", 224))
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
