@@ -1,7 +1,7 @@
 """Inner loops for any module and any loss; memory does not grow with the number of steps.
 
 :func:`loss_gradient` is the counterpart of :func:`anyshot.gradient` for any function of parameters.
-A step keeps only θ_k, and up to 32 MB of the last steps' products (``second_order/trace.py``). The
+A step keeps only θ_k, and up to 16 MB of the last steps' products (``second_order/trace.py``). The
 step's graph is built again in the backward pass:
 
     cotangents δ of the loss ℓ and v of g:     θ: δ g + H v,      inputs x: δ ∇_x ℓ + ∇_x ⟨g, v⟩

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-KEPT_BYTES = 32 << 20  #: of kept results in each thread; older evaluations lose theirs first
+KEPT_BYTES = 16 << 20  #: of kept results in each thread; older evaluations lose theirs first
 
 
 class _Result(NamedTuple):
