@@ -57,7 +57,7 @@ def test_probabilities_and_unknown_scores_are_those_of_the_classifier(
     monkeypatch.setattr(fitted_state, "block_widths", lambda source, width: blocks)
     x, y, new = uneven_task(way)
     clf = AnyShotClassifier(None, class_prior=prior).fit(x, y)
-    assert len(clf.adapted_.views) == (5 if blocks else 1)
+    assert (len(clf.adapted_.views) > 1) == bool(blocks)
     clf.export_onnx(tmp_path / "a.onnx")
     inputs = np.concatenate([new, np.zeros((1, 24)), x[:2]]).astype(np.float32)
     metadata = check(clf, tmp_path / "a.onnx", inputs)
