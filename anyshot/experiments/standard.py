@@ -43,6 +43,14 @@ def models(channels: int) -> tuple[Model, ...]:
     naive = {"prediction": "naive"}
     return (
         Model("RFS", "rfs", features, train=NOTHING_LEARNED),
+        Model(
+            "RFS, mirror images",
+            "rfs",
+            features,
+            {"flips": True},
+            NOTHING_LEARNED,
+            base="RFS",
+        ),
         Model("SimpleShot", "simpleshot", features, train=CENTRE_ONLY),
         Model("R2D2", "r2d2", {**features, "ridge": RIDGE}),
         Model("ProtoNet", "protonet", features),
