@@ -17,6 +17,7 @@ from anyshot.cli.classifier_options import (
 )
 from anyshot.cli.common import Csv, TrustCode, check_files
 from anyshot.cli.settings_options import Device
+from anyshot.core.errors import DataError
 
 
 def check(
@@ -43,6 +44,10 @@ def check(
     from anyshot.evaluation.report.tables import print_tables
 
     check_files(csv)
+    if folder.is_file():
+        raise DataError(
+            f"{folder} is a file. Labels are checked in a folder of photos: DIR/CLASS/*.jpg."
+        )
     classifier, files = fit_support(folder, backbone, weights, side, device, trust_code)
     found = classifier.check_labels()
     tables = [

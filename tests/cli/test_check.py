@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from anyshot.classifier import label_report
 from anyshot.classifier.backbones import backbone as backbones
 from anyshot.cli.main import app
+from anyshot.core.errors import DataError
 
 
 @pytest.fixture
@@ -76,3 +77,10 @@ def test_long_tables_say_how_much_they_leave_out(folder, monkeypatch):
     assert "… 2 more" in done
     pairs = [line for line in done.splitlines() if "red/copy" in line]
     assert len(pairs) == 1
+
+
+def test_a_file_instead_of_a_folder_is_refused(tmp_path):
+    saved = tmp_path / "trees.anyshot"
+    saved.write_bytes(b"")
+    with pytest.raises(DataError, match="is a file. Labels are checked in a folder"):
+        check(saved)
