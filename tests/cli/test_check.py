@@ -82,5 +82,5 @@ def test_long_tables_say_how_much_they_leave_out(folder, monkeypatch):
 def test_a_file_instead_of_a_folder_is_refused(tmp_path):
     saved = tmp_path / "trees.anyshot"
     saved.write_bytes(b"")
-    with pytest.raises(DataError, match="is a file. Labels are checked in a folder"):
+    with pytest.raises(DataError, match="Labels are checked in a folder"):
         check(saved)
