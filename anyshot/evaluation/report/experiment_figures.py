@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,7 +53,10 @@ def lines_figure(
 
     ``level`` is the height of a dashed line. With ``as_ratios``, y is a logarithmic axis, too.
     """
-    figure = Figure(figsize=(max(5.2, 2.4 * len(panels) + 0.8), 3.9))
+    columns = 4 if len(panels) > 2 else 2
+    rows = math.ceil(max(len(lines) for lines in panels.values()) / columns)  # of the legend
+    width = max(6.4 if rows > 2 else 5.2, 2.4 * len(panels) + 0.8)
+    figure = Figure(figsize=(width, 3.5 + 0.2 * max(rows, 2)))
     axes = figure.subplots(1, len(panels), squeeze=False, sharex=True, sharey=True)[0]
     for panel, (title, lines) in zip(axes, panels.items(), strict=True):
         for index, (name, line) in enumerate(lines.items()):
@@ -66,7 +70,7 @@ def lines_figure(
         set_ratio_axis(axes[0], [point.y for point in points])
     axes[0].set_ylabel(ylabel)
     axes[len(panels) // 2].set_xlabel(xlabel)
-    add_legend_above(figure, axes[0], 4 if len(panels) > 2 else 2)
+    add_legend_above(figure, axes[0], columns)
     if any(point.interval for point in points):
         add_note(figure, "Bars: 95 % intervals.")
     return figure

@@ -17,8 +17,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from anyshot.core.files import PathLike, write_bytes
 
 # Colours of Okabe and Ito, which colour-blind readers can distinguish; the markers help in print.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = ("o", "s", "^", "D", "v", "<", ">")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#888888")
+MARKERS = ("o", "s", "^", "D", "v", "<", ">", "P")
 STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 11,
