@@ -1,4 +1,4 @@
-r"""X4: does averaging over z gain on a pre-trained body that learns to bear it?
+r"""X4: does averaging over z gain on a pre-trained body that adapts?
 
     anyshot reproduce examples/adapting_body_experiment.py --from cifar-fs --iterations 300 \
         --tasks 40

@@ -8,7 +8,7 @@ from anyshot.data import ImageSet
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory) -> str:
-    """The folder of an image set whose classes are told apart by their colour."""
+    """The folder of an image set whose classes differ in their colour."""
     rng = np.random.default_rng(0)
     classes = {}
     for c in range(12):

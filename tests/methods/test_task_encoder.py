@@ -54,10 +54,10 @@ def test_permuting_images_changes_nothing_and_permuting_classes_permutes_omega()
 
 
 def cardinalities(e: TaskEncoder, sizes: list[int]) -> tuple[list[float], list[float]]:
-    """What the class pooling and the task pooling are told of these class sizes."""
-    told: list[list[float]] = []
+    """What the class pooling and the task pooling receive of these class sizes."""
+    given: list[list[float]] = []
     hooks = [
-        pooling.register_forward_hook(lambda _, inputs, __: told.append(inputs[2].tolist()))
+        pooling.register_forward_hook(lambda _, inputs, __: given.append(inputs[2].tolist()))
         for pooling in (e.class_pooling, e.task_pooling)
     ]
     e(
@@ -67,7 +67,7 @@ def cardinalities(e: TaskEncoder, sizes: list[int]) -> tuple[list[float], list[f
     )
     for hook in hooks:
         hook.remove()
-    return told[0], told[1]
+    return given[0], given[1]
 
 
 def test_a_class_of_1_is_0_to_the_encoder_one_of_50_is_1_and_a_task_the_mean_of_its_classes():
@@ -137,20 +137,20 @@ def by_hand(
         return out.relu().unflatten(3, (-1, 2)).amax(4).unflatten(2, (-1, 2)).amax(3)
 
     def pooled(name: str, h: torch.Tensor, cardinality: float) -> torch.Tensor:
-        told = torch.full_like(h[0], cardinality)
+        given = torch.full_like(h[0], cardinality)
         return (
-            linear(f"{name}.mix", torch.stack([h.mean(0), h.var(0, correction=0), told], -1))
+            linear(f"{name}.mix", torch.stack([h.mean(0), h.var(0, correction=0), given], -1))
             .relu()
             .flatten()
         )
 
     h = linear("image_features", conv("conv2", conv("conv1", x)).flatten(1))
-    told = [(n - 1) / 49 for n in sizes]
+    given = [(n - 1) / 49 for n in sizes]
     s = torch.stack(
-        [pooled("class_pooling", c, t) for c, t in zip(h.split(sizes), told, strict=True)]
+        [pooled("class_pooling", c, t) for c, t in zip(h.split(sizes), given, strict=True)]
     )
     of_classes = linear("class_features.2", linear("class_features.0", s).relu())
-    v = pooled("task_pooling", of_classes, sum(told) / len(told))
+    v = pooled("task_pooling", of_classes, sum(given) / len(given))
     seen = {"omega": s, "gamma": v, "z": v}
     return {
         name: linear(f"heads.{name}.2", linear(f"heads.{name}.0", seen[name]).relu())

@@ -84,7 +84,7 @@ def test_saved_set_is_found_by_its_name(tmp_path):
     assert names(made.imageset("tiny")) == names(saved)
     assert (
         train(made.settings, tmp_path / "run").folder == made.folder
-    )  # goes on without being told where they are
+    )  # continues without the images being given again
 
 
 def test_run_with_changed_images_is_refused(tmp_path):

@@ -170,11 +170,11 @@ def test_training_tasks_are_augmented_and_validation_tasks_are_not(tmp_path):
 def test_validation_uses_the_chosen_prediction(tmp_path, monkeypatch):
     honest, predictions = meta_training.evaluate, []
 
-    def told(*arguments, prediction, **options):
+    def record(*arguments, prediction, **options):
         predictions.append(prediction)
         return honest(*arguments, prediction=prediction, **options)
 
-    monkeypatch.setattr(meta_training, "evaluate", told)
+    monkeypatch.setattr(meta_training, "evaluate", record)
     run(tiny(iterations=1, validate_by="mc"), tmp_path / "mc")
     run(tiny(iterations=1), tmp_path / "naive")
     assert predictions == ["mc", "naive"]

@@ -172,10 +172,10 @@ def test_a_non_finite_loss_ends_pretraining_with_an_error(tmp_path):
 
 
 def test_the_callback_gets_every_record_of_the_log(tmp_path):
-    told = []
-    made = run(tiny(epochs=2, check_every=1), tmp_path, callback=told.append)
-    assert told == list(made.records())
-    assert [record["kind"] for record in told] == ["epoch", "check", "epoch", "check"]
+    logged = []
+    made = run(tiny(epochs=2, check_every=1), tmp_path, callback=logged.append)
+    assert logged == list(made.records())
+    assert [record["kind"] for record in logged] == ["epoch", "check", "epoch", "check"]
 
 
 def test_the_default_dtype_changes_no_number(tmp_path):

@@ -3,7 +3,7 @@
 A file is a header of 128 bytes and a list of elements. An element is a tag (type, number of bytes)
 and data padded to eight bytes. A variable is an element that consists of elements: flags,
 dimensions, name and numbers in Fortran order. SciPy's compiled reader trusts the lengths in a
-damaged file and crashes, hence this one.
+damaged file and crashes, so it is not used.
 """
 
 from __future__ import annotations
