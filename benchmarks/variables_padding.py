@@ -10,7 +10,8 @@ padding? No training: constant γ of the head in the weights `cifar-fs` with a z
 the reason, the best γ depends little on N without padding, and falls as 1 / N with it.
 
 Validation tasks of CIFAR-FS, 10 steps on one view. Cost: about 0.2 s of one core for each
-prediction; 30 tasks 5 min. Writes OUT/results.json; stop it and start it again as you like.
+prediction; 30 tasks 5 min. Writes OUT/results.json and OUT/table.md; stop it and start it again as
+you like.
 """
 
 from __future__ import annotations
@@ -72,6 +73,26 @@ def with_head_gamma(method: anyshot.Method, gamma: float, padded: bool) -> anysh
     return changed
 
 
+def table(cells: list[dict]) -> str:
+    """Markdown: accuracy and NLL by task size, padding and γ; the best NLL of a row is bold."""
+    lines = [
+        f"Accuracy in % / NLL by γ of the head, {cells[0]['tasks']} validation tasks of CIFAR-FS; "
+        "bold: best NLL.",
+        "",
+        f"| images of the task | padded | {' | '.join(f'γ = {gamma:g}' for gamma in GAMMAS)} |",
+        "|--:|---|" + "--:|" * len(GAMMAS),
+    ]
+    for shots, padded in sorted({(cell["shots"], cell["padded"]) for cell in cells}):
+        row = [cell for cell in cells if (cell["shots"], cell["padded"]) == (shots, padded)]
+        scores = {c["gamma"]: (np.mean(c["accuracy"]), np.mean(c["nll"])) for c in row}
+        texts = {gamma: f"{score[0]:.1f} / {score[1]:.2f}" for gamma, score in scores.items()}
+        best = min(scores, key=lambda gamma: scores[gamma][1])
+        texts[best] = f"**{texts[best]}**"
+        values = " | ".join(texts.get(gamma, "–") for gamma in GAMMAS)
+        lines.append(f"| {5 * shots} | {f'to {PADDED_TO}' if padded else 'no'} | {values} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
@@ -105,6 +126,7 @@ def main() -> None:
                 }
                 cells.append(cell)
                 target.write_text(json.dumps(cells))
+                (chosen.out / "table.md").write_text(table(cells))
                 print(shots, padded, gamma, np.mean(cell["accuracy"]), np.mean(cell["nll"]))
 
 
