@@ -106,6 +106,11 @@ class PretrainSettings:
         "Augmentation; auto: shifts, and flips where the image set allows it.",
         choices=AUGMENTATIONS,
     )
+    teacher: str | None = option(
+        None,
+        "A finished pre-training on the same classes, whose class probabilities are learned too "
+        "(distillation).",
+    )
     check_every: int = option(
         20, "Epochs between validations by class prototypes; 0: at the end only.", least=0
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from anyshot.core.parallel import collectives, ranks
@@ -36,7 +37,7 @@ def open_or_create_run(
         return run, open_image_sets(run.settings, run.sets, imagesets, ood), None
     started = Run.find_started(folder)
     if started is None or started.settings != settings:
-        settings = _with_absolute_body(settings)
+        settings = _with_absolute_paths(settings)
     sets = open_image_sets(settings, started.sets if started else (), imagesets, ood)
     source = settings.train.body_from
     body = None if started or source is None else open_initial_body(source)
@@ -51,9 +52,19 @@ def open_or_create_run(
     return collectives.broadcast_from_rank_zero(lambda: run), sets, body
 
 
-def _with_absolute_body(settings: Settings) -> Settings:
-    """Make the path of the initial body absolute, for every working directory."""
-    source = settings.train.body_from
+def _with_absolute_paths(settings: Settings) -> Settings:
+    """Make the paths of the initial body and of the teacher absolute, for every working directory.
+
+    Names of pretrained weights stay.
+    """
+    settings = settings.with_initial_body(_absolute(settings.train.body_from))
+    stage = settings.pretrain
+    if stage is not None and stage.teacher is not None:
+        settings = replace(settings, pretrain=replace(stage, teacher=_absolute(stage.teacher)))
+    return settings
+
+
+def _absolute(source: str | None) -> str | None:
     if source is None or not os.path.exists(os.path.expanduser(source)):
-        return settings  # no body, or the name of pretrained weights
-    return settings.with_initial_body(os.path.abspath(os.path.expanduser(source)))
+        return source
+    return os.path.abspath(os.path.expanduser(source))

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anyshot.core.errors import DataError, SettingsError
+from anyshot.core.errors import DataError, RunError, SettingsError
 from anyshot.core.parallel import collectives
 from anyshot.core.progress import Advance
 from anyshot.core.random import Rng, numpy_rng, torch_rng
@@ -29,6 +29,7 @@ from anyshot.methods.base import accuracy
 from anyshot.methods.prototype_head import prototypes
 from anyshot.runs.checkpoint import Checkpoint
 from anyshot.runs.run import Run
+from anyshot.training.distillation import Teacher, distillation_loss
 from anyshot.training.loop import TrainContext, TrainingLoop
 from anyshot.training.pretraining_images import PretrainingImages
 
@@ -59,6 +60,8 @@ class Pretraining(TrainingLoop):
                 "batch; use fewer parts."
             )
         super().__init__(run, context)
+        source = self.settings.teacher
+        self.teacher = None if source is None else Teacher(source, run, context.device)
         self.seed = self.settings.seed
         self.layer = linear_layer(self.images.classes, self.method, self.seed)
         self.parameters = [*self.method.parameters(), *self.layer]
@@ -163,7 +166,10 @@ class Pretraining(TrainingLoop):
         y = torch.from_numpy(labels).to(self.method.reference_tensor.device)
         noise = torch.Generator().manual_seed(int(rng.integers(2**62)))  # after the augmentation
         scores = F.linear(self.method.embed(x, norm=self.method.training_norm(noise)), *self.layer)
-        loss = F.cross_entropy(scores, y)
+        if self.teacher is None:
+            loss = F.cross_entropy(scores, y)
+        else:
+            loss = distillation_loss(scores, self.teacher.scores(x), y)
         share = len(indices) / self.batch
         gradients = torch.autograd.grad(
             loss * share, self.parameters, allow_unused=True, materialize_grads=True
@@ -187,8 +193,9 @@ class Pretraining(TrainingLoop):
 
     # --------------------------------------------------------------------------------- checkpoints
     def state(self) -> dict[str, Any]:
-        """The finished epochs."""
-        return {"epoch": self.epoch}
+        """The finished epochs, and which run is the teacher."""
+        teacher = None if self.teacher is None else self.teacher.run_id
+        return {"epoch": self.epoch, "teacher": teacher}
 
     def tensors(self) -> dict[str, Tensor]:
         """Parameters and momenta by name."""
@@ -203,6 +210,10 @@ class Pretraining(TrainingLoop):
     @torch.no_grad()
     def load(self, checkpoint: Checkpoint) -> None:
         """Continue from a checkpoint."""
+        if checkpoint.state.get("teacher") != self.state()["teacher"]:
+            raise RunError(
+                f"The teacher '{self.settings.teacher}' is another run than when this one started."
+            )
         self.epoch = checkpoint.state["epoch"]
         for i, parameter in enumerate(self.parameters):
             if (momentum := checkpoint.tensors.get(f"momentum.{i}")) is not None:
