@@ -1,7 +1,7 @@
 r"""X4: does averaging over z gain on a pre-trained body that adapts?
 
     anyshot reproduce examples/adapting_body_experiment.py --from cifar-fs --iterations 300 \
-        --tasks 40
+        --tasks 100
 
 The body is not frozen (full learning rate), the variables have no gains, and the encoder starts at
 He's scale: z̃ has the paper's width from the first iteration. One run, tested at the posterior mean
