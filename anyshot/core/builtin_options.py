@@ -25,7 +25,18 @@ PREDICTIONS = ("mc", "naive")  #: by the mean over samples of the posterior, or 
 
 
 @dataclass(frozen=True)
-class MAMLOptions(MethodOptions):
+class StatisticsOptions(MethodOptions):
+    """Which statistics inductive tests use; the only option of ProtoNet, RFS and Proto-MAML."""
+
+    stored_statistics: bool = option(
+        False,
+        "Inductive tests (--no-transductive) use batch-norm statistics of training images, stored "
+        "at each validation; off: of the support set.",
+    )
+
+
+@dataclass(frozen=True)
+class MAMLOptions(StatisticsOptions):
     """The options of MAML and ANIL."""
 
     learned_head: bool = option(
@@ -57,18 +68,7 @@ class ABMLOptions(SamplingOptions):
 
 
 @dataclass(frozen=True)
-class EmbeddingOptions(MethodOptions):
-    """The options of methods that fit a classifier to features: ProtoNet, RFS, R2D2, SimpleShot."""
-
-    stored_statistics: bool = option(
-        False,
-        "Inductive tests (--no-transductive) use batch-norm statistics of training images, stored "
-        "at each validation; off: of the support set.",
-    )
-
-
-@dataclass(frozen=True)
-class R2D2Options(EmbeddingOptions):
+class R2D2Options(StatisticsOptions):
     """The options of R2D2."""
 
     ridge: float = option(1.0, "Initial regularisation λ of the ridge regression.", above=0)
@@ -84,7 +84,7 @@ class MTNetOptions(MethodOptions):
 
 
 @dataclass(frozen=True)
-class MetaSGDOptions(MethodOptions):
+class MetaSGDOptions(StatisticsOptions):
     """The options of Meta-SGD, which TAML has, too."""
 
     head: str = option(
@@ -187,7 +187,7 @@ BUILTIN_OPTIONS: dict[str, type[MethodOptions]] = {
     "mt-net": MTNetOptions,
     "abml": ABMLOptions,
     "taml": TAMLOptions,
-    **dict.fromkeys(("protonet", "simpleshot", "rfs"), EmbeddingOptions),
+    **dict.fromkeys(("protonet", "simpleshot", "rfs", "proto-maml"), StatisticsOptions),
     "r2d2": R2D2Options,
 }
 

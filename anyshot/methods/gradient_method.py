@@ -14,13 +14,14 @@ from anyshot.data.tasks import Task
 from anyshot.inner_loop import InnerProblem, adapt_many, query_cross_entropy, support_gradient
 from anyshot.inner_loop.update_rule import update
 from anyshot.methods.balancing import Phi, apply_gamma, apply_z, image_weights
-from anyshot.methods.base import Method, Objective, accuracy, average_ensemble
+from anyshot.methods.base import Objective, accuracy, average_ensemble
 from anyshot.methods.posterior import Posterior
+from anyshot.methods.stored_statistics import StoredStatisticsMethod
 from anyshot.methods.test_time_augmentation import Probabilities, Views
 from anyshot.models.network import HEAD_PARAMETERS, Norm, Parameters, linear_head, zero_head
 
 
-class GradientMethod(Method):
+class GradientMethod(StoredStatisticsMethod):
     """Base class of methods with an inner loop.
 
         θ_0 = θ ∗ z,    θ_k = θ_{k−1} − γ ∘ α ∘ ∇ Σ_n w_n CE_n(θ_{k−1}),    k = 1..K
@@ -132,12 +133,13 @@ class GradientMethod(Method):
         """The inner-loop problem of a task for one φ.
 
         With ``views`` of the support images, the steps use them in turn. ``noise`` is the source of
-        dropout, for training tasks; without it there is no dropout.
+        dropout, for training tasks. Tests have none, and may have stored statistics.
         """
         shots = torch.bincount(labels, minlength=way).to(self.reference_tensor)
         phi = self.apply_gains_and_priors(phi, shots)
         theta, norm = self.initial_parameters(phi)
-        norm = replace(norm, seed=self.body.draw_seed(noise))
+        training = noise is not None
+        norm = replace(norm, seed=self.body.draw_seed(noise)) if training else self.test_norm(norm)
         head = self.head(theta, norm, images, labels, way)
         weights = self.image_weights(labels, way, phi)
         factors = self.remedy.class_factors(shots)
@@ -150,7 +152,7 @@ class GradientMethod(Method):
             norm=norm,
             steps=steps,
             centre=self.settings.centre,
-            transductive=self.settings.transductive,
+            transductive=self.settings.transductive or (training and self.stores_statistics),
             body=self.body.features,
             head=linear_head if _has_linear_head(self) else self.class_scores,
             views=views,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor
 
+from anyshot.core.builtin_options import StatisticsOptions
 from anyshot.methods.gradient_method import GradientMethod
 from anyshot.methods.prototype_head import prototypes
 from anyshot.models.network import Norm, Parameters
@@ -22,6 +25,7 @@ class ProtoMAML(GradientMethod):
     The inner learning rate is 0.0005 (any-shot) or 0.01 (multi).
     """
 
+    Options: ClassVar[type] = StatisticsOptions
     alpha = 0.0005
 
     def head(

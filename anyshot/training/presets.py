@@ -122,6 +122,9 @@ for _name in FEW_SHOT:
             "stored_statistics": True,
             "centre": False,
         }
+    # their own inductive tests (--no-transductive) use stored statistics, too
+    for _method in ("maml", "anil", "meta-sgd", "proto-maml", "taml"):
+        EXCEPTIONS.setdefault((_name, _method), {})["stored_statistics"] = True
 for _name in PAPER:
     for _method, _changes in recipe.EXCEPTIONS.items():
         EXCEPTIONS[_name, _method] = _changes
@@ -170,7 +173,7 @@ def default_preset(images: Sequence[str]) -> str:
 
 
 #: Pre-training uses a body with the same parameters and the output of the last layer alone.
-SAME_PARAMETERS = {"conv4-depths": "conv4"}
+SAME_PARAMETERS = {"conv4-depths": "conv4", "conv4-unit": "conv4"}
 
 
 def pretraining_settings(settings: Settings) -> Settings:

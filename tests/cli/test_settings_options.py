@@ -70,7 +70,7 @@ def test_options_of_every_type_arrive_as_settings():
 def test_every_default_given_as_an_option_changes_nothing():
     arguments = []
     foreign = {"learned_head", "zeta", "deviation", "deviation_head", "epochs"}
-    foreign |= {"stored_statistics", "ridge"}
+    foreign |= {"ridge"}
     for setting in select_settings(EVERYTHING):
         if setting.name in foreign:
             continue

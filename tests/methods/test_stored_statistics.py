@@ -8,11 +8,13 @@ from support import make_imageset, make_method, make_task
 
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
 from anyshot.data.tasks import TaskStream
-from anyshot.methods.embedding_method import STATISTICS_IMAGES
+from anyshot.inner_loop import query_loss
+from anyshot.methods.stored_statistics import STATISTICS_IMAGES
 from anyshot.models.norm import EPS
 from anyshot.training.stages import train
 
-METHODS = ("protonet", "r2d2", "simpleshot", "rfs")
+INNER_LOOP = ("maml", "anil", "meta-sgd", "proto-maml", "taml")
+METHODS = ("protonet", "r2d2", "simpleshot", "rfs", *INNER_LOOP)
 STORED = {"transductive": False, "stored_statistics": True}
 
 
@@ -57,25 +59,82 @@ def test_features_are_those_of_torch_batch_norm_in_evaluation_mode():
         for norm in norms:
             norm.eval()
         expected = embed(method.to_input(task.query), norms)
-        actual = method.embed(method.to_input(task.query), norm=method.stored_norm())
+        actual = method.embed(method.to_input(task.query), norm=method.test_norm(method.norm))
     # torch stores the unbiased variance, which differs by 1 / (images × pixels)
     np.testing.assert_allclose(actual.numpy(), expected.numpy(), rtol=2e-3, atol=1e-3)
 
 
-def test_transductive_tests_ignore_stored_statistics():
-    method, _ = prepared("rfs", centre=True)
+class PlainConv4(torch.nn.Module):
+    """Conv4 with a linear head, of torch's own layers."""
+
+    def __init__(self, channels, width, way):
+        super().__init__()
+        inputs = (3, channels, channels, channels)
+        self.convs = torch.nn.ModuleList(
+            torch.nn.Conv2d(i, channels, 3, padding=1, bias=False) for i in inputs
+        )
+        self.norms = torch.nn.ModuleList(torch.nn.BatchNorm2d(channels, EPS) for _ in inputs)
+        self.head = torch.nn.Linear(width, way)
+
+    def forward(self, x):
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            x = F.max_pool2d(F.relu(norm(conv(x))), 2)
+        return self.head(x.flatten(1))
+
+
+@pytest.mark.parametrize("adapt_body", [True, False])
+def test_an_inner_loop_is_that_of_a_torch_module_in_evaluation_mode(adapt_body):
+    """Meta-gradients of two steps and the query loss, by autograd through the module."""
+    method, _ = prepared("maml", steps=2, alpha=0.1, alpha_head=0.5, adapt_body=adapt_body)
+    task = make_task()
+    support, labels, query, query_labels = method.task_tensors(task)
+    inner = method.inner_problem(support, labels, task.way, {}, 2)
+    loss, scores = query_loss(inner, query, query_labels)
+    names = [f"conv{i}_weight" for i in range(1, 5)]
+    actual = torch.autograd.grad(loss, [*(method.theta[name] for name in names), *method.shift])
+
+    net = PlainConv4(4, method.body.width, task.way).double().eval()
+    start = {"head.weight": torch.zeros_like(net.head.weight), "head.bias": torch.zeros(3).double()}
+    buffers = dict(method.named_buffers())
+    for i, name in enumerate(names):
+        start[f"convs.{i}.weight"] = method.theta[name].detach().requires_grad_()
+        start[f"norms.{i}.bias"] = method.shift[i].detach().requires_grad_()
+        net.norms[i].running_mean.copy_(buffers[f"stored_mean{i}"])
+        net.norms[i].running_var.copy_(buffers[f"stored_variance{i}"])
+    theta = {name: t if t.requires_grad else t.requires_grad_() for name, t in start.items()}
+    adapted = [name for name in theta if "head" in name or ("convs" in name and adapt_body)]
+    for _ in range(2):
+        inner_loss = F.cross_entropy(torch.func.functional_call(net, theta, support), labels)
+        g = torch.autograd.grad(inner_loss, [theta[name] for name in adapted], create_graph=True)
+        rates = [0.5 if "head" in name else 0.1 for name in adapted]
+        steps = zip(adapted, rates, g, strict=True)
+        theta = theta | {name: theta[name] - rate * d for name, rate, d in steps}
+    logits = torch.func.functional_call(net, theta, query)
+    weights = [start[f"convs.{i}.weight"] for i in range(4)]
+    shifts = [start[f"norms.{i}.bias"] for i in range(4)]
+    expected = torch.autograd.grad(F.cross_entropy(logits, query_labels), [*weights, *shifts])
+    torch.testing.assert_close(scores, logits.detach(), rtol=0, atol=1e-10)
+    for a, b in zip(actual, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
+        assert b.abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("name", ["rfs", "taml"])
+def test_transductive_tests_ignore_stored_statistics(name):
+    method, _ = prepared(name, centre=True)
     settings = {**STORED, "transductive": True}
-    transductive = make_method("rfs", centre=True, **settings)
+    transductive = make_method(name, centre=True, **settings)
     transductive.load_state_dict(method.state_dict())
-    plain, task = make_method("rfs", centre=True), make_task()
+    plain, task = make_method(name, centre=True), make_task()
     torch.testing.assert_close(transductive.predict(task), plain.predict(task))
     assert (method.predict(task) - plain.predict(task)).abs().max() > 1e-4
 
 
-def test_training_uses_the_statistics_of_each_batch():
+@pytest.mark.parametrize("name", ["protonet", "meta-sgd"])
+def test_training_uses_the_statistics_of_each_batch(name):
     task = make_task()
-    stored, _ = prepared("protonet")
-    plain = make_method("protonet")
+    stored, _ = prepared(name)
+    plain = make_method(name)
     torch.testing.assert_close(stored.objective(task).loss, plain.objective(task).loss)
 
 

@@ -14,6 +14,7 @@ from anyshot.training.presets import preset
 # what all three settings of the paper share; whatever the paper does not have is off
 TASK = {"shots": "any-shot:1-50", "query": 15}
 OPTIONS = {
+    "stored_statistics": False,
     "head": "zero", "class_mean": False, "balance": ("omega", "gamma", "z"), "bayesian": True,
     "prediction": "mc", "samples": 10, "z_site": "weight", "hierarchical": True,
     "statistics": ("mean", "var", "N"), "encoder": "convolutional", "pooling": "statistics",
