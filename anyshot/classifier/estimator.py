@@ -56,6 +56,8 @@ class AnyShotClassifier(SelfAssessment):
         The class labels, sorted.
     conflicts_ : list of (int, int)
         Pairs of the same image with different labels, as indices into `features_`.
+    copies_ : list of (int, int)
+        Pairs of the same image with the same label.
     features_ : ndarray of shape (n_images, n_features), float32
         The features of the images that were learned from.
     labels_ : ndarray of shape (n_images,), int64
@@ -130,15 +132,15 @@ class AnyShotClassifier(SelfAssessment):
             self._start_fit()
             features, labels = self._features_and_labels(X, y, first=True)
             self._adapt(features, labels)
-            self._warn_about_conflicts(X)
+            self._warn_about_repeated(X)
             return self
 
     def fit_features(self, features: ArrayLike, y: ArrayLike) -> AnyShotClassifier:
         """Learn from features that the backbone computed before, for example by `transform`.
 
         Images can be classified afterwards, unless the backbone's features depend on the
-        images that are learned from (``conv4:RUN``). `conflicts_` lists equal images with
-        different labels; there is no warning.
+        images that are learned from (``conv4:RUN``). `conflicts_` and `copies_` list equal
+        images; there is no warning.
 
         Parameters
         ----------
@@ -191,7 +193,7 @@ class AnyShotClassifier(SelfAssessment):
                 known = self.classes_
                 announced = known if announced is None else np.concatenate([known, announced])
             self._adapt(features, labels, announced)
-            self._warn_about_conflicts(X if first else None)
+            self._warn_about_repeated(X if first else None)
             return self
 
     def set_class_prior(self, class_prior: ClassPrior) -> AnyShotClassifier:

@@ -24,7 +24,7 @@ from anyshot.classifier.backbones import (
 from anyshot.classifier.backbones.backbone import Source
 from anyshot.classifier.class_prior import EVEN, ClassPrior, class_shares
 from anyshot.classifier.heads.learner import AdaptedLearner
-from anyshot.classifier.repeated_images import describe_conflicts, find_conflicts
+from anyshot.classifier.repeated_images import describe_conflicts, describe_copies, find_repeated
 from anyshot.classifier.sklearn_compat import (
     Estimator,
     InvalidInput,
@@ -102,8 +102,9 @@ class FittedState(Estimator):
         self.labels_: NDArray[np.int64] = np.searchsorted(self.classes_, labels).astype(np.int64)
         self.seen_: NDArray[np.int64] = np.unique(self.labels_)  # classes with images
         self.conflicts_: list[tuple[int, int]] = []  # feature vectors of the user may be equal
+        self.copies_: list[tuple[int, int]] = []
         if self.fit_params_["backbone"] is not None:
-            self.conflicts_ = find_conflicts(features, self.labels_)
+            self.conflicts_, self.copies_ = find_repeated(features, self.labels_)
         expected = len(self.weights_.learner.directions)
         if self._is_native() and expected and self._last_layer(features).shape[1] != expected:
             raise InvalidInput(
@@ -141,15 +142,17 @@ class FittedState(Estimator):
         """Whether the learner was meta-trained on features of this backbone."""
         return bool(self.fit_params_["backbone"] == self.weights_.config["backbone"])
 
-    def _warn_about_conflicts(self, X: Images | None = None) -> None:
-        """Warn if the same image has two labels; X are the images, if all are known."""
+    def _warn_about_repeated(self, X: Images | None = None) -> None:
+        """Warn if the same image is there twice; X are the images, if all are known."""
+        names = [f"image {i}" for i in range(len(self.labels_))]
+        for i, image in enumerate([] if X is None else X):
+            if isinstance(image, str | Path):
+                names[i] = readable(str(image))
         if self.conflicts_:
-            names = [f"image {i}" for i in range(len(self.labels_))]
-            for i, image in enumerate([] if X is None else X):
-                if isinstance(image, str | Path):
-                    names[i] = readable(str(image))
             labels = [readable(str(label)) for label in self.classes_[self.labels_]]
             log.warning("%s", describe_conflicts(self.conflicts_, names, labels))
+        if self.copies_:
+            log.warning("%s", describe_copies(self.copies_, names))
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but a backbone that can be opened again by its name, for pickle."""

@@ -22,7 +22,7 @@ from anyshot.evaluation.report.result_files import write_results
 MAX_SHOWN = 40  # photos on the screen; files have all
 MAX_CLASSES = 12  # confusion matrices of more classes are listed by their largest errors
 MAX_ERRORS = 10  # errors in that list
-MAX_REPEATED = 5  # repeated photos that a message names
+MAX_REPEATED = 5  # repeated photos, or suspicious labels, that a message names
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _summary(
 # ---------------------------------------------------------------------------------------- screen
 def predictions_table(answers: Sequence[Classification], root: Path) -> Table:
     """Photos with their predicted classes, in the given order."""
-    title = f"{len(answers)} photos, the most uncertain first"
+    title = f"{len(answers)} photos, the most uncertain first" if len(answers) > 1 else None
     result = Table("photo", "class", "probability", title=title)
     for answer in answers[:MAX_SHOWN]:
         name = answer.path.relative_to(root) if root.is_dir() else answer.path.name
@@ -94,6 +94,32 @@ def predictions_table(answers: Sequence[Classification], root: Path) -> Table:
     if len(answers) > MAX_SHOWN:
         result.add_row(f"… {len(answers) - MAX_SHOWN} more, less uncertain", "", "")
     return result
+
+
+def classes_table(explanation: Explanation) -> Table:
+    """What was learned: photos, influence and expected accuracy of each class."""
+    result = Table("class", "photos", "influence", "expected accuracy", title="Learned classes")
+    for c in explanation.classes:
+        cells = (str(c.images), f"×{c.weight:.2f}", f"{c.expected:.0%}")
+        result.add_row(readable(c.name), *cells)
+    return result
+
+
+def describe_expectation(explanation: Explanation, support: LabelledFiles) -> str:
+    """Expected accuracy, the class to photograph next, and photos whose label looks wrong."""
+    lines = [
+        f"Expected accuracy on new photos: {explanation.expected:.0%} "
+        f"(90% interval {explanation.low:.0%} to {explanation.high:.0%}).",
+        f"More photos of {readable(explanation.next_class)} would help most.",
+    ]
+    if suspects := explanation.suspects:
+        named = [
+            f"{readable(support.paths[s.index])} (perhaps {readable(s.suggested)})"
+            for s in suspects[:MAX_REPEATED]
+        ]
+        more = f"; and {len(suspects) - len(named)} more" if len(suspects) > len(named) else ""
+        lines.append(f"Labels that look wrong: {'; '.join(named)}{more}.")
+    return "\n".join([*lines, *filter(None, [explanation.caution])])
 
 
 def class_accuracy_table(evaluation: FolderEvaluation, explanation: Explanation) -> Table:
@@ -133,6 +159,8 @@ def describe_evaluation(evaluation: FolderEvaluation, explanation: Explanation) 
         f"NLL {summary.nll:.3f}, calibration error {summary.ece:.1%}. Expected before the test: "
         f"{explanation.expected:.1%} ({explanation.low:.1%} to {explanation.high:.1%})."
     ]
+    if explanation.caution:
+        lines.append(explanation.caution)
     if evaluation.without_repeated:
         lines.append(
             f"Accuracy without the {len(evaluation.repeated)} photos that were also learned from: "

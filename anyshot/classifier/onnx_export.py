@@ -65,10 +65,15 @@ class ClassifierGraph(nn.Module):
         return (answers + self.log_shares).softmax(1), unknown
 
 
+def check_onnx_installed() -> None:
+    """Raise an error that names the extra if the export's packages are not installed."""
+    _require("onnx", "onnxscript", "onnxruntime")
+
+
 def export_onnx(classifier: AnyShotClassifier, path: str | Path) -> None:
     """Write a fitted classifier to an ONNX file; see `AnyShotClassifier.export_onnx`."""
     check_writable(path)
-    _require("onnx", "onnxscript", "onnxruntime")
+    check_onnx_installed()
     network, example = _network_and_example(classifier)
     data = _to_onnx(ClassifierGraph(classifier, network), example, _metadata(classifier, network))
     _compare(classifier, data, example)

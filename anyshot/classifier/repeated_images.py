@@ -35,10 +35,16 @@ def find_matches(features: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int6
     return matches
 
 
-def find_conflicts(features: NDArray[Any], labels: NDArray[Any]) -> list[tuple[int, int]]:
-    """Pairs of equal rows with different labels, as indices (first, later)."""
-    first = find_matches(features, features)
-    return [(int(a), b) for b, a in enumerate(first) if labels[a] != labels[b]]
+Pairs = list[tuple[int, int]]
+
+
+def find_repeated(features: NDArray[Any], labels: NDArray[Any]) -> tuple[Pairs, Pairs]:
+    """Pairs of equal rows, as indices (first, later): with different labels, and with the same."""
+    pairs = [(int(a), b) for b, a in enumerate(find_matches(features, features)) if a != b]
+    return (
+        [(a, b) for a, b in pairs if labels[a] != labels[b]],
+        [(a, b) for a, b in pairs if labels[a] == labels[b]],
+    )
 
 
 def describe_conflicts(
@@ -48,6 +54,17 @@ def describe_conflicts(
     pairs = [f"{names[a]} ({labels[a]}) and {names[b]} ({labels[b]})" for a, b in conflicts[:SHOWN]]
     more = f"; and {len(conflicts) - SHOWN} more" if len(conflicts) > SHOWN else ""
     return f"The same image has two labels: {'; '.join(pairs)}{more}. Remove one of each pair."
+
+
+def describe_copies(copies: Sequence[tuple[int, int]], names: Sequence[str]) -> str:
+    """One sentence on images that are in a class twice."""
+    pairs = [f"{names[b]} is {names[a]}" for a, b in copies[:SHOWN]]
+    more = f"; and {len(copies) - SHOWN} more" if len(copies) > SHOWN else ""
+    images = "1 image is a copy" if len(copies) == 1 else f"{len(copies)} images are copies"
+    return (
+        f"{images} of another in the same class: {'; '.join(pairs)}{more}. "
+        "Remove copies: they make the expected accuracy too high."
+    )
 
 
 def _unit_rows(features: NDArray[Any]) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from anyshot.cli.classifier_options import (
     Weights,
     fit_support,
 )
-from anyshot.cli.common import Csv, TrustCode, check_files
+from anyshot.cli.common import Csv, TrustCode, check_files, log_written
 from anyshot.cli.settings_options import Device
 from anyshot.core.errors import DataError
 
@@ -58,3 +58,4 @@ def check(
     print(describe_check(found))
     if csv:
         write_check(csv, found, files)
+    log_written(csv)

@@ -20,7 +20,7 @@ from anyshot.cli.classifier_options import (
     fit_support,
     print_skipped,
 )
-from anyshot.cli.common import Csv, TrustCode, check_files
+from anyshot.cli.common import Csv, TrustCode, check_files, log_written
 from anyshot.cli.settings_options import Device
 
 log = logging.getLogger(__name__)
@@ -57,6 +57,8 @@ def classify(
     """
     from anyshot.classifier.folder_pages import write_predictions_page
     from anyshot.classifier.folder_report import (
+        classes_table,
+        describe_expectation,
         describe_repeated,
         predictions_table,
         write_predictions,
@@ -74,9 +76,10 @@ def classify(
     if repeated := describe_repeated(answers, files.paths, "query"):
         log.warning("%s", repeated)
     explanation = classifier.explain()
-    print_tables(predictions_table(answers, query))
-    print(explanation)
+    print_tables(predictions_table(answers, query), classes_table(explanation))
+    print(describe_expectation(explanation, files))
     if csv:
         write_predictions(csv, answers)
     if html:
         write_predictions_page(html, answers, explanation, photos)
+    log_written(csv, html)

@@ -11,6 +11,7 @@ import typer
 
 from anyshot.cli.setting_fields import split_commas
 from anyshot.cli.settings_options import settings_of_runs
+from anyshot.core.text import join_words
 
 if TYPE_CHECKING:
     from anyshot.evaluation.compare_runs import ResultRow, RunOnSet
@@ -54,6 +55,13 @@ def check_files(*paths: Path | None) -> None:
     for path in paths:
         if path is not None:
             check_writable(path)
+
+
+def log_written(*paths: Path | None) -> None:
+    """Say which output files were written."""
+    written = [str(path) for path in paths if path is not None]
+    if written:
+        log.info("Wrote %s.", join_words(written))
 
 
 def open_runs(

@@ -19,7 +19,7 @@ from anyshot.cli.classifier_options import (
     fit_support,
     print_skipped,
 )
-from anyshot.cli.common import TrustCode, check_files
+from anyshot.cli.common import TrustCode, check_files, log_written
 from anyshot.cli.settings_options import Device, Json
 
 log = logging.getLogger(__name__)
@@ -82,3 +82,4 @@ def evaluate(
         confusion_figure(found.names, found.counts, png)
     if html:
         write_evaluation_page(html, found, explanation)
+    log_written(json, png, html)

@@ -52,11 +52,14 @@ def export(
 
     Example: anyshot export trees.onnx --support trees
     """
+    from anyshot.classifier.onnx_export import check_onnx_installed
     from anyshot.core.errors import SettingsError
 
     if file.suffix.lower() not in (ONNX, SAVED):
         raise SettingsError(f"{file} ends neither in {ONNX} nor in {SAVED}; choose one of them.")
     check_files(file)
+    if file.suffix.lower() == ONNX:
+        check_onnx_installed()
     classifier, _ = fit_support(
         support, backbone, weights, side, device, trust_code, class_prior, unknown_threshold
     )

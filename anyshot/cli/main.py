@@ -51,7 +51,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # joins the lines of a paragraph
     pretty_exceptions_enable=False,  # main() prints errors
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with: anyshot demo. Every command has its own --help.",
+    epilog="Start with: anyshot serve (your photos), anyshot demo (research). "
+    "Every command has its own --help.",
 )
 
 
@@ -79,28 +80,29 @@ def anyshot(
     """Learn image classifiers from uneven, scarce and unusual data.
 
     Some classes have one image and others fifty; some tasks resemble the training data and others
-    do not. Bayesian TAML learns from many small tasks how to balance classes, tasks and prior
-    knowledge.
+    do not. Sort your own photos after a few examples of each class, or train and compare
+    meta-learning methods such as Bayesian TAML.
     """
 
 
-app.command()(demo.demo)
-app.command()(pretrain.pretrain)
-app.command(cls=command_with_method_options(train.train))(train.train)
-app.command()(test.test)
-app.command()(inspect.inspect)
-app.command()(report.report)
-app.command()(reproduce.reproduce)
-app.command()(bench.bench)
-app.command()(classify.classify)
-app.command()(evaluate.evaluate)
-app.command()(check.check)
-app.command()(label.label)
-app.command()(export.export)
-app.command()(serve.serve)
-app.add_typer(weights.app, name="weights")
-app.add_typer(data.app, name="data")
-app.add_typer(cache.app, name="cache")
+PHOTOS, RESEARCH, STORAGE = "Your own photos", "Research on meta-learning", "Stored files"
+for command in (
+    serve.serve,
+    classify.classify,
+    evaluate.evaluate,
+    check.check,
+    label.label,
+    export.export,
+):
+    app.command(rich_help_panel=PHOTOS)(command)
+app.command(rich_help_panel=RESEARCH)(demo.demo)
+app.command(rich_help_panel=RESEARCH)(pretrain.pretrain)
+app.command(cls=command_with_method_options(train.train), rich_help_panel=RESEARCH)(train.train)
+for command in (test.test, inspect.inspect, report.report, reproduce.reproduce, bench.bench):
+    app.command(rich_help_panel=RESEARCH)(command)
+app.add_typer(weights.app, name="weights", rich_help_panel=STORAGE)
+app.add_typer(data.app, name="data", rich_help_panel=STORAGE)
+app.add_typer(cache.app, name="cache", rich_help_panel=STORAGE)
 
 
 def main(arguments: list[str] | None = None) -> None:

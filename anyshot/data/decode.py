@@ -49,7 +49,7 @@ def decode(source: Path | bytes, side: int, *, box: Box | None = None, crop: boo
     except UnreadableImage:
         raise
     except Exception as error:  # decoders of damaged files raise almost anything
-        raise UnreadableImage(f"damaged ({str(error).strip() or type(error).__name__})") from error
+        raise UnreadableImage(f"damaged: {str(error).strip() or type(error).__name__}") from error
 
 
 def decode_all(

@@ -11,6 +11,7 @@ import io
 import zlib
 from contextlib import suppress
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,11 @@ def _file(source: Path | bytes) -> io.BytesIO | Path:
 def _explain_unidentified(start: bytes) -> str:
     """Why no format claims a file that starts with these bytes."""
     if start[:4] in TIFF_STARTS:
-        return f"a TIFF that needs the package tifffile, or a damaged one; {INSTALL}"
+        if find_spec("tifffile") is None:
+            return f"a TIFF that needs the package tifffile, or a damaged one; {INSTALL}"
+        return "a damaged TIFF, or a camera's raw file; save it as JPEG"
+    if not start:
+        return "an empty file"
     if start[4:8] != b"ftyp":
         return "not an image"
     if start[8:12] not in HEIF_BRANDS:

@@ -12,8 +12,8 @@ from anyshot.classifier.repeated_images import (
     SHOWN,
     TOLERANCE,
     describe_conflicts,
-    find_conflicts,
     find_matches,
+    find_repeated,
 )
 
 
@@ -59,9 +59,11 @@ def test_rows_match_up_to_the_tolerance_in_every_direction():
             assert find_matches(moved, known).tolist() == expected
 
 
-def test_conflicts_are_equal_rows_with_different_labels():
+def test_equal_rows_are_conflicts_or_copies():
     rows = np.eye(5)[[0, 1, 0, 2, 0, 1]]
-    assert find_conflicts(rows, np.array([0, 1, 1, 0, 0, 1])) == [(0, 2)]
+    conflicts, copies = find_repeated(rows, np.array([0, 1, 1, 0, 0, 1]))
+    assert conflicts == [(0, 2)]
+    assert copies == [(0, 4), (1, 5)]
 
 
 def test_a_long_list_of_conflicts_is_shortened():
@@ -84,7 +86,13 @@ def test_the_same_image_with_two_labels_is_named(tmp_path, caplog):
     (message,) = (r.getMessage() for r in caplog.records)
     assert f"{tmp_path / '3.png'} (red) and {tmp_path / 'copy.png'} (blue)" in message
     caplog.clear()
-    assert AnyShotClassifier(colours, side=8).fit([*paths], [*y, "red"]).conflicts_ == []
+    clf = AnyShotClassifier(colours, side=8).fit([*paths], [*y, "red"])
+    assert clf.conflicts_ == []
+    assert clf.copies_ == [(3, len(x))]
+    (message,) = (r.getMessage() for r in caplog.records)
+    assert f"{tmp_path / 'copy.png'} is {tmp_path / '3.png'}" in message
+    caplog.clear()
+    AnyShotClassifier(colours, side=8).fit(paths[:-1], y)
     assert not caplog.records
 
 

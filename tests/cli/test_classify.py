@@ -50,11 +50,13 @@ def run(*arguments):
 
 
 def test_classify_prints_answers_and_writes_a_table_and_a_page(folders, tmp_path, caplog):
+    caplog.set_level("INFO")
     done = run("classify", "--support", folders / "train", "--query", folders / "test",
                "--csv", tmp_path / "out.csv", "--html", tmp_path / "out.html")  # fmt: skip
     assert done.exit_code == 0
     assert "notes.txt (not an image)" in caplog.text
-    assert "Expected accuracy on new images" in done.stdout
+    assert "Expected accuracy on new photos" in done.stdout
+    assert f"{tmp_path / 'out.csv'} and {tmp_path / 'out.html'}" in caplog.text
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     assert len(rows) == 6
     for row in rows:
@@ -66,6 +68,15 @@ def test_classify_prints_answers_and_writes_a_table_and_a_page(folders, tmp_path
     assert "green &amp; blue" in page
     assert "green & blue" not in page
     assert "notes.txt: not an image" in page
+
+
+def test_labels_that_look_wrong_are_named_by_their_file(folders, tmp_path):
+    shutil.copytree(folders / "train", tmp_path / "train")
+    moved = tmp_path / "train" / "red" / "3.png"
+    moved.replace(tmp_path / "train" / "green & blue" / "moved.png")
+    done = run("classify", "--support", tmp_path / "train", "--query", folders / "test")
+    line = next(line for line in done.stdout.split("Labels that look wrong:")[1:])
+    assert f"{tmp_path / 'train' / 'green & blue' / 'moved.png'} (perhaps red)" in line
 
 
 def test_a_single_file_can_be_classified(folders):

@@ -42,3 +42,8 @@ def test_option_and_panel_have_different_names(help_of):
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_stars_are_not_read_as_emphasis(command, help_of):
     assert "/.jpg" not in help_of(command)
+
+
+def test_commands_for_photos_come_first(help_of):
+    text = help_of([])
+    assert text.index("Your own photos") < text.index("serve") < text.index("Research on")

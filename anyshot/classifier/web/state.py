@@ -11,7 +11,7 @@ import numpy as np
 
 from anyshot.classifier.confidence.label_check import CheckedLabel
 from anyshot.classifier.confidence.unknown_tradeoff import UnknownTradeoff
-from anyshot.classifier.repeated_images import describe_conflicts
+from anyshot.classifier.repeated_images import describe_conflicts, describe_copies
 from anyshot.classifier.web.arrangement import Arrangement
 from anyshot.classifier.web.limits import RequestRefused
 from anyshot.classifier.web.uploads import Photo, UploadReader
@@ -192,15 +192,18 @@ class Learned:
 
     def expected(self, names: Mapping[str, str]) -> dict[str, Any]:
         """The expected accuracy, and what to know about it."""
-        explanation, conflicts = self.explanation, self.classifier.conflicts_
+        explanation = self.explanation
         labels = [names[self.keys[label]] for label in self.labels]
+        conflicts, copies = self.classifier.conflicts_, self.classifier.copies_
+        repeated = [describe_conflicts(conflicts, self.files, labels)] if conflicts else []
+        repeated += [describe_copies(copies, self.files)] if copies else []
         return {
             "overall": explanation.expected,
             "low": explanation.low,
             "high": explanation.high,
             "next": self.keys[int(explanation.next_class)],
             "caution": explanation.caution,
-            "repeated": describe_conflicts(conflicts, self.files, labels) if conflicts else "",
+            "repeated": " ".join(repeated),
         }
 
     def classify(self, pool: Sequence[str], photos: Photos) -> None:

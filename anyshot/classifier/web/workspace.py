@@ -13,6 +13,7 @@ from anyshot.classifier.web.limits import Limits, RequestRefused
 from anyshot.classifier.web.memory import PhotoMemory
 from anyshot.classifier.web.state import Answers
 from anyshot.classifier.web.uploads import Photo, UploadReader
+from anyshot.core.text import readable
 
 STEPS = 30  # changes that can be undone
 
@@ -44,6 +45,7 @@ class Workspace:
         self.past: list[Step] = []
         self.future: list[Step] = []
         self.photos: dict[str, Photo] = {}  # also those that undoing brings back
+        self.file_bytes = 0  # of the files of these photos that are kept
         self.answers = Answers(reader)
         self._state: dict[str, Any] | None = None
 
@@ -117,17 +119,19 @@ class Workspace:
         photo = self.reader.read(name, data, self.limits)  # takes time, so without the lock
         with self.lock:
             self.check_room(target)
-            kept = sum(len(other.file) for other in self.photos.values())
-            if kept + len(data) <= 1_000_000 * self.limits.file_megabytes:
+            if self.file_bytes + len(data) <= 1_000_000 * self.limits.file_megabytes:
                 photo = replace(photo, file=data)
             self.memory.hold(photo)
             self.photos[photo.id] = photo
+            self.file_bytes += len(photo.file)
             self._change("add photos", self.now.with_photos([photo.id], target), batch)
 
     def check_room(self, target: str) -> None:
         """Refuse a photo that would not fit. To make room, the oldest changes are forgotten."""
         with self.lock:
             self.now.photos_of(target)
+            if len(self.photos) < self.limits.pictures:
+                return
             shown = sum(1 for _ in self.now.photos())
             while len(self.photos) >= self.limits.pictures and len(self.photos) > shown:
                 (self.past or self.future).pop(0)
@@ -220,12 +224,14 @@ class Workspace:
         arrangements = [self.now, *(step.before for step in (*self.past, *self.future))]
         needed = {photo for arrangement in arrangements for photo in arrangement.photos()}
         self.photos = {key: photo for key, photo in self.photos.items() if key in needed}
+        self.file_bytes = sum(len(photo.file) for photo in self.photos.values())
 
     def _check_name(self, name: str, current: ClassGroup | None = None) -> str:
         name = " ".join(name.split())
         if not name or len(name) > self.limits.name:
             raise RequestRefused(
-                f"A class name has 1 to {self.limits.name} characters; this one has {len(name)}."
+                f"A class name has 1 to {self.limits.name} characters; "
+                f"{readable(name)!r} has {len(name)}."
             )
         others = [group.name for group in self.groups.values() if group is not current]
         if name.casefold() in map(str.casefold, others):

@@ -72,6 +72,8 @@ def test_repeated_photos_are_named(busy):
     state = busy.state()
     assert "a.png (red) and copy.png (green)" in state["expected"]["repeated"]
     assert [row["repeated"] for row in state["pool"]] == [False, False, True]
+    busy.upload(green, noise_png(1, 0), "again.png").raise_for_status()
+    assert "again.png is a.png" in busy.state()["expected"]["repeated"]
 
 
 def test_unused_photos_do_not_count(busy):
@@ -160,7 +162,7 @@ def test_a_class_without_photos_is_not_learned(busy):
     ("file", "sentence"),
     [
         (b"hello", "notes.txt cannot be used: not an image"),
-        (b"", "not an image"),
+        (b"", "an empty file"),
         (noise_png(0, 0)[:-30], "damaged"),
     ],
 )

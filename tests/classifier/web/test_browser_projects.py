@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import struct
 import zipfile
 
@@ -74,6 +75,37 @@ def taught(page, folder):
     page.wait("document.querySelector('#pool-count').textContent === '30'")
     page.wait("document.querySelector('#work').hidden")
     return page
+
+
+def notices(page):
+    return page.js("document.querySelector('#problems').innerText")
+
+
+def test_folders_of_several_classes_are_one_upload(page, tmp_path):
+    for name in ("a  b", "c"):  # the page writes one space
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for i in range(3):
+            (tmp_path / "photos" / name / f"{i}.png").write_bytes(noise_png(0, i))
+    (tmp_path / "photos" / "notes.txt").write_text("next to the classes")
+    counted = "new MutationObserver(() => (window.most = Math.max(window.most ?? 0, "
+    counted += "document.querySelector('#progress').max))).observe("
+    page.js(f"{counted}document.querySelector('#reading'), {{childList: true}})")
+    page.choose("#folder", tmp_path / "photos")
+    counts = "[...document.querySelectorAll('.class .count')].map((c) => c.textContent).join()"
+    page.wait(f"{counts} === '3 photos,3 photos' && document.querySelector('#work').hidden")
+    assert page.js("window.most") == 6
+    assert "1 file next to" in notices(page)
+    assert page.js("[...document.querySelectorAll('.name')].map((i) => i.value)") == ["a b", "c"]
+
+
+def test_a_folder_of_train_and_test_is_refused(page, folder, tmp_path):
+    for part in ("train", "test"):
+        shutil.copytree(folder / "train", tmp_path / "photos" / part)
+    page.choose("#folder", tmp_path / "photos")
+    page.wait("document.querySelector('#problems').innerText")
+    assert "train" in notices(page)
+    assert "test" in notices(page)
+    assert page.js("document.querySelectorAll('.class').length") == 0
 
 
 def names(page):

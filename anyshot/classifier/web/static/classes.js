@@ -7,7 +7,7 @@ import { card as photoCard, fillCard } from "./cards.js";
 import { $, address, follow, h, percent, photos } from "./dom.js";
 import { browse } from "./gallery.js";
 import { change, now, photoOf, report, take, watch } from "./state.js";
-import { accept, children, filesOf, newBatch, onChoice, onDrop, upload } from "./upload.js";
+import { accept } from "./upload.js";
 import { sure, view } from "./viewer.js";
 
 const THUMBS = 18; // photos of a class on its card
@@ -25,37 +25,6 @@ $("add").addEventListener("submit", async (event) => {
   if (await change("POST", "/api/classes", { name: input.value })) input.value = "";
   input.focus();
 });
-
-// Dropped folders become classes; of a single folder that holds only folders, those do.
-onDrop($("classes"), async (entries) => {
-  const folders = entries.filter((entry) => entry.isDirectory);
-  if (!folders.length) return report("Drop photos on a class. Folders that are dropped here become classes.");
-  const inside = await Promise.all(folders.map(children));
-  const nested = folders.length === 1 && inside[0].length && inside[0].every((entry) => entry.isDirectory);
-  const named = [];
-  for (const folder of nested ? inside[0] : folders) named.push([folder.name, await filesOf(folder)]);
-  addFolders(named);
-});
-
-// The same for a folder that is chosen: DIR/spruce/1.jpg is of class spruce, DIR/1.jpg of class DIR.
-onChoice($("folder"), (files) => {
-  const byName = new Map();
-  for (const file of files) {
-    const parts = file.webkitRelativePath.split("/");
-    const name = parts[parts.length > 2 ? 1 : 0];
-    byName.set(name, [...(byName.get(name) ?? []), file]);
-  }
-  addFolders([...byName].sort(([a], [b]) => a.localeCompare(b)));
-});
-
-async function addFolders(folders) {
-  const batch = newBatch();
-  for (const [name, files] of folders) {
-    const find = () => now().classes.find((c) => c.name.toLowerCase() === name.trim().toLowerCase());
-    if (!find() && !(await change("POST", "/api/classes", { name, batch }))) continue;
-    await upload(files, find().id, batch);
-  }
-}
 
 function card({ id }) {
   const find = () => now().classes.find((c) => c.id === id);

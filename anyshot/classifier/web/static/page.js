@@ -1,6 +1,7 @@
 // The page as a whole: expected accuracy, the next steps, starting over.
 
 import "./classes.js";
+import "./folders.js";
 import "./answers.js";
 import "./labels.js";
 import "./mixups.js";
