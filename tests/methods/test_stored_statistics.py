@@ -1,5 +1,7 @@
 """Inductive tests with stored batch-norm statistics."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from support import make_imageset, make_method, make_task
 
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
 from anyshot.data.tasks import TaskStream
-from anyshot.inner_loop import query_loss
+from anyshot.inner_loop import adapt, logits_many, query_loss
 from anyshot.methods.stored_statistics import STATISTICS_IMAGES
 from anyshot.models.norm import EPS
 from anyshot.training.stages import train
@@ -153,3 +155,24 @@ def test_a_run_saves_the_statistics_of_its_training_images(tmp_path):
     for name, value in method.named_buffers():
         torch.testing.assert_close(value, stored[name])
         assert (value.abs() > 1e-3).any()
+
+
+@pytest.mark.parametrize("centre", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_engine_predicts_as_autograd_does(dtype, centre):
+    """Two steps and the class scores, with scales of both signs."""
+    method, _ = prepared("maml", centre=centre, alpha=0.1, alpha_head=0.5, dtype=dtype)
+    task = make_task()
+    support, labels, query, _ = method.task_tensors(task)
+    scales = [torch.tensor([-1.2, 1, -0.7, 0.5], dtype=dtype)] * 4
+    inner = method.inner_problem(support, labels, task.way, {}, 2)
+    inner = replace(inner, norm=replace(inner.norm, scale=scales))
+
+    def scores(engine):
+        with torch.no_grad():
+            return logits_many([inner], [adapt(inner, engine)], query, engine)
+
+    expected = scores("autograd")
+    assert expected.std() > 0.01
+    tolerance = {"rtol": 0, "atol": 1e-10 if dtype == torch.float64 else 1e-4}
+    torch.testing.assert_close(scores("engine"), expected, **tolerance)

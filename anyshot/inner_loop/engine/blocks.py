@@ -70,6 +70,16 @@ class BatchStatistics:
         return Sb + self.borrowed[0], S1 + self.borrowed[1]
 
 
+class StoredStatistics:
+    """Constants μ and r in place of a source block; what flows through them is dropped."""
+
+    WS = 0.0  # of layer 1; its factor S1 is 0
+
+    def __init__(self, mu: Vector, r: Vector) -> None:
+        self.mu, self.r = mu, r
+        self.statistics = BatchStatistics()
+
+
 class FirstBlock:
     """Layer 1: its statistics are known before the convolution and folded into the weights.
 

@@ -15,7 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anyshot.inner_loop.engine.blocks import BatchStatistics, Block, FirstBlock, ImagePatches
+from anyshot.inner_loop.engine.blocks import (
+    BatchStatistics,
+    Block,
+    FirstBlock,
+    ImagePatches,
+    StoredStatistics,
+)
 from anyshot.models.bodies.conv4 import LAYERS
 
 Tensors = list[Tensor]
@@ -26,7 +32,8 @@ class Body:
 
     The activations are kept for the Hessian-vector product. With a ``source`` all batch statistics
     are those of that body (another set of images, the same θ), and the backward pass goes through
-    both. The Hessian-vector product exists only without a source.
+    both. With ``stored`` means and variances these are used instead, as constants. The
+    Hessian-vector product exists only without a source and without stored statistics.
     """
 
     def __init__(
@@ -38,6 +45,7 @@ class Body:
         centre: bool,
         patches: ImagePatches,
         source: Body | None = None,
+        stored: Sequence[tuple[Tensor, Tensor]] | None = None,
     ) -> None:
         self.ops = ops
         self.centre = centre
@@ -47,6 +55,11 @@ class Body:
             [ops.to_backend(t) for t in block] for block in zip(weights, shift, scale, strict=True)
         )
         sources: Sequence[Any] = source.blocks if source else [None] * LAYERS
+        if stored is not None:
+            sources = [
+                StoredStatistics(ops.to_backend(mean), ops.inverse_deviation(ops.to_backend(var)))
+                for mean, var in stored
+            ]
         statistics = [BatchStatistics(block) for block in sources]
         self.first = FirstBlock(ops, statistics[0], patches, *first)
         self.rest = [

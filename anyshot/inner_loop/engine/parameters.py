@@ -19,6 +19,7 @@ from anyshot.inner_loop.engine.torch_ops import CHANNELS_LAST
 from anyshot.models.bodies import conv4
 from anyshot.models.bodies.conv4 import CONV_WEIGHTS, LAYERS
 from anyshot.models.network import HEAD_PARAMETERS, Features, Norm, Parameters
+from anyshot.models.stored_norm import StoredNorm
 
 #: the parameters that the engine differentiates, in order; convolution biases cancel
 NAMES = CONV_WEIGHTS + HEAD_PARAMETERS
@@ -35,7 +36,10 @@ def unsupported_reason(
         return "autocast is active"
     if body is not conv4.features:
         return "the body is not Conv4"
-    if type(norm) is not Norm:
+    if type(norm) is StoredNorm:
+        if torch.is_grad_enabled():
+            return "derivatives with stored statistics are needed"
+    elif type(norm) is not Norm:
         return f"the normalisation is of the class {type(norm).__name__}, not Norm"
     if norm.reference_size is not None:
         return "batch statistics of the first images of a set (reference_size)"
@@ -65,6 +69,7 @@ class EngineParameters:
     scale: list[Tensor]
     sign: list[Tensor] | None  #: ±1 per channel, shaped like a weight; None without scales
     ops: ModuleType  #: :mod:`.torch_ops` or :mod:`.numba_ops`
+    stored: list[tuple[Tensor, Tensor]] | None = None  #: mean and variance of each layer
 
     @staticmethod
     def from_parameters(theta: Parameters, norm: Norm) -> EngineParameters:
@@ -78,9 +83,13 @@ class EngineParameters:
             sign = [torch.where(t < 0, -1.0, 1.0).to(t.dtype).view(-1, 1, 1, 1) for t in norm.scale]
         values = _flip_signs([theta[name].detach() for name in NAMES if name in theta], sign)
         weights = [t.contiguous(memory_format=CHANNELS_LAST) for t in values[:LAYERS]]
-        return EngineParameters(
-            weights + values[LAYERS:], shift, scale, sign, choose_backend(weights)
-        )
+        stored = None
+        if isinstance(norm, StoredNorm):
+            stored = list(norm.statistics)
+            if sign is not None:  # the mean of y = W * x changes its sign with W
+                stored = [(m * s.flatten(), v) for (m, v), s in zip(stored, sign, strict=True)]
+        ops = choose_backend(weights)
+        return EngineParameters(weights + values[LAYERS:], shift, scale, sign, ops, stored)
 
     @single_task_threads()
     def forward_body(self, x: Tensor, centre: bool, reference: Tensor | None = None) -> Body:
@@ -95,7 +104,8 @@ class EngineParameters:
     def _body_arguments(self, x: Tensor, centre: bool, reference: Tensor | None) -> tuple[Any, ...]:
         source = None if reference is None else self.forward_body(reference, centre)
         patches = image_patches(self.ops, x)
-        return self.ops, self.theta[:LAYERS], self.shift, self.scale, centre, patches, source
+        blocks = self.theta[:LAYERS], self.shift, self.scale
+        return self.ops, *blocks, centre, patches, source, self.stored
 
     def flip_signs(self, tensors: list[Tensor]) -> list[Tensor]:
         """Flip weights (or their gradients) where the scale is negative; its own inverse."""
