@@ -54,7 +54,7 @@ class Teacher:
             )
         self.run_id = run.run_id
         self.method = run.load_method(device)
-        self.layer = [checkpoint.tensors[name].to(device) for name in LAYER]
+        self.layer = [checkpoint.tensors[name].to(self.method.reference_tensor) for name in LAYER]
 
     @torch.no_grad()
     def scores(self, images: Tensor) -> Tensor:

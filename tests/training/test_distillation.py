@@ -39,7 +39,7 @@ def test_a_student_approaches_its_teacher(tmp_path):
     images = [make_imageset(classes=24)]
     teacher = run(tiny(epochs=8), tmp_path / "teacher", images)
     settings = tiny(epochs=8, seed=1, teacher=str(tmp_path / "teacher"))
-    student = run(settings, tmp_path / "student", images)
+    student = run(settings, tmp_path / "student", images, device="auto")
     alone = run(tiny(epochs=8, seed=1), tmp_path / "alone", images)
     x = torch.from_numpy(images[0].images[:60].copy()).permute(0, 3, 1, 2) / 255.0
     target = Teacher(str(teacher.folder), student).scores(x).div(4).softmax(1)
