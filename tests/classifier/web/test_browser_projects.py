@@ -98,6 +98,30 @@ def test_folders_of_several_classes_are_one_upload(page, tmp_path):
     assert page.js("[...document.querySelectorAll('.name')].map((i) => i.value)") == ["a b", "c"]
 
 
+def test_the_mix_ups_of_many_classes_cover_nothing(page, url, tmp_path):
+    for name in range(20):
+        (tmp_path / f"class {name:02d}").mkdir()
+        for i in range(2):
+            (tmp_path / f"class {name:02d}" / f"{i}.png").write_bytes(noise_png(name % 3, i + name))
+    page.choose("#folder", tmp_path)
+    page.wait("document.querySelectorAll('.class').length === 20")
+    page.wait("document.querySelector('#work').hidden && !document.querySelector('#mixups').hidden")
+    page.click("#jump a:last-child")  # on a phone, the classes are a long way
+    place = "Math.round(document.querySelector('#answers').getBoundingClientRect().top)"
+    page.wait(f"{place} >= 0 && {place} < 800")
+    for width in (390, 1280):
+        page.open(url, **(PHONE if width == 390 else {}))
+        page.wait("document.querySelectorAll('.class').length === 20")
+        page.js("(document.querySelector('#mixups').open = true)")
+        page.wait("document.querySelectorAll('#mixup-table tbody tr').length === 20")
+        box = "document.querySelector('{}').getBoundingClientRect()"
+        assert page.js(f"{box.format('#mixups')}.right") <= width
+        assert page.js(f"{box.format('main > .left')}.right") <= width
+        overlap = f"{box.format('main > .left')}.right > {box.format('main > .right')}.left"
+        assert page.js(overlap) == (width == 390)  # one column
+    page.open(url, **PHONE)
+
+
 def test_a_folder_of_train_and_test_is_refused(page, folder, tmp_path):
     for part in ("train", "test"):
         shutil.copytree(folder / "train", tmp_path / "photos" / part)

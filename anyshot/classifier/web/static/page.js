@@ -35,6 +35,7 @@ function showTools({ classes, pool, undo, redo }) {
   const empty = !classes.length && !pool.length;
   $("over").hidden = $("save").hidden = empty;
   $("try").hidden = !empty;
+  $("jump").hidden = empty;
   for (const [id, what] of [["undo", undo], ["redo", redo]]) {
     $(id).hidden = !what;
     $(id).title = what ?? "";
