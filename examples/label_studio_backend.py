@@ -7,6 +7,7 @@ Then add http://localhost:9090 under Settings > Model of a project whose labelli
 Image and a single Choices tag. Predictions start with the second class. Their score is the
 probability of the class, so tasks sorted by prediction score begin with the least certain photos.
 The classifier of project N is the file MODEL_DIR/project-N.anyshot, which anyshot classify reads.
+It was run with the server Label Studio 1.23.2. label-studio-ml 1.0.9 on PyPI has another interface.
 """  # noqa: E501
 
 from __future__ import annotations

@@ -8,6 +8,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+SHIFTED = 0.2  # share of images unlike all classes; the calibrated threshold flags 1 in 20 known
+SHIFT_FROM = 20  # images
+
+
+def describe_shift(unknown: int, count: int) -> str:
+    """One sentence if many of `count` new images are unlike all classes, otherwise empty.
+
+    >>> describe_shift(2, 40)
+    ''
+    """
+    if count < SHIFT_FROM or unknown < SHIFTED * count:
+        return ""
+    return (
+        f"{unknown} of {count} new photos look unlike the photos of all classes; about one in "
+        "twenty is usual. If they do belong to the classes, the expected accuracy is too high "
+        "for them: learn from photos that are more like them."
+    )
+
 
 @dataclass(frozen=True, eq=False)
 class Predictions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from anyshot.classifier import AnyShotClassifier
-    from anyshot.classifier.folders import LabelledFiles
+    from anyshot.classifier.folders import Classification, LabelledFiles
 
 log = logging.getLogger(__name__)
 
@@ -152,6 +153,14 @@ def resolve_backbone(backbone: str, weights: str) -> tuple[str, str]:
             f"--weights {weights} is a run and brings its own backbone; drop --backbone {backbone}."
         )
     return f"conv4:{weights}", LEARNER
+
+
+def log_shift(answers: Sequence[Classification]) -> None:
+    """Warn if many new photos are unlike all classes; for the calibrated threshold only."""
+    from anyshot.classifier.predictions import describe_shift
+
+    if shift := describe_shift(sum(answer.unknown for answer in answers), len(answers)):
+        log.warning("%s", shift)
 
 
 def print_skipped(root: Path, files: LabelledFiles) -> None:

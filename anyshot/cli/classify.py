@@ -18,6 +18,7 @@ from anyshot.cli.classifier_options import (
     UnknownThreshold,
     Weights,
     fit_support,
+    log_shift,
     print_skipped,
 )
 from anyshot.cli.common import Csv, TrustCode, check_files, log_written
@@ -78,6 +79,8 @@ def classify(
     explanation = classifier.explain()
     print_tables(predictions_table(answers, query), classes_table(explanation))
     print(describe_expectation(explanation, files))
+    if classifier.unknown_threshold is None:
+        log_shift(answers)
     if csv:
         write_predictions(csv, answers)
     if html:

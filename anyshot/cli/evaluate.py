@@ -17,6 +17,7 @@ from anyshot.cli.classifier_options import (
     Support,
     Weights,
     fit_support,
+    log_shift,
     print_skipped,
 )
 from anyshot.cli.common import TrustCode, check_files, log_written
@@ -76,6 +77,8 @@ def evaluate(
         log.warning("%s", repeated)
     print_tables(class_accuracy_table(found, explanation), confusion_table(found))
     print(describe_evaluation(found, explanation))
+    if classifier.unknown_threshold is None:
+        log_shift(found.answers)
     if json:
         write_evaluation(json, found, explanation)
     if png:

@@ -79,6 +79,21 @@ def test_labels_that_look_wrong_are_named_by_their_file(folders, tmp_path):
     assert f"{tmp_path / 'train' / 'green & blue' / 'moved.png'} (perhaps red)" in line
 
 
+def test_many_photos_unlike_all_classes_are_a_warning(folders, tmp_path, caplog):
+    for i in range(24):
+        Image.new("RGB", (20, 20), (0, 0, 10 * i)).save(tmp_path / f"{i}.png")
+    query = ("classify", "--support", folders / "train", "--query", tmp_path)
+    run(*query)
+    flagged = re.search(r"(\d+) of 24 new photos look unlike", caplog.text)
+    assert flagged
+    assert int(flagged[1]) > 4
+    caplog.clear()
+    run(*query, "--unknown-threshold", 0.3)  # chosen, so the number says nothing
+    assert "look unlike" not in caplog.text
+    run("classify", "--support", folders / "train", "--query", folders / "test")
+    assert "look unlike" not in caplog.text
+
+
 def test_a_single_file_can_be_classified(folders):
     done = run(
         "classify", "--support", folders / "train", "--query", folders / "test" / "red" / "0.png"

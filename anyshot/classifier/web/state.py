@@ -11,6 +11,7 @@ import numpy as np
 
 from anyshot.classifier.confidence.label_check import CheckedLabel
 from anyshot.classifier.confidence.unknown_tradeoff import UnknownTradeoff
+from anyshot.classifier.predictions import describe_shift
 from anyshot.classifier.repeated_images import describe_conflicts, describe_copies
 from anyshot.classifier.web.arrangement import Arrangement
 from anyshot.classifier.web.limits import RequestRefused
@@ -89,6 +90,10 @@ class Answers:
         for row in pool:
             row |= learned.answer(row["id"])
             row["unknown"] = row["score"] > state["threshold"]
+        if now.threshold is None:
+            state["expected"]["shift"] = describe_shift(
+                sum(row["unknown"] for row in pool), len(pool)
+            )
         state["suggested"] = learned.suggest(now.pool, photos)
         return state
 

@@ -62,6 +62,20 @@ def test_the_page_answers_as_the_classifier_does(visit, teach, backbone, monkeyp
     assert state["suggested"] == [state["pool"][i]["id"] for i in classifier.label_next(images)]
 
 
+def test_a_pool_unlike_all_classes_is_said(busy):
+    assert busy.state()["expected"]["shift"] == ""
+    for i in range(24):
+        file = io.BytesIO()
+        Image.new("RGB", (9, 9), (10 * i, 255, 255)).save(file, "PNG")
+        busy.upload("pool", file.getvalue()).raise_for_status()
+    state = busy.state()
+    unknown = sum(row["unknown"] for row in state["pool"])
+    assert unknown > 0.2 * len(state["pool"])
+    assert state["expected"]["shift"].startswith(f"{unknown} of {len(state['pool'])} ")
+    busy.patch("/api/threshold", json={"threshold": 0.3}).raise_for_status()
+    assert "shift" not in busy.state()["expected"]
+
+
 def test_repeated_photos_are_named(busy):
     state = busy.state()
     assert state["expected"]["repeated"] == ""

@@ -49,7 +49,7 @@ function showExpected({ expected, classes }) {
   $("interval").textContent = `90 % sure: between ${percent(low)} and ${percent(high)}`;
   for (const [name, value] of Object.entries({ low, high, overall })) $("scale").style.setProperty(`--${name}`, value);
   $("scale").ariaLabel = `Expected accuracy ${percent(overall)}, 90 % interval ${percent(low)} to ${percent(high)}`;
-  $("caution").textContent = [expected.caution ? UNFAMILIAR : "", expected.repeated].join(" ").trim();
+  $("caution").textContent = [expected.caution ? UNFAMILIAR : "", expected.repeated, expected.shift].join(" ").trim();
   const next = classes.find((c) => c.id === expected.next);
   const name = document.createElement("b");
   name.textContent = next.name;
