@@ -25,8 +25,9 @@ from sklearn.semi_supervised import LabelSpreading
 from sklearn.svm import SVC, LinearSVC
 
 from anyshot.classifier.backbones import block_widths, compute_features, open_backbone
+from anyshot.classifier.backbones.image_input import to_pixels
 from anyshot.classifier.meta_training.episodes import FeatureSet, sample_task
-from anyshot.classifier.meta_training.feature_sets import feature_sets
+from anyshot.classifier.meta_training.feature_sets import SUBSETS, feature_sets, select_images
 from anyshot.core.files import write_json
 from anyshot.core.random import numpy_rng
 from anyshot.data.folder import list_folder
@@ -36,6 +37,7 @@ from anyshot.evaluation.metrics import Metrics, TaskResult
 BACKBONE = "efficientnet-lite0"
 SETS = "vgg-flower,gtsrb,svhn,quickdraw,cifar-fs"
 STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)  # candidates for C, chosen by three folds
+REFERENCE = 10  # images of each class that a run's batch norm has its statistics from
 FEW, MANY = (1, 5), (16, 50)  # images of small and of large classes
 
 
@@ -231,8 +233,19 @@ def open_features(name, arguments):
     """The features of a set."""
     if name == "photos":
         return folder_features(arguments.photos, arguments.backbone, arguments.side)
+    if arguments.backbone.startswith("conv4:"):
+        return run_features(name, arguments.backbone)
     (data,) = feature_sets(arguments.backbone, arguments.side, (name,))
     return data
+
+
+def run_features(name, backbone):
+    """Features of a set by the body of a run; its batch norm has the statistics of the set."""
+    (subset,) = (s for subsets in SUBSETS.values() for s in subsets if s.name == name)
+    images, body = select_images(subset), open_backbone(backbone)
+    some = [image for of_class in images for image in of_class[:REFERENCE]]
+    body = body.bind(np.stack([to_pixels(image, body.side) for image in some]))
+    return FeatureSet(name, [compute_features(of_class, body) for of_class in images])
 
 
 def folder_features(folder, backbone, side):

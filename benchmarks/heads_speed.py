@@ -1,4 +1,4 @@
-"""Time to fit a task to its features, and features per second.
+"""Time to fit a task to its features, features per second, and the largest memory of the process.
 
 python benchmarks/heads_speed.py [--threads 2] [--cpu] [--rounds 30]
 
@@ -8,6 +8,7 @@ With --cpu, CPU time of all threads instead of wall-clock time, for computers th
 from __future__ import annotations
 
 import argparse
+import resource
 import time
 
 import numpy as np
@@ -38,6 +39,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=30)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rng = torch.Generator().manual_seed(0)
     labels = torch.arange(IMAGES) % WAY
     centres = torch.randn(WAY, WIDTH, generator=rng)
@@ -54,6 +56,8 @@ def main():
     )
     rate = BATCH / np.median(seconds(lambda: backbone(pixels), arguments))
     print(f"features at {backbone.side} x {backbone.side}: {rate:.0f} images per second")
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"largest memory of the process: {largest:.0f} MB, {started:.0f} MB before the work")
 
 
 if __name__ == "__main__":

@@ -111,17 +111,17 @@ def main():
             model = model or import_tabpfn(arguments.source)
             write_json(path, measure(open_features(name, arguments), model, arguments.tasks))
             print(name, "measured", flush=True)
-    show(arguments)
+    show(arguments, "tabpfn")
 
 
-def show(arguments):
-    """Means over sets of accuracy, NLL, worst class, accuracy and NLL as given; differences."""
+def show(arguments, rival):
+    """Means over sets of accuracy, NLL and worst class of OUT/RIVAL, and paired differences."""
     ours, theirs = (
         [
             json.loads((arguments.out / part / f"{n}.json").read_text())["methods"]
             for n in set_names(arguments)
         ]
-        for part in ("ours", "tabpfn")
+        for part in ("ours", rival)
     )
     for name in theirs[0]:
         rows = [np.array(m[name]["rows"]) for m in theirs]

@@ -7,6 +7,8 @@ import pytest
 
 pytest.importorskip("sklearn")
 from heads_baselines import as_given, gda, normalise_blocks, spread_labels
+from metaqda_baseline import log_densities
+from scipy.stats import multivariate_t
 
 RNG = np.random.default_rng(0)
 Y = np.repeat([0, 1, 2], [4, 2, 1])
@@ -41,3 +43,16 @@ def test_blocks_get_unit_length():
 
 def test_label_spreading_recovers_the_support_classes():
     assert (spread_labels(S, Y, S[:6]).argmax(1) == Y[:6]).all()
+
+
+def test_metaqda_is_the_predictive_student_distribution_of_its_prior():
+    kappa, extra, d = 0.5, 7.0, S.shape[1]  # m = 0, S = (ν − d − 1) I, ν = d + extra
+    for c, densities in enumerate(log_densities(S, Y, Q, kappa, extra).T):
+        x = S[c == Y]
+        n, mean = len(x), x.mean(0)
+        scatter = (extra - 1) * np.eye(d) + (x - mean).T @ (x - mean)
+        scatter += kappa * n / (kappa + n) * np.outer(mean, mean)
+        freedom = extra + n + 1
+        shape = scatter * (kappa + n + 1) / ((kappa + n) * freedom)
+        expected = multivariate_t(n * mean / (kappa + n), shape, freedom).logpdf(Q)
+        np.testing.assert_allclose(densities, expected, rtol=1e-6)

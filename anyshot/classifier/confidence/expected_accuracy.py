@@ -30,6 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from anyshot.classifier.heads.learner import AdaptedLearner
+from anyshot.classifier.heads.mixture import held_out_images
 from anyshot.classifier.heads.support_set import SupportSet, squared_distances
 
 HELD_OUT_FEATURES = 3  # the first numbers of task_evidence: results on held-out images
@@ -115,7 +116,7 @@ def task_evidence(adapted: AdaptedLearner) -> Tensor:
     if not several.any():
         return torch.stack([zero, zero, zero, singles, zero, chance, one, zero, zero, zero])
     counts = support.counts[several]
-    images = len(counts) ** 2 / (1 / counts).sum()
+    images = held_out_images(counts)
     truth = p.gather(1, support.labels[:, None])[:, 0]
     hits, confidence, truth = (
         class_averages(adapted, values)[several].mean()

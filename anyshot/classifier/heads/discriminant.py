@@ -6,9 +6,10 @@
     Σ   = (ν τ I / d + Σ_n r_n r_nᵀ) / (ν + N − C)
     log p(z | c) = −½ (z − m_c)ᵀ Σ⁻¹ (z − m_c) / v_c − λ log v_c,  v_c = 1 + ρ / (κ + n_c)
 
-The logarithms are multiplied by a temperature. Each image's leave-one-out score (τ kept) is exact
-and needs no second fit: its class mean moves along its own residual, and Σ loses one rank
-(Sherman–Morrison).
+The logarithms are multiplied by a temperature, and by 1280 / d: the squared distances grow with the
+number of features d, but what they tell about an image does not. Each image's leave-one-out score
+(τ kept) is exact and needs no second fit: its class mean moves along its own residual, and Σ loses
+one rank (Sherman–Morrison).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 from anyshot.classifier.heads.support_set import ProjectedFeatures, SupportSet, squared_distances
 
+USUAL_WIDTH = 1280  # features of the view that the temperatures below are for
 START = {
     "log_kappa": 1.8,
     "log_nu": 4.4,
@@ -92,7 +94,7 @@ class Discriminant(nn.Module):
         lower = torch.linalg.cholesky(sigma)  # zᵀ (L Lᵀ)⁻¹ z = ‖z L⁻ᵀ‖²
         whiten = torch.linalg.solve_triangular(lower, eye, upper=False).t()
         scale = 1 + rho / (kappa + counts)
-        temperature = self.value("temperature")
+        temperature = self.value("temperature") * USUAL_WIDTH / support.width
         held_out_scale = (1 + rho / (kappa + counts - 1))[labels][:, None]
         scales = scale.expand(len(z), support.way).scatter(1, labels[:, None], held_out_scale)
         distances = (

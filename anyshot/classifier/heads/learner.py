@@ -174,7 +174,8 @@ class Learner(nn.Module):
             widths = self.widths.tolist()
         views = make_views(features, labels, widths, self.damping if native else None)
         heads, held_out = self.fit_heads([view.support for view in views])
-        weights = self.mixture(class_evidence(views[0].support, held_out))
+        support = views[0].support
+        weights = self.mixture(class_evidence(support, held_out), support.counts)
         return AdaptedLearner(
             views=tuple(
                 TaskView(_to_double(view.frame), _to_double(view.support)) for view in views

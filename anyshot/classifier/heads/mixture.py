@@ -5,8 +5,9 @@
 One small network computes the trust a (a softmax over heads), the sharpness t and the weight ω of
 each class. Its inputs are class sizes, the number of classes, how far classes spread and lie apart,
 and how well each head predicted held-out support images. The trust also has a direct term: the
-held-out log-probability of the class, times a learned factor. At the start this term is all there
-is, so the heads that did best on held-out images are trusted most.
+held-out log-probability of the class, times a learned factor that grows with the square root of the
+number of held-out images. At the start this term is all there is, so the heads that did best on
+held-out images are trusted most.
 
 ω is for classes that are equally common; other class priors multiply it (`MixtureWeights.omega`).
 """
@@ -26,6 +27,7 @@ PSEUDO_COUNT = 3.0  # weight of the task's mean in a class's mean, in images
 MIN_LOG_PROBABILITY = -5.0  # lower log-probabilities are clipped to this
 SIZES_AND_GEOMETRY = 7  # inputs that do not depend on the heads; they come first
 START_EVIDENCE = 5.0  # initial factor of the held-out log-probability (over log C) in the trust
+USUAL_IMAGES = 10.0  # held-out images for which the factor is as it is learned
 DEFAULT_TASK_LEVEL = -0.4  # assumed task mean if no class has two images
 
 
@@ -55,15 +57,28 @@ class Mixture(nn.Module):
         nn.init.zeros_(self.out.bias)
         self.log_evidence = nn.Parameter(torch.tensor(START_EVIDENCE).log())
 
-    def forward(self, evidence: Tensor) -> MixtureWeights:
-        """Weights for a task, from the evidence [C, 7 + 3 K]."""
+    def forward(self, evidence: Tensor, counts: Tensor) -> MixtureWeights:
+        """Weights for a task, from the evidence [C, 7 + 3 K] and the class sizes [C]."""
         out = self.out(self.hidden(evidence.to(self.out.weight)).tanh()).to(evidence)
         trust, sharpness, omega = out.split([self.heads, self.heads, 1], 1)
         of_task, of_class = evidence[:, SIZES_AND_GEOMETRY:].split(self.heads, 1)[:2]
-        trust = trust + self.log_evidence.exp().to(evidence) * (of_task + of_class / 2)
+        factor = self.log_evidence.exp() * (held_out_images(counts) / USUAL_IMAGES).sqrt()
+        trust = trust + factor.to(evidence) * (of_task + of_class / 2)
         return MixtureWeights(
             trust.softmax(1).t(), sharpness.t().exp(), omega[:, 0].softmax(0) * len(evidence)
         )
+
+
+def held_out_images(counts: Tensor) -> Tensor:
+    """Images that a mean over classes of held-out results is worth: k² / Σ 1/n_c, at least one.
+
+    Only the k classes of two or more images count.
+
+    >>> held_out_images(torch.tensor([4.0, 4.0, 1.0]))
+    tensor(8.)
+    """
+    several = counts[counts > 1]
+    return (len(several) ** 2 / (1 / several).sum()).nan_to_num().clamp_min(1)
 
 
 def class_evidence(support: SupportSet, held_out: Tensor) -> Tensor:

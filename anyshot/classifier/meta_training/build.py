@@ -14,6 +14,7 @@ from anyshot.classifier.meta_training.episodes import (
     FeatureSet,
     PreparedEpisode,
     prepare_episode,
+    sample_usual_task,
     sample_wide_task,
 )
 from anyshot.classifier.meta_training.feature_sets import SUBSETS, feature_sets
@@ -21,7 +22,8 @@ from anyshot.classifier.meta_training.train import HEAD_STEPS, MIXTURE_STEPS, me
 from anyshot.core.progress import progress
 
 TRAINING_TASKS = 40  # of each data set at each image size
-CALIBRATION_TASKS = 60  # of each, for the confidence model
+CALIBRATION_TASKS = 48  # of each, for the confidence model
+WIDE_EVERY = 3  # every how many-th of these is a wide task; the others are usual ones
 PLAIN_EVERY = 4  # every how many-th training task has the last layer only
 
 
@@ -41,7 +43,8 @@ class SetTasks:
     def calibration_tasks(self) -> Iterator[Episode]:
         """Tasks that were not trained on, sampled one by one."""
         for i in range(CALIBRATION_TASKS):
-            yield sample_wide_task(self.data, self.seed, TRAINING_TASKS + i)
+            sample = sample_usual_task if i % WIDE_EVERY else sample_wide_task
+            yield sample(self.data, self.seed, TRAINING_TASKS + i)
 
 
 def all_feature_sets(backbone: str) -> list[FeatureSet]:

@@ -17,11 +17,13 @@ from anyshot.classifier.heads.support_set import (
     WithinClassDamping,
 )
 from anyshot.core.random import numpy_rng
+from anyshot.data.shots import any_shot
 
 Features = NDArray[np.float32]
 QUERY = 15
 UNKNOWN_CLASSES = 6  # classes outside the task, and images of each, for novelty detection
 MAX_SUPPORT = 300  # support images of a meta-training task
+USUAL_SIZES = (1, 50)  # images of a class
 CEILINGS = (1, 3, 10, 30, 50, 150, 300)  # class sizes go up to one of these
 
 
@@ -97,6 +99,12 @@ def sample_wide_task(data: FeatureSet, seed: int, index: int) -> Episode:
     else:  # most classes small, a few large
         shots = np.exp(rng.random(way) * np.log(ceiling)).round().astype(np.int64)
     return sample_task(data, shots, rng)
+
+
+def sample_usual_task(data: FeatureSet, seed: int, index: int) -> Episode:
+    """A task as people have them: 2 to 6 classes of 1 to 50 images."""
+    rng = numpy_rng(seed, data.name, "usual", index)
+    return sample_task(data, any_shot(rng, int(rng.integers(2, 7)), *USUAL_SIZES), rng)
 
 
 def change_labels(labels: Tensor, share: float, rng: np.random.Generator) -> Tensor:

@@ -20,10 +20,12 @@ from anyshot.classifier.heads.support_set import WithinClassDamping
 from anyshot.classifier.meta_training.episodes import PreparedEpisode
 from anyshot.core.random import torch_rng
 
-HEAD_STEPS = 12
-MIXTURE_STEPS = 60  # more fit the mixture too closely to the sets that it is trained on
+HEAD_STEPS = 60  # more make the heads too sure on new sets
+HEAD_RATE = 0.05  # learning rate
+HEAD_IMAGES = 120  # support images of the tasks that the heads are trained on: small ones are quick
+MIXTURE_STEPS = 120  # more fit the mixture too closely to the sets that it is trained on
+MIXTURE_RATE = 0.01
 BATCH = 8  # tasks, from the data sets in turn
-RATE = 0.01  # learning rate
 DECAY = 1e-3  # weight decay
 LOWEST_LOG_PROBABILITY = -50.0  # lower ones are clipped
 
@@ -61,13 +63,26 @@ def meta_train(
         torch.manual_seed(seed)
         learner = Learner(damping, widths)
     rng = torch_rng(seed, "heads")
+    small = [[t for t in tasks if len(t.supports[0].labels) <= HEAD_IMAGES] for tasks in sets]
     _optimise(
-        learner.learned, lambda task: heads_loss(learner, task), sets, head_steps, rng, advance
+        learner.learned,
+        lambda task: heads_loss(learner, task),
+        [tasks for tasks in small if tasks],
+        head_steps,
+        HEAD_RATE,
+        rng,
+        advance,
     )
     outputs = [[compute_head_outputs(learner, task) for task in tasks] for tasks in sets]
     mixture = learner.mixture
     _optimise(
-        mixture, lambda task: mixture_loss(mixture, task), outputs, mixture_steps, rng, advance
+        mixture,
+        lambda task: mixture_loss(mixture, task),
+        outputs,
+        mixture_steps,
+        MIXTURE_RATE,
+        rng,
+        advance,
     )
     return learner
 
@@ -85,7 +100,7 @@ def mixture_loss(mixture: Mixture, task: HeadOutputs) -> Tensor:
     Even: the classes are equally common. As given: they are as common as in the support set, both
     among the images and, by Bayes' rule, in the probabilities.
     """
-    even = mixture(task.evidence)(task.log_probabilities)
+    even = mixture(task.evidence, task.counts)(task.log_probabilities)
     total = torch.zeros(())
     for shares in (torch.ones_like(task.counts), task.counts):
         mixed = (even + (shares / shares.sum()).log()).log_softmax(1)
@@ -117,11 +132,12 @@ def _optimise(
     loss: Callable[[T], Tensor],
     sets: Sequence[Sequence[T]],
     steps: int,
+    rate: float,
     rng: torch.Generator,
     advance: Advance | None,
 ) -> None:
     """AdamW with a cosine schedule on batches of tasks; the module is frozen afterwards."""
-    optimiser = torch.optim.AdamW(module.parameters(), RATE, weight_decay=DECAY)
+    optimiser = torch.optim.AdamW(module.parameters(), rate, weight_decay=DECAY)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     for step in range(steps):
         optimiser.zero_grad()

@@ -140,7 +140,8 @@ def test_discriminant_equals_the_closed_form_in_full_dimensions():
     v = 1 + rho / (kappa + n)
     away = q[:, None] - means
     squares = (away @ torch.linalg.inv(sigma) * away).sum(2)
-    expected = ((-squares / 2 / v - head.lam * v.log()) * head.value("temperature")).log_softmax(1)
+    temperature = head.value("temperature") * 1280 / width
+    expected = ((-squares / 2 / v - head.lam * v.log()) * temperature).log_softmax(1)
     torch.testing.assert_close(head(support)[0](frame(query)), expected, rtol=1e-3, atol=1e-3)
 
 
@@ -163,7 +164,7 @@ def test_untrained_mixture_without_evidence_is_the_mean_of_the_heads():
     heads = torch.randn(3, len(support.z), 4).log_softmax(2)
     mixture = Mixture(3).requires_grad_(False)
     mixture.log_evidence.fill_(-50.0)
-    weights = mixture(class_evidence(support, heads))
+    weights = mixture(class_evidence(support, heads), support.counts)
     torch.testing.assert_close(weights(heads).exp(), heads.exp().mean(0))
 
 
@@ -204,7 +205,7 @@ def test_heads_keep_the_dtype_of_the_features(kind, default):
         learner = Learner().requires_grad_(False)
         support = make_support_set(features.to(kind), labels)[1]
         heads, held_out = learner.fit_heads([support])
-        weights = learner.mixture(class_evidence(support, held_out))
+        weights = learner.mixture(class_evidence(support, held_out), support.counts)
         adapted = learner.adapt(features.to(kind), labels)
     finally:
         torch.set_default_dtype(torch.float32)

@@ -13,6 +13,7 @@ from anyshot.classifier.meta_training.episodes import (
     FeatureSet,
     prepare_episode,
     sample_task,
+    sample_usual_task,
     sample_wide_task,
 )
 from anyshot.classifier.meta_training.train import (
@@ -64,6 +65,15 @@ def test_wide_tasks_depend_on_the_index_only():
         sample_wide_task(data, 0, 3).support, sample_wide_task(data, 0, 3).support
     )
     assert len({len(sample_wide_task(data, 0, i).labels) for i in range(8)}) > 3
+
+
+def test_usual_tasks_have_two_to_six_classes_of_up_to_fifty_images():
+    data = FeatureSet("many", [np.ones((70, 2), np.float32)] * 8)
+    tasks = [sample_usual_task(data, 0, i) for i in range(40)]
+    assert {int(t.labels.max()) + 1 for t in tasks} == {2, 3, 4, 5, 6}
+    sizes = torch.cat([torch.bincount(t.labels) for t in tasks])
+    assert sizes.min() < 4
+    assert 40 < sizes.max() <= 50
 
 
 def test_meta_training_lowers_the_loss_on_new_tasks(learner):
