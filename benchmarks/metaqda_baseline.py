@@ -27,9 +27,9 @@ from anyshot.core.files import write_json
 
 SOURCE = "miniimagenet"
 SHRINKAGE = 0.1  # of S towards a multiple of the identity; it has more dimensions than images
-KAPPAS = (0.1, 0.3, 1.0, 3.0)
-EXTRA_FREEDOM = (2.0, 100.0, 1000.0, 10_000.0)  # ν − d
-TEMPERATURES = (0.01, 0.03, 0.1, 0.3, 1.0)
+KAPPAS = (0.3, 1.0, 3.0, 10.0, 30.0)
+EXTRA_FREEDOM = (2.0, 100.0, 1000.0, 10_000.0, 100_000.0)  # ν − d
+TEMPERATURES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 SEARCH_TASKS = 20
 
 

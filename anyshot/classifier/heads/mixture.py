@@ -27,6 +27,7 @@ PSEUDO_COUNT = 3.0  # weight of the task's mean in a class's mean, in images
 MIN_LOG_PROBABILITY = -5.0  # lower log-probabilities are clipped to this
 SIZES_AND_GEOMETRY = 7  # inputs that do not depend on the heads; they come first
 START_EVIDENCE = 5.0  # initial factor of the held-out log-probability (over log C) in the trust
+SMALLEST_TRUST = 1e-30  # smaller ones count as this; the logarithm of 0 has no gradient
 USUAL_IMAGES = 10.0  # held-out images for which the factor is as it is learned
 DEFAULT_TASK_LEVEL = -0.4  # assumed task mean if no class has two images
 
@@ -41,7 +42,8 @@ class MixtureWeights:
 
     def __call__(self, heads: Tensor) -> Tensor:
         """Log-probabilities [m, C] of the heads' log-probabilities [K, m, C]."""
-        terms = self.trust.log()[:, None] + heads.clamp_min(-50) * self.sharpness[:, None]
+        trust = self.trust.clamp_min(SMALLEST_TRUST).log()
+        terms = trust[:, None] + heads.clamp_min(-50) * self.sharpness[:, None]
         return (terms.logsumexp(0) + self.omega.log()).log_softmax(1)
 
 

@@ -168,6 +168,21 @@ def test_untrained_mixture_without_evidence_is_the_mean_of_the_heads():
     torch.testing.assert_close(weights(heads).exp(), heads.exp().mean(0))
 
 
+def test_overwhelming_evidence_against_a_head_has_a_finite_gradient():
+    support = make_support_set(*task(sizes=(300, 300), width=8)[:2])[1]
+    good, bad = 1e-3, 5.0  # nats lost on each held-out image
+    rows = [
+        torch.tensor([[-good, -9.0], [-9.0, -good]]),
+        torch.tensor([[-bad, -0.1], [-0.1, -bad]]),
+    ]
+    heads = torch.stack([r[support.labels] for r in rows])
+    mixture = Mixture(2)
+    weights = mixture(class_evidence(support, heads), support.counts)
+    assert weights.trust.min() == 0
+    weights(heads)[torch.arange(600), support.labels].sum().backward()
+    assert all(p.grad.isfinite().all() for p in mixture.parameters() if p.grad is not None)
+
+
 def test_mixture_formula():
     heads = torch.randn(2, 5, 3).log_softmax(2)
     trust, sharpness, omega = torch.rand(2, 3) + 0.1, torch.rand(2, 3) + 0.5, torch.rand(3) + 0.1
