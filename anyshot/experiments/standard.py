@@ -30,9 +30,11 @@ CENTRE_ONLY = {"rate": 0.05, "body_rate": 0.0}
 #: Of 0.3 to 300 on 30 validation tasks: features of a pre-trained body have squared lengths of 180,
 #: and 200 iterations do not learn λ.
 RIDGE = 100.0
-#: anyshot's recipe without the parts that only matter for uneven classes or cost most.
-RECIPE = {key: recipe.METHOD[key] for key in ("head", "head_kappa", "cardinality", "test_steps")}
-RECIPE |= {"flips": True, "zooms": recipe.METHOD["zooms"]}
+#: anyshot's recipe for even classes. Chosen on 300 validation tasks (docs/standard.md): features of
+#: one length, small steps on the head alone, no z and ω, mirror images without zooms.
+RECIPE = {key: recipe.METHOD[key] for key in ("head", "head_kappa", "cardinality", "flips")}
+RECIPE |= {"body": "conv4-unit", "adapt_body": False, "alpha_head": 0.1, "test_steps": 5}
+RECIPE |= {"balance": ("gamma",)}
 RECIPE_TRAIN = {"body_rate": 0.0, "augment": recipe.TRAIN["augment"]}
 
 
