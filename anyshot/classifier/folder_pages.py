@@ -7,12 +7,21 @@ from html import escape
 from pathlib import Path
 
 from anyshot.classifier.confidence.explanation import Explanation
-from anyshot.classifier.folder_report import FolderEvaluation, describe_evaluation
+from anyshot.classifier.folder_report import (
+    MAX_CLASSES,
+    FolderEvaluation,
+    describe_evaluation,
+)
 from anyshot.classifier.folders import Classification, LabelledFiles
 from anyshot.core.files import write_bytes
 from anyshot.evaluation.report.calibration_plot import calibration_plot
-from anyshot.evaluation.report.confusion_page import STYLE, confusion_cells, confusion_table
-from anyshot.evaluation.report.html import figure, page, sheet, table
+from anyshot.evaluation.report.confusion_page import (
+    FOLDED_FROM,
+    STYLE,
+    confusion_cells,
+    confusion_table,
+)
+from anyshot.evaluation.report.html import figure, foldable, page, sheet, table
 from anyshot.evaluation.report.thumbnails import thumbnail_urls
 
 CERTAIN = 0.8  # probability from which an answer counts as certain
@@ -34,7 +43,11 @@ def write_predictions_page(
         kinds[kind].append(figure(url, a.path, a.label, a.probability, a.unknown))
     body = [explanation_html(explanation)]
     body.extend(
-        f"<section><h2>{name} ({len(figures)})</h2>{sheet(figures)}</section>"
+        foldable(
+            f"{name} ({len(figures)})",
+            sheet(figures),
+            is_open=name != names[-1] or len(answers) <= FOLDED_FROM,
+        )
         for name, figures in kinds.items()
         if figures
     )
@@ -93,5 +106,6 @@ def explanation_html(explanation: Explanation) -> str:
     return (
         f"<p>Expected accuracy on new photos: <b>{explanation.expected:.0%}</b> (90% interval "
         f"{explanation.low:.0%} to {explanation.high:.0%}). Class to photograph next: "
-        f"<b>{escape(explanation.next_class)}</b>. {explanation.caution}</p>" + table(head, rows)
+        f"<b>{escape(explanation.next_class)}</b>. {explanation.caution}</p>"
+        + foldable("Classes", table(head, rows), is_open=len(rows) <= MAX_CLASSES)
     )

@@ -53,11 +53,21 @@ def test_predictions_are_grouped_by_how_sure_they_are(tmp_path):
     page = (tmp_path / "p.html").read_text()
     headings = re.findall(r"<h2>(.*?)</h2>", page)
     assert headings == [
+        "Classes",
         "Unlike all classes (1)",
         "Uncertain: below 80% (1)",
         "Certain: 80% and more (1)",
     ]
     assert shown(page) == ["x", "y", "z"]
+
+
+def test_of_many_photos_the_certain_ones_are_folded(tmp_path):
+    for count, folded in ((20, 0), (500, 1)):
+        answers = [answer(f"{i}.png", "ab", "a", 0.6 + 0.3 * (i % 2)) for i in range(count)]
+        path = tmp_path / f"{count}.html"
+        write_predictions_page(path, answers, explanation("ab"), LabelledFiles([], [], []))
+        closed = re.findall(r"<details><summary><h2>(.*?)</h2>", path.read_text())
+        assert closed == ["Certain: 80% and more (250)"] * folded
 
 
 def evaluation(names, rows):
@@ -94,7 +104,7 @@ def test_five_thousand_photos_would_stay_below_five_megabytes(tmp_path):
 @pytest.mark.skipif(PROGRAM is None, reason="Chromium is not installed")
 def test_thirty_classes_fit_and_headings_stay_in_view(tmp_path):
     names = [f"a class with a name {i}" for i in range(30)]
-    rows = [(f"{i}.png", names[i % 30], names[(i * i) % 30], 0.6) for i in range(200)]
+    rows = [(f"{i}.png", names[i % 30], names[(i * i) % 30], 0.6) for i in range(420)]
     write_evaluation_page(tmp_path / "p.html", evaluation(names, rows), explanation(names))
     browser = Browser(tmp_path / "profile")
     try:
@@ -102,6 +112,10 @@ def test_thirty_classes_fit_and_headings_stay_in_view(tmp_path):
         box = "document.querySelector('.matrix').parentElement"
         assert browser.js(f"{box}.scrollWidth <= {box}.clientWidth")
         assert browser.js("document.documentElement.scrollWidth") <= 1280
+        assert browser.js("document.querySelectorAll('details:not([open])').length") > 1
+        browser.js("document.querySelector('.matrix td.right a').click()")  # opens its photos
+        browser.wait("!!document.querySelector('details[open] .cell.right:target')")
+        browser.js("scrollTo(0, 0)")
         browser.click(".matrix td.wrong a")
         assert browser.js("document.querySelector(':target').className") == "cell wrong"
         top = "document.querySelector('h2.wrong').getBoundingClientRect().top"

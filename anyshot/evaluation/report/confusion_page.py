@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from anyshot.evaluation.report.html import sheet
+from anyshot.evaluation.report.html import foldable, sheet
 
 STYLE = """
 .overview { display: flex; flex-wrap: wrap; gap: 1.5rem 2.5rem; align-items: flex-start; }
@@ -35,6 +35,7 @@ STYLE = """
 .wrong h3, h2.wrong, .wrong figcaption b { color: var(--wrong); }
 """
 
+FOLDED_FROM = 400  # photos from which right and certain answers are folded: a shorter page
 Cells = Mapping[tuple[int, int], Sequence[str]]
 
 
@@ -84,8 +85,11 @@ def confusion_cells(names: Sequence[str], cells: Cells) -> str:
     )
     parts.append(f'<div class="cells">{sections}</div>')
     parts.extend(
-        f'<section class="cell right" id="cell-{i}-{i}"><h2>{escape(names[i])}: '
-        f"{len(cells[i, i])} right</h2>{sheet(cells[i, i])}</section>"
+        foldable(
+            f"{escape(names[i])}: {len(cells[i, i])} right",
+            f'<section class="cell right" id="cell-{i}-{i}">{sheet(cells[i, i])}</section>',
+            is_open=sum(counts) <= FOLDED_FROM,
+        )
         for i, _ in right
     )
     return "\n".join(parts)

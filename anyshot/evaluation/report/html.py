@@ -19,6 +19,9 @@ body { font: 16px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 80
 h1 { font-size: 1.4rem; }
 h2 { font-size: 1.1rem; margin: 2rem 0 .6rem; padding: .4rem 0; position: sticky; top: 0;
   z-index: 2; background: var(--ground); }
+summary { margin: 2rem 0 .6rem; padding: .4rem 0; position: sticky; top: 0; z-index: 2;
+  background: var(--ground); cursor: pointer; }
+summary h2 { display: inline; position: static; margin: 0; }
 h3 { font-size: .9rem; margin: 0 0 .3rem; }
 .sheet { display: grid; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr));
   gap: .8rem; padding: 0; }
@@ -26,7 +29,7 @@ figure { margin: 0; padding: .5rem; border: 1px solid var(--line); border-radius
   overflow-wrap: anywhere; content-visibility: auto; contain-intrinsic-size: auto 12rem; }
 figure img { width: 100%; aspect-ratio: 1; object-fit: cover; border-radius: .3rem;
   display: block; background: var(--soft); }
-figcaption { font-size: .85rem; } figcaption b { display: block; font-size: 1rem; }
+figcaption { font-size: .85rem; } figcaption b { display: block; font-size: .9rem; }
 meter { width: 100%; } .unknown b { color: var(--warn); } small { opacity: .75; }
 table { border-collapse: collapse; }
 td, th { border: 1px solid var(--line); padding: .35rem .6rem; text-align: right; }
@@ -74,6 +77,11 @@ def plot(title: str, png: bytes) -> str:
 def sheet(figures: Sequence[str]) -> str:
     """Figures in a grid."""
     return '<div class="sheet">\n' + "\n".join(figures) + "\n</div>"
+
+
+def foldable(heading: str, content: str, is_open: bool) -> str:
+    """Content under a heading that opens and closes it; the heading stays in view."""
+    return f"<details{' open' * is_open}><summary><h2>{heading}</h2></summary>{content}</details>"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
