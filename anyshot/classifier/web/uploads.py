@@ -25,6 +25,7 @@ from anyshot.classifier.weights import open_weights
 from anyshot.data.decode import decode
 from anyshot.data.image_formats import UnreadableImage, available_formats
 
+FORMATS = "Supported formats: JPEG, PNG, HEIC, WebP, AVIF, GIF, BMP and TIFF."
 THUMBNAIL_SIDE = 320  # pixels; the square that the backbone sees
 
 
@@ -88,10 +89,8 @@ class UploadReader:
                 shown = decode(data, THUMBNAIL_SIDE)
                 pixels = decode(data, self.backbone.side)
             except UnreadableImage as error:
-                raise RequestRefused(
-                    f"{name} cannot be used: {error}. "
-                    "Supported formats: JPEG, PNG, HEIC, WebP, AVIF, GIF, BMP and TIFF."
-                ) from None
+                known = "" if str(error) != "not an image" else f" {FORMATS}"
+                raise RequestRefused(f"{name} cannot be used: {error}.{known}") from None
             finally:
                 _return_freed_memory()
         content = self._features(pixels) if self.keeps_features else pixels

@@ -156,6 +156,12 @@ def test_refusals_are_shown_on_the_page(page, files):
     shown("notes.txt cannot be used")
     shown("huge.png is larger than 1 MB")
     page.wait("document.querySelectorAll('.answer').length === 2")  # the good one went through
+    listed = page.js("[...document.querySelectorAll('#refused-list li')].map((li) => li.innerText)")
+    assert len(listed) == 2  # notices disappear, the list stays
+    assert "2 files" in page.js("document.querySelector('#refused summary').innerText")
+    page.js("document.querySelector('#refused').open = true")
+    page.click("#refused-clear")
+    assert page.js("document.querySelector('#refused').hidden")
     page.js("document.querySelector('#new').focus()")
     page.type("RED")
     page.press("Enter")

@@ -77,6 +77,15 @@ def taught(page, folder):
     return page
 
 
+def test_photos_of_a_folder_keep_the_order_of_their_names(taught):
+    names = "(photos) => photos.map((photo) => photo.name)"
+    groups = taught.js(
+        f"{STATE}.then((s) => [...s.classes.map((c) => c.pictures), s.pool].map({names}))"
+    )
+    assert [len(group) for group in groups] == [2, 3, 30]
+    assert groups == [sorted(group) for group in groups]
+
+
 def notices(page):
     return page.js("document.querySelector('#problems').innerText")
 

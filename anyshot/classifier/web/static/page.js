@@ -72,6 +72,7 @@ function announce({ expected, classes }) {
 $("over").addEventListener("click", async () => {
   if (await sure("Remove all classes and photos?", "This cannot be undone.")) {
     clearReports();
+    $("refused-clear").click();
     change("DELETE", "/api/state");
   }
 });

@@ -1,11 +1,11 @@
 // Sends files from pickers and drops one by one; reports those that cannot be used.
 
 import { call } from "./api.js";
-import { $ } from "./dom.js";
+import { $, h } from "./dom.js";
 import { limits, refresh, report } from "./state.js";
 
 const KINDS = "image/jpeg,image/png,image/webp,image/avif,image/gif,image/bmp,image/tiff,.heic,.heif,.hif";
-const REPORTED = 4; // notices about single files; of the others only the number
+const REPORTED = 3; // notices about single files; the list has all
 const REFRESH = 1500; // milliseconds between updates of the answers, or five times what one takes
 
 let waiting = 0;
@@ -32,8 +32,9 @@ export async function uploadAll(items, batch) {
   if (done >= waiting) waiting = done = 0;
   show();
   const messages = job.refused.slice(0, REPORTED);
-  if (job.refused.length > REPORTED) messages.push(`${job.refused.length - REPORTED} more files cannot be used.`);
+  if (job.refused.length > REPORTED) messages.push(`${job.refused.length - REPORTED} more files cannot be used; a list is below the summary.`);
   report(...messages);
+  list(job.refused);
   await refresh();
 }
 
@@ -66,6 +67,20 @@ async function sendPhoto({ read, name, target, ...item }, batch) {
   await call("POST", `/api/pictures?${new URLSearchParams({ target, name, batch })}`, file);
 }
 
+// All files that could not be used, with the reason; notices disappear.
+function list(refused) {
+  $("refused-list").append(...refused.map((message) => h("li", {}, message)));
+  const count = $("refused-list").children.length;
+  $("refused").hidden = !count;
+  $("refused-title").textContent = `${count} ${count === 1 ? "file was" : "files were"} not used`;
+}
+
+$("refused-clear").addEventListener("click", () => {
+  $("refused-list").replaceChildren();
+  list([]);
+  $("classes-title").focus();
+});
+
 function show() {
   $("work").hidden = waiting === 0;
   $("progress").max = Math.max(waiting, 1);
@@ -78,6 +93,8 @@ export function onChoice(input, chosen) {
   if (!input.webkitdirectory) input.accept = KINDS;
   input.addEventListener("change", () => {
     const files = [...input.files].filter((file) => !file.name.startsWith("."));
+    const path = (file) => file.webkitRelativePath || file.name;
+    files.sort((a, b) => path(a).localeCompare(path(b), undefined, { numeric: true })); // folders come in any order
     input.value = ""; // the same file may be chosen again
     if (files.length) chosen(files);
   });
