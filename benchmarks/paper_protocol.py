@@ -30,6 +30,7 @@ PAPER = {
     "TAML, naive": (73.52, 47.15),
     "TAML, S = 10": (75.15, 51.87),
 }
+TICKS = (1_000, 2_500, 5_000, 10_000, 20_000, 50_000)
 COLOURS = {"Meta-SGD": "tab:blue", "TAML, naive": "tab:orange", "TAML, S = 10": "tab:red"}
 
 
@@ -169,12 +170,12 @@ def curves(rows: list[dict], path: Path) -> None:
     """Accuracy and NLL against iterations; dotted lines are the paper's accuracies."""
     figure, axes = plt.subplots(2, 2, figsize=(9, 6.5), sharex=True)
     for column, images in enumerate(SETS):
-        for model, colour in COLOURS.items():
+        for shift, (model, colour) in zip((0.95, 1, 1.05), COLOURS.items(), strict=True):
             some = [r for r in rows if r["model"] == model and r["images"] == images]
             some.sort(key=lambda r: r["iteration"])
             for line, key in enumerate(("accuracy", "nll")):
                 axes[line, column].errorbar(
-                    [r["iteration"] for r in some],
+                    [shift * r["iteration"] for r in some],  # keeps the intervals apart
                     [r[key] for r in some],
                     [r[f"{key}_interval"] for r in some],
                     label=model,
@@ -185,8 +186,11 @@ def curves(rows: list[dict], path: Path) -> None:
                 )
             axes[0, column].axhline(PAPER[model][column], color=colour, linestyle=":", linewidth=1)
         axes[0, column].set_title(TITLES[images])
-        axes[1, column].set_xlabel("meta-iterations (log scale)")
+        axes[1, column].set_xlabel("meta-iterations, in thousands (log scale)")
         axes[1, column].set_xscale("log")
+        axes[1, column].set_xlim(800, 62_000)
+        axes[1, column].minorticks_off()
+        axes[1, column].set_xticks(TICKS, [f"{tick / 1000:g}" for tick in TICKS])
     axes[0, 0].set_ylabel("accuracy, %")
     axes[1, 0].set_ylabel("NLL")
     axes[0, 0].legend(fontsize=8)
