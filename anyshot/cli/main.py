@@ -86,20 +86,20 @@ def anyshot(
 
 
 PHOTOS, RESEARCH, STORAGE = "Your own photos", "Research on meta-learning", "Stored files"
-for command in (
-    serve.serve,
-    classify.classify,
-    evaluate.evaluate,
-    check.check,
-    label.label,
-    export.export,
-):
-    app.command(rich_help_panel=PHOTOS)(command)
+app.command(rich_help_panel=PHOTOS)(serve.serve)
+app.command(rich_help_panel=PHOTOS)(classify.classify)
+app.command(rich_help_panel=PHOTOS)(evaluate.evaluate)
+app.command(rich_help_panel=PHOTOS)(check.check)
+app.command(rich_help_panel=PHOTOS)(label.label)
+app.command(rich_help_panel=PHOTOS)(export.export)
 app.command(rich_help_panel=RESEARCH)(demo.demo)
 app.command(rich_help_panel=RESEARCH)(pretrain.pretrain)
 app.command(cls=command_with_method_options(train.train), rich_help_panel=RESEARCH)(train.train)
-for command in (test.test, inspect.inspect, report.report, reproduce.reproduce, bench.bench):
-    app.command(rich_help_panel=RESEARCH)(command)
+app.command(rich_help_panel=RESEARCH)(test.test)
+app.command(rich_help_panel=RESEARCH)(inspect.inspect)
+app.command(rich_help_panel=RESEARCH)(report.report)
+app.command(rich_help_panel=RESEARCH)(reproduce.reproduce)
+app.command(rich_help_panel=RESEARCH)(bench.bench)
 app.add_typer(weights.app, name="weights", rich_help_panel=STORAGE)
 app.add_typer(data.app, name="data", rich_help_panel=STORAGE)
 app.add_typer(cache.app, name="cache", rich_help_panel=STORAGE)

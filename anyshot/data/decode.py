@@ -30,6 +30,15 @@ def decode(source: Path | bytes, side: int, *, box: Box | None = None, crop: boo
     and the centre is cut out; without it, the whole image is resized, which changes its aspect
     ratio.
     """
+    upright = decode_upright(source, side, box=box)
+    return resize_and_crop(upright, side) if crop else _resize(upright, side)
+
+
+def decode_upright(source: Path | bytes, side: int, *, box: Box | None = None) -> Image.Image:
+    """Decode an image file to an upright RGB image, for squares of up to `side` pixels.
+
+    A large JPEG is read at a fraction of its size, with shorter sides of at least 4 x `side`.
+    """
     check_side(side)
     try:
         with open_image(source) as image:
@@ -42,8 +51,7 @@ def decode(source: Path | bytes, side: int, *, box: Box | None = None, crop: boo
                 image.draft(None, (4 * side, 4 * side))  # reads a JPEG at a fraction of its size
             region = image if box is None else _cut_out(image, box)
             ImageOps.exif_transpose(region, in_place=True)  # without a copy of a large image
-            upright = to_rgb(region)
-            return resize_and_crop(upright, side) if crop else _resize(upright, side)
+            return to_rgb(region)  # loaded, so that the file can be closed
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UnreadableImage("too large (a decompression bomb)") from error
     except UnreadableImage:

@@ -22,10 +22,11 @@ from anyshot.classifier.backbones import open_backbone
 from anyshot.classifier.backbones.backbone import Source
 from anyshot.classifier.web.limits import Limits, RequestRefused
 from anyshot.classifier.weights import open_weights
-from anyshot.data.decode import decode
+from anyshot.data.decode import decode_upright, resize_and_crop
 from anyshot.data.image_formats import UnreadableImage, available_formats
 
 FORMATS = "Supported formats: JPEG, PNG, HEIC, WebP, AVIF, GIF, BMP and TIFF."
+LARGE = 2_000_000  # pixels of an image after which memory is given back, which takes time
 THUMBNAIL_SIDE = 320  # pixels; the square that the backbone sees
 
 
@@ -84,15 +85,19 @@ class UploadReader:
     def _read(self, name: str, data: bytes, limits: Limits) -> Photo:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow's remarks on odd files; errors are raised
+            is_large = True
             try:
-                _check_pixels(data, limits)
-                shown = decode(data, THUMBNAIL_SIDE)
-                pixels = decode(data, self.backbone.side)
+                is_large = _check_pixels(data, limits) > LARGE
+                upright = decode_upright(data, self.backbone.side)
+                pixels = resize_and_crop(upright, self.backbone.side)
+                shown = resize_and_crop(upright, THUMBNAIL_SIDE)
+                del upright
             except UnreadableImage as error:
                 known = "" if str(error) != "not an image" else f" {FORMATS}"
                 raise RequestRefused(f"{name} cannot be used: {error}.{known}") from None
             finally:
-                _return_freed_memory()
+                if is_large:
+                    _return_freed_memory()
         content = self._features(pixels) if self.keeps_features else pixels
         file = io.BytesIO()
         Image.fromarray(shown).save(file, "JPEG", quality=85)
@@ -119,8 +124,8 @@ class UploadReader:
         return _stack(photos) if self.keeps_features else classifier.transform(_stack(photos))
 
 
-def _check_pixels(data: bytes, limits: Limits) -> None:
-    """Refuse an image that would take too much memory when it is decoded.
+def _check_pixels(data: bytes, limits: Limits) -> float:
+    """Refuse an image that would take too much memory when it is decoded; return its pixels.
 
     A JPEG is decoded at a fraction of its size, so it may have twice as many pixels.
     """
@@ -128,10 +133,11 @@ def _check_pixels(data: bytes, limits: Limits) -> None:
         with Image.open(io.BytesIO(data), formats=available_formats()) as image:
             width, height = image.size
             most = limits.megapixels * (2 if image.format == "JPEG" else 1)
-    except Exception:  # `decode` finds the reason
-        return
+    except Exception:  # `decode_upright` finds the reason
+        return float("inf")
     if width * height > 1_000_000 * most:
         raise UnreadableImage(f"too large ({width}x{height}; the most is {most} megapixels)")
+    return width * height
 
 
 def _return_freed_memory() -> None:
