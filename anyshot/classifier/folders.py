@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from anyshot.classifier.estimator import AnyShotClassifier
 from anyshot.core.errors import ClassifierError
+from anyshot.core.progress import progress
 from anyshot.core.text import readable
 from anyshot.data.decode import decode_all
 from anyshot.data.folder import PART_NAMES, list_folder
@@ -19,6 +21,7 @@ from anyshot.data.storage import SPLIT_NAMES
 from anyshot.data.walk import list_visible, walk_files
 
 CHECK_SIDE = 32  # files are decoded at this size to see whether they are readable
+PROGRESS_FROM = 200  # files: fewer need no progress bar
 REASONS = 5  # unreadable files that an error names
 
 
@@ -132,11 +135,16 @@ def _keep_readable(
     """The photos that can be decoded; ``single`` was given instead of a folder."""
     good: list[tuple[Path, str]] = []
     bad = list(skipped)
-    for path, label, pixels in zip(paths, labels, decode_all(paths, CHECK_SIDE), strict=True):
-        if isinstance(pixels, str):
-            bad.append((readable(path.relative_to(root)), pixels))
-        else:
-            good.append((path, label))
+    decoded = decode_all(paths, CHECK_SIDE)
+    many = len(paths) >= PROGRESS_FROM
+    with progress("Checking photos", len(paths)) if many else nullcontext() as advance:
+        for path, label, pixels in zip(paths, labels, decoded, strict=True):
+            if isinstance(pixels, str):
+                bad.append((readable(path.relative_to(root)), pixels))
+            else:
+                good.append((path, label))
+            if advance:
+                advance(1)
     if not good:
         if single:
             raise ClassifierError(f"{readable(single)} cannot be read as a photo: {bad[0][1]}.")

@@ -64,6 +64,7 @@ def export(
         support, backbone, weights, side, device, trust_code, class_prior, unknown_threshold
     )
     if file.suffix.lower() == ONNX:
+        log.info("Making the ONNX graph and comparing its answers: about half a minute.")
         classifier.export_onnx(file)
     else:
         classifier.save(file)

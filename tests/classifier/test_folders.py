@@ -86,3 +86,14 @@ def test_photos_of_a_phone_are_read_and_videos_are_skipped_by_name(tmp_path):
     assert name == str(Path("dog", "1.MOV"))
     assert "video" in reason
     assert to_pixels(found.paths[0], 8)[4, 4, 0] > 240
+
+
+def test_checking_many_files_shows_progress(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("anyshot.classifier.folders.PROGRESS_FROM", 3)
+    for i in range(2):
+        Image.new("RGB", (8, 8)).save(tmp_path / f"{i}.png")
+    find_images(tmp_path)
+    assert "Checking photos" not in capsys.readouterr().err
+    Image.new("RGB", (8, 8)).save(tmp_path / "2.png")
+    assert len(find_images(tmp_path).paths) == 3
+    assert "Checking photos" in capsys.readouterr().err
