@@ -19,6 +19,8 @@ from paired_rows import SETS, TITLES
 
 LAYERS = ("conv 1", "conv 2", "conv 3", "conv 4", "head")
 
+GAMMAS = (0.25, 0.5, 1, 2, 4, 8)  #: shown of X3
+
 
 def by_size(pairs: list, bins: int = 9) -> tuple[np.ndarray, np.ndarray]:
     """Mean value in bins of equal ratio of the size."""
@@ -88,10 +90,12 @@ def draw_padding(folder: Path, path: Path) -> None:
         best = nll.argmin()
         axes.plot(gamma[best], nll[best], "o", color=colours[shots], markersize=10, mfc="none")
     axes.set_xscale("log", base=2)
-    axes.set_ylim(top=2.2)
+    axes.set_ylim(0.5, 2.2)
+    axes.set_xlim(0.22, 9)
+    axes.set_xticks(GAMMAS, [f"{gamma:g}" for gamma in GAMMAS])
     axes.set_xlabel("constant γ of the head")
     axes.set_ylabel("NLL")
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc="upper right")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)
