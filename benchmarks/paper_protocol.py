@@ -6,7 +6,7 @@
 RUN is a run folder of `anyshot train RUN --preset cifar-fs-paper`, NAME its method in the figure.
 Each CHECKPOINT (RUN/checkpoints/meta-0005000.safetensors, or a copy of it) is tested on the same
 tasks of the test classes. `measure` writes one JSON file per checkpoint, set and prediction into
-OUT, and skips those that are there. `draw` writes OUT/results.json, OUT/table.md and the figures.
+OUT, and skips those that are there. `draw` writes OUT/curve.json, OUT/table.md and the figures.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def draw(out: Path) -> None:
                 row[f"{key}_difference_interval"] = half_width(difference)
         row["ece"] = 100 * record["ece"]
         rows.append(row)
-    (out / "results.json").write_text(json.dumps(rows, indent=1))
+    (out / "curve.json").write_text(json.dumps(rows, indent=1))
     (out / "table.md").write_text(table(rows))
     curves(rows, out / "curves.png")
     posteriors([r for r in records if "model" not in r], out / "posteriors.png")

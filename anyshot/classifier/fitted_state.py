@@ -144,6 +144,8 @@ class FittedState(Estimator):
 
     def _warn_about_repeated(self, X: Images | None = None) -> None:
         """Warn if the same image is there twice; X are the images, if all are known."""
+        if not self.conflicts_ and not self.copies_:
+            return
         names = [f"image {i}" for i in range(len(self.labels_))]
         for i, image in enumerate([] if X is None else X):
             if isinstance(image, str | Path):

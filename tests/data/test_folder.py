@@ -110,7 +110,7 @@ def test_bad_files_are_counted_named_and_skipped(root, caplog):
     assert dict(pets.skipped) == {
         "loose.jpg": "not in a class folder",
         "cat/notes.txt": "not an image",
-        "cat/tiny.png": "not an image",
+        "cat/tiny.png": "an empty file",
         "cat/one.png": "too small (1x1)",
         "dog": "a class of 1 usable images; it needs 2",
         "eel": "a class folder without files",
