@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+from collections.abc import Iterator
 
 # before torch is loaded: threads must not spin when test processes share the cores
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -34,3 +36,13 @@ def pytest_runtest_makereport():
         (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections
     ]
     return report
+
+
+@pytest.fixture(autouse=True)
+def restored_logger() -> Iterator[None]:
+    """The commands set the level of anyshot's logger; later tests in this process keep theirs."""
+    logger = logging.getLogger("anyshot")
+    level, propagate, handlers = logger.level, logger.propagate, list(logger.handlers)
+    yield
+    logger.setLevel(level)
+    logger.propagate, logger.handlers = propagate, handlers
