@@ -59,6 +59,7 @@ Folders = Annotated[
     "method.transductive",
     "method.flips",
     "method.zooms",
+    "method.shift",
     "method.remedy",
     default="the run's",
 )

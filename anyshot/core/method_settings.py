@@ -36,7 +36,7 @@ class MethodSettings:
         The options of this method alone (its ``Options``), for example ``{"samples": 5}``.
         Options at their defaults are dropped.
     body, channels, adapt_body, steps, test_steps, order, alpha, alpha_head, start, centre, \
-transductive, flips, zooms, remedy
+transductive, flips, zooms, shift, remedy
         The settings that methods share; ``anyshot train --help`` explains each.
 
     Examples
@@ -100,6 +100,13 @@ transductive, flips, zooms, remedy
         "middle three quarters of each side).",
         above=0,
         most=4,
+    )
+    shift: int = option(
+        0,
+        "Test-time augmentation: inner steps and predictions also use images that are shifted by "
+        "so many pixels in four directions.",
+        least=0,
+        most=1000,
     )
     remedy: str = option(
         "none",

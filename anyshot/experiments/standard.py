@@ -16,12 +16,12 @@ from anyshot.experiments.experiment import Block, Column, Experiment, Model, Pub
 from anyshot.experiments.imbalance import NOTHING_LEARNED
 from anyshot.training import recipe
 
-#: The published accuracies with 1 and 5 images a class.
+#: Published accuracies on CIFAR-FS with 1 and 5 images a class, by model and channels of its body.
+#: R2D2's body (96 to 512 channels) is none of ours.
 PUBLISHED = {
-    "ProtoNet": (Published(55.5), Published(72.0)),
-    "R2D2": (Published(65.3), Published(79.4)),
-    "RFS": (Published(62.7), Published(78.7)),
-    "MAML": (Published(58.9), Published(71.5)),
+    ("ProtoNet", 64): (Published(55.5), Published(72.0)),
+    ("RFS", 64): (Published(62.7), Published(78.7)),
+    ("MAML", 32): (Published(58.9), Published(71.5)),
 }
 #: Whose published numbers let the query images influence each other through batch norm.
 TRANSDUCTIVE = ("MAML",)
@@ -33,7 +33,7 @@ RIDGE = 100.0
 #: anyshot's recipe for even classes. Chosen on 300 validation tasks (docs/standard.md): features of
 #: one length, small steps on the head alone, no z and ω, mirror images without zooms.
 RECIPE = {key: recipe.METHOD[key] for key in ("head", "head_kappa", "cardinality", "flips")}
-RECIPE |= {"body": "conv4-unit", "adapt_body": False, "alpha_head": 0.1, "test_steps": 5}
+RECIPE |= {"body": "conv4-centred", "adapt_body": False, "alpha_head": 0.1, "test_steps": 5}
 RECIPE |= {"balance": ("gamma",)}
 RECIPE_TRAIN = {"body_rate": 0.0, "augment": recipe.TRAIN["augment"]}
 
@@ -61,31 +61,31 @@ def models(channels: int) -> tuple[Model, ...]:
         Model("Meta-SGD", "meta-sgd", body),
         Model("Proto-MAML", "proto-maml", body),
         Model("Bayesian TAML", "taml", body, naive),
-        Model("anyshot's recipe", "taml", {**body, **RECIPE}, naive, RECIPE_TRAIN),
+        Model("anyshot's recipe", "taml", {**body, **RECIPE}, {**naive, "shift": 2}, RECIPE_TRAIN),
     )
 
 
-def _block(images: str, shots: int, published: bool) -> Block:
+def _block(images: str, shots: int, channels: int) -> Block:
     """The training with so many images a class, and its two columns."""
     columns = []
     for transductive in (False, True):
         name = f"{shots}-shot, {'transductive' if transductive else 'inductive'}"
         paper = {
             model: numbers[shots == 5]
-            for model, numbers in PUBLISHED.items()
-            if published and (model in TRANSDUCTIVE) == transductive
+            for (model, body), numbers in PUBLISHED.items()
+            if body == channels and images == "cifar-fs" and (model in TRANSDUCTIVE) == transductive
         }
         columns.append(Column(images, "", name, paper, {"transductive": transductive}))
     return Block(f"{images}-{shots}shot", tuple(columns))
 
 
-def standard(name: str, images: str, channels: int, published: bool = True) -> Experiment:
+def standard(name: str, images: str, channels: int) -> Experiment:
     """The standard protocol on an image set; 10,000 test tasks at the scale ``paper``."""
     return Experiment(
         name,
         f"5-way classification, Conv4-{channels}",
         models=models(channels),
-        blocks=tuple(_block(images, shots, published) for shots in (1, 5)),
+        blocks=tuple(_block(images, shots, channels) for shots in (1, 5)),
         reference="RFS",
         seeds=1,
         tasks=10_000,
@@ -95,4 +95,4 @@ def standard(name: str, images: str, channels: int, published: bool = True) -> E
 
 STANDARD = standard("standard", "cifar-fs", 32)
 STANDARD_64 = standard("standard-64", "cifar-fs", 64)
-STANDARD_MINI = standard("standard-miniimagenet", "miniimagenet", 32, published=False)
+STANDARD_MINI = standard("standard-miniimagenet", "miniimagenet", 32)

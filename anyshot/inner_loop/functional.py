@@ -1,8 +1,8 @@
 """Inner loops for any module and any loss; memory does not grow with the number of steps.
 
 :func:`loss_gradient` is the counterpart of :func:`anyshot.gradient` for any function of parameters.
-A step keeps only θ_k, and up to 16 MB of the last steps' products (``second_order/trace.py``). The
-step's graph is built again in the backward pass:
+A step keeps only θ_k, and all steps up to 40 MB of products (``second_order/trace.py``). The step's
+graph is built again in the backward pass:
 
     cotangents δ of the loss ℓ and v of g:     θ: δ g + H v,      inputs x: δ ∇_x ℓ + ∇_x ⟨g, v⟩
 
@@ -179,7 +179,9 @@ class _Evaluation:
             self.kept = trace.kept
             self.kept.limit_memory()
         result = [value.detach(), *g]
-        del value, g, at  # frees the graph
+        del value, g, at, trace  # frees the graph
+        if self.kept is not None:
+            self.kept.move()
         return [t.clone() for t in result]  # not scattered among its memory: it can be used again
 
     @contextlib.contextmanager

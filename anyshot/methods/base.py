@@ -345,5 +345,6 @@ class Method(nn.Module):
         return predictor(task.query)
 
     def views(self, images: Tensor) -> Iterator[Tensor]:
-        """Return the images, zoomed ones and mirror images, as the settings say."""
-        return make_views(images, self.settings.zooms, self.settings.flips)
+        """Return the images, zoomed and shifted ones and mirror images, as the settings say."""
+        s = self.settings
+        return make_views(images, s.zooms, s.flips, s.shift)

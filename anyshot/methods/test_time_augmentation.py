@@ -1,7 +1,7 @@
 """Test-time augmentation: views of the images, and the average of their probabilities.
 
-The views are the images themselves, zoomed ones, and mirror images of both. Methods learn from the
-views of the support images and classify the views of the query images.
+The views are the images themselves, zoomed and shifted ones, and mirror images of all. Methods
+learn from the views of the support images and classify the views of the query images.
 """
 
 from __future__ import annotations
@@ -16,24 +16,51 @@ Views = tuple[Tensor, ...]  #: the same images in the same order, in different v
 Probabilities = Callable[[Tensor, int], Tensor]
 
 
-def make_views(images: Tensor, zooms: tuple[float, ...], flips: bool) -> Iterator[Tensor]:
+DIRECTIONS = ((-1, 0), (1, 0), (0, -1), (0, 1))  #: rows and columns of a shift
+
+
+def make_views(
+    images: Tensor, zooms: tuple[float, ...], flips: bool, shift: int = 0
+) -> Iterator[Tensor]:
     """Yield the views of images [n, channels, height, width].
 
-    These are the images, one view for each zoom and, with ``flips``, the mirror image of each.
+    These are the images, one view for each zoom, four views that are shifted by ``shift`` pixels
+    and, with ``flips``, the mirror image of each.
 
     >>> [view.flatten().tolist() for view in make_views(torch.tensor([[[[0.0, 1.0]]]]), (), True)]
     [[0.0, 1.0], [1.0, 0.0]]
     """
-    for scale in (1.0, *zooms):
-        view = images if scale == 1 else zoom(images, scale)
+    for view in _unmirrored_views(images, zooms, shift):
         yield view
         if flips:
             yield view.flip(3)
 
 
+def _unmirrored_views(images: Tensor, zooms: tuple[float, ...], shift: int) -> Iterator[Tensor]:
+    yield images
+    for scale in zooms:
+        yield zoom(images, scale)
+    for rows, columns in DIRECTIONS if shift else ():
+        yield move(images, rows * shift, columns * shift)
+
+
 def average_over_views(classify: Probabilities, views: Iterator[Tensor]) -> Tensor:
     """Average the probabilities [M, way] of the views of M images."""
     return torch.stack([classify(view, i) for i, view in enumerate(views)]).mean(0)
+
+
+def move(images: Tensor, rows: int, columns: int) -> Tensor:
+    """Move images [n, channels, height, width] by some pixels; the edge of the image is repeated.
+
+    >>> move(torch.arange(4.0).view(1, 1, 1, 4), 0, 1)
+    tensor([[[[0., 0., 1., 2.]]]])
+    """
+    sources = (
+        (torch.arange(side, device=images.device) - offset).clamp(0, side - 1)
+        for side, offset in zip(images.shape[2:], (rows, columns), strict=True)
+    )
+    down, right = sources
+    return images[:, :, down][..., right]
 
 
 def zoom(images: Tensor, scale: float) -> Tensor:

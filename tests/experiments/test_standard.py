@@ -63,6 +63,17 @@ def test_other_image_sets_keep_shots_and_both_kinds_of_tests():
     ]
 
 
+def test_a_published_number_is_shown_only_next_to_its_own_body():
+    found = {name: [sorted(column.paper) for column in EXPERIMENTS[name].columns] for name in NAMES}
+    assert found == {
+        "standard": [[], ["MAML"], [], ["MAML"]],
+        "standard-64": [["ProtoNet", "RFS"], [], ["ProtoNet", "RFS"], []],
+        "standard-miniimagenet": [[], [], [], []],
+    }
+    [inductive, *_] = EXPERIMENTS["standard-64"].columns
+    assert inductive.paper["RFS"] == Published(62.7)
+
+
 def test_published_numbers_without_an_interval_have_none_in_the_table():
     cells = {("RFS", 0): Cell(None, Published(62.7))}
     rows = accuracy_lines(PaperComparison(("RFS",), ("1-shot",), cells, "RFS"))

@@ -217,6 +217,28 @@ def test_kept_products_are_used_and_limited_in_memory(monkeypatch):
     assert [run(kept) for kept in (0, 80, 160, 240)] == [6, 5, 4, 3]
 
 
+def test_products_of_many_multiplications_are_kept_before_others_and_later_steps_before_earlier():
+    def evaluation(costs):
+        kept = trace.Kept()
+        for number, cost in enumerate(costs):
+            kept[number, "output"] = trace._Result(torch.zeros(10), 0, cost)  # 40 bytes
+        return kept
+
+    latest, earlier = evaluation([5, 9, 2]), evaluation([5, 9, 2])
+    left = []
+    for limit in (200, 160, 120, 80, 40, 0):
+        trace.drop_cheapest([latest, earlier], limit)
+        left.append([[r.cost for r in kept.values()] for kept in (latest, earlier)])
+    assert left == [
+        [[5, 9, 2], [5, 9]],
+        [[5, 9], [5, 9]],
+        [[5, 9], [9]],
+        [[9], [9]],
+        [[9], []],
+        [[], []],
+    ]
+
+
 @pytest.mark.parametrize("tied", ["layer", "weight"])
 def test_layers_may_be_shared_and_the_module_keeps_its_own_parameters(tied):
     layer, other = nn.Linear(3, 3), nn.Linear(3, 3)

@@ -151,6 +151,34 @@ def test_winograd_convolutions_equal_those_of_torch(layout, size, dtype):
         assert (left.double() - right).abs().max() <= tolerance * right.abs().max()
 
 
+@pytest.mark.parametrize("size", [(8, 8), (5, 5)])  # by Winograd's algorithm, and not
+def test_a_sum_of_convolutions_equals_two_convolutions(size):
+    rng = torch.Generator().manual_seed(0)
+    shapes = [(16, 32, *size), (40, 32, 3, 3)] * 2 + [(40,)]
+    x, w, u, v, b = (torch.randn(shape, generator=rng, dtype=torch.float64) for shape in shapes)
+    kernels = products.Convolution([1, 1], [1, 1], [1, 1], 1)
+    for bias in (b, None):
+        expected = F.conv2d(x, w, bias, padding=1) + F.conv2d(u, v, padding=1)
+        torch.testing.assert_close(kernels.sum_of_outputs((x, w), (u, v), bias), expected)
+
+
+def test_products_of_a_linear_layer_equal_sums_over_elements():
+    rng = torch.Generator().manual_seed(0)
+    shapes = [(7, 5), (4, 5), (7, 5), (4, 5), (4,), (7, 4)]
+    x, w, u, v, b, g = (torch.randn(s, generator=rng, dtype=torch.float64) for s in shapes)
+    kernels = products.Linear()
+    found = {
+        kernels.output(x, w, b): torch.einsum("ni,oi->no", x, w) + b,
+        kernels.sum_of_outputs((x, w), (u, v), b): (
+            torch.einsum("ni,oi->no", x, w) + torch.einsum("ni,oi->no", u, v) + b
+        ),
+        kernels.input(g, w, x): torch.einsum("no,oi->ni", g, w),
+        kernels.weight(g, x, w): torch.einsum("no,ni->oi", g, x),
+    }
+    for left, right in found.items():
+        torch.testing.assert_close(left, right)
+
+
 def test_winograd_is_used_only_where_it_pays(monkeypatch):
     pytest.importorskip("numba")
     wide = torch.empty(32, 32, 3, 3)

@@ -12,7 +12,7 @@ from anyshot.core.registry import METHODS
 from anyshot.core.settings import TaskSettings
 from anyshot.data.tasks import TaskStream
 from anyshot.inner_loop import gradient
-from anyshot.methods.test_time_augmentation import zoom
+from anyshot.methods.test_time_augmentation import make_views, zoom
 
 
 def both(name, **options):
@@ -148,3 +148,15 @@ def test_every_method_learns_from_other_zooms(name):
     learned = plain.adapt(task.support, task.support_labels, torch_rng(0), "naive")
     asked_twice = (learned(query) + learned(zoom(query, 0.75))) / 2
     assert not torch.allclose(zooming.predict(task, torch_rng(0), prediction="naive"), asked_twice)
+
+
+def test_shifted_views_are_those_of_an_image_with_repeated_edges():
+    images = torch.rand(2, 3, 6, 5, generator=torch_rng(0))
+    padded = F.pad(images, (2, 2, 2, 2), mode="replicate")
+    starts = [(2, 2), (4, 2), (0, 2), (2, 4), (2, 0)]  # as it is, up, down, left, right
+    expected = [padded[:, :, i : i + 6, j : j + 5] for i, j in starts]
+    assert all(map(torch.equal, make_views(images, (), False, shift=2), expected))
+    both = [view for one in expected for view in (one, one.flip(3))]
+    found = list(make_views(images, (), True, shift=2))
+    assert len(found) == 10
+    assert all(map(torch.equal, found, both))

@@ -10,7 +10,7 @@ with kernels as large as the image instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ from anyshot.inner_loop.second_order import winograd
 from anyshot.inner_loop.second_order.trace import Product, Trace
 
 aten = torch.ops.aten
+Pair = tuple[Tensor, Tensor]  #: x and w
 
 
 class Kernels(Protocol):
@@ -35,6 +36,9 @@ class Kernels(Protocol):
 
     def weight(self, g: Tensor, x: Tensor, like: Tensor) -> Tensor:
         """W(g, x)."""
+
+    def sum_of_outputs(self, one: Pair, other: Pair, bias: Tensor | None) -> Tensor:
+        """The sum of C(x, w) of two pairs (x, w), plus a bias."""
 
 
 class Convolution:
@@ -65,6 +69,13 @@ class Convolution:
             return winograd.weight(g, x)
         return self._backward(g, x, like, [False, True, False])[1]
 
+    def sum_of_outputs(self, one: Pair, other: Pair, bias: Tensor | None) -> Tensor:
+        """The sum of C(x, w) of two pairs (x, w), plus a bias."""
+        if self.simple and winograd.pays(*one):
+            y = winograd.output(*one, other)
+            return y if bias is None else y.add_(bias.view(-1, 1, 1))
+        return self.output(*one, bias).add_(self.output(*other, None))
+
     def _backward(self, g: Tensor, x: Tensor, w: Tensor, mask: list[bool]) -> Any:
         return aten.convolution_backward(g, x, w, None, *self.geometry, mask)
 
@@ -84,6 +95,11 @@ class Linear:
         """W(g, x)."""
         return g.t() @ x
 
+    def sum_of_outputs(self, one: Pair, other: Pair, bias: Tensor | None) -> Tensor:
+        """The sum of C(x, w) of two pairs (x, w), plus a bias."""
+        x, w = other
+        return self.output(*one, bias).addmm_(x, w.t())
+
 
 class _Output(torch.autograd.Function):
     """C(x, w) + b."""
@@ -94,62 +110,89 @@ class _Output(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(x, w)
         ctx.kernels, ctx.product = kernels, product
-        return _kept(product, "output", lambda: kernels.output(x, w, b))
+        if product is None:
+            return kernels.output(x, w, b)
+        return product.result("output", lambda: kernels.output(x, w, b), w[0].numel())
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
         x, w = ctx.saved_tensors
-        need_x, need_w, need_b, *_ = ctx.needs_input_grad
-        dx = _Input.apply(g, w, x, ctx.kernels, ctx.product) if need_x else None
-        dw = _Weight.apply(g, x, w, ctx.kernels, ctx.product) if need_w else None
-        db = g.sum([0, *range(2, g.dim())]) if need_b else None
-        return dx, dw, db, None, None
+        wanted = ctx.needs_input_grad[:3]
+        return (*_Gradients.apply(g, x, w, ctx.kernels, ctx.product, wanted), None, None)
 
 
-class _Input(torch.autograd.Function):
-    """I(g, w)."""
+class _Gradients(torch.autograd.Function):
+    """I(g, w), W(g, x) and the sum of g: the gradients of x, w and b, where ``wanted``.
 
-    @staticmethod
-    def forward(
-        ctx: Any, g: Tensor, w: Tensor, like: Tensor, kernels: Kernels, product: Product | None
-    ) -> Tensor:
-        ctx.save_for_backward(g, w)
-        ctx.kernels = kernels
-        return _kept(product, "input", lambda: kernels.input(g, w, like))
+    With cotangents u, v and a of the three, the gradients of g, x and w are
 
-    @staticmethod
-    def backward(ctx: Any, u: Tensor) -> tuple[Any, ...]:
-        g, w = ctx.saved_tensors
-        need_g, need_w, *_ = ctx.needs_input_grad
-        dg = _Output.apply(u, w, None, ctx.kernels, None) if need_g else None
-        dw = _Weight.apply(g, u, w, ctx.kernels, None) if need_w else None
-        return dg, dw, None, None, None
-
-
-class _Weight(torch.autograd.Function):
-    """W(g, x)."""
+        C(x, v) + C(u, w) + a,      I(g, v),      W(g, u).
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, g: Tensor, x: Tensor, like: Tensor, kernels: Kernels, product: Product | None
-    ) -> Tensor:
-        ctx.save_for_backward(g, x)
+        ctx: Any,
+        g: Tensor,
+        x: Tensor,
+        w: Tensor,
+        kernels: Kernels,
+        product: Product | None,
+        wanted: Sequence[bool],
+    ) -> tuple[Tensor | None, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(g, x, w)
         ctx.kernels = kernels
-        if product is not None and product.weight_gradient_unused:
-            return like.new_zeros(()).expand(like.shape)  # zeros without memory
-        return kernels.weight(g, x, like)
+        dx = dw = db = None
+        if wanted[0]:
+            multiplications = g.numel() * w[0].numel() // max(1, x.numel())
+            dx = (
+                kernels.input(g, w, x)
+                if product is None
+                else product.result("input", lambda: kernels.input(g, w, x), multiplications)
+            )
+        if wanted[1] and product is not None and product.weight_gradient_unused:
+            dw = w.new_zeros(()).expand(w.shape)  # zeros without memory
+        elif wanted[1]:
+            dw = kernels.weight(g, x, w)
+        if wanted[2]:
+            db = g.sum([0, *range(2, g.dim())])
+        return dx, dw, db
 
     @staticmethod
-    def backward(ctx: Any, u: Tensor) -> tuple[Any, ...]:
-        g, x = ctx.saved_tensors
-        need_g, need_x, *_ = ctx.needs_input_grad
-        dg = _Output.apply(x, u, None, ctx.kernels, None) if need_g else None
-        dx = _Input.apply(g, u, x, ctx.kernels, None) if need_x else None
-        return dg, dx, None, None, None
+    def backward(ctx: Any, u: Tensor | None, v: Tensor | None, a: Tensor | None) -> tuple[Any, ...]:
+        g, x, w = ctx.saved_tensors
+        kernels: Kernels = ctx.kernels
+        need_g, need_x, need_w, *_ = ctx.needs_input_grad
+        dg = _sum_of_outputs(x, v, u, w, a, g, kernels) if need_g else None
+        dx = dw = None
+        if need_x and v is not None:
+            dx = _Gradients.apply(g, x, v, kernels, None, (True, False, False))[0]
+        if need_w and u is not None:
+            dw = _Gradients.apply(g, u, w, kernels, None, (False, True, False))[1]
+        return dg, dx, dw, None, None, None
 
 
-def _kept(product: Product | None, what: str, compute: Callable[[], Tensor]) -> Tensor:
-    return compute() if product is None else product.result(what, compute)
+def _sum_of_outputs(
+    x: Tensor,
+    v: Tensor | None,
+    u: Tensor | None,
+    w: Tensor,
+    a: Tensor | None,
+    g: Tensor,
+    kernels: Kernels,
+) -> Tensor | None:
+    """C(x, v) + C(u, w) + a, without what is None."""
+    pairs = [(x, v)] if v is not None else []
+    pairs += [(u, w)] if u is not None else []
+    if not pairs:
+        return None if a is None else a.view(-1, *[1] * (g.dim() - 2)).expand_as(g)
+    if len(pairs) == 2 and not torch.is_grad_enabled():
+        return kernels.sum_of_outputs(pairs[0], pairs[1], a)
+    first, *others = pairs
+    y = _Output.apply(*first, a, kernels, None)
+    for pair in others:
+        y = y + _Output.apply(*pair, None, kernels, None)
+    return y
 
 
 def _convolve(

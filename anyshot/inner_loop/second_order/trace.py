@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-KEPT_BYTES = 16 << 20  #: of kept results in each thread; older evaluations lose theirs first
+KEPT_BYTES = 40 << 20  #: of kept results in each thread; the cheapest are dropped first
 
 
 class _Result(NamedTuple):
     tensor: Tensor
     version: int  #: increases when the tensor is changed in place
+    cost: int  #: multiplications of an element
 
 
 class Kept(dict[tuple[int, str], _Result]):
@@ -28,20 +29,36 @@ class Kept(dict[tuple[int, str], _Result]):
         return sum(result.tensor.nbytes for result in self.values())
 
     def limit_memory(self) -> None:
-        """Drop results that were changed in place; drop those of older evaluations beyond a limit.
+        """Drop results that were changed in place, and those of this thread beyond the limit.
 
-        The evaluations of the last inner steps are the first to be repeated.
+        A result of many multiplications an element saves the most time for its memory. Among equal
+        ones those of older evaluations go first: they are repeated last.
         """
-        for key, (tensor, version) in list(self.items()):
-            if tensor._version != version:
+        for key, result in list(self.items()):
+            if result.tensor._version != result.version:
                 del self[key]
-        earlier = [kept for ref in getattr(_thread, "kept", []) if (kept := ref())]
-        total = 0
-        for kept in (self, *earlier):
-            total += kept.bytes
-            if total > KEPT_BYTES:
-                kept.clear()
-        _thread.kept = [weakref.ref(kept) for kept in (self, *earlier) if kept]
+        live = [self, *(kept for ref in getattr(_thread, "kept", []) if (kept := ref()))]
+        drop_cheapest(live, KEPT_BYTES)
+        _thread.kept = [weakref.ref(kept) for kept in live if kept]
+
+    def move(self) -> None:
+        """Copy the results, so that the memory around them can be used again as a whole."""
+        for key, result in self.items():
+            tensor = result.tensor.clone()
+            self[key] = result._replace(tensor=tensor, version=tensor._version)
+
+
+def drop_cheapest(evaluations: Sequence[Kept], limit: int) -> None:
+    """Drop results of evaluations, the latest first, until the others have at most ``limit`` bytes.
+
+    Those with the fewest multiplications an element go first.
+    """
+    total = sum(kept.bytes for kept in evaluations)
+    results = [(kept[key].cost, -age, key) for age, kept in enumerate(evaluations) for key in kept]
+    for _, age, key in sorted(results):
+        if total <= limit:
+            return
+        total -= evaluations[-age].pop(key).tensor.nbytes
 
 
 _thread = threading.local()  #: .kept: the evaluations of this thread, the latest first
@@ -71,7 +88,6 @@ class Trace:
         self.values_unused = False
         self.kept = Kept() if kept is None else kept
         self.keep = keep
-        self.kept_bytes = 0
         self.products = 0
 
     @contextmanager
@@ -102,8 +118,8 @@ class Product:
         """Whether the value of the weight's gradient goes nowhere."""
         return self.leaf and self.trace.values_unused
 
-    def result(self, what: str, compute: Callable[[], Tensor]) -> Tensor:
-        """The kept result, or that of ``compute``."""
+    def result(self, what: str, compute: Callable[[], Tensor], cost: int) -> Tensor:
+        """The kept result, or that of ``compute``; ``cost``: multiplications of an element."""
         trace, key = self.trace, (self.number, what)
         if not trace.keep:
             known = trace.kept.pop(key, None)
@@ -113,7 +129,6 @@ class Product:
             trace.kept.clear()
             return compute()
         tensor = compute()
-        if trace.kept_bytes + tensor.nbytes <= KEPT_BYTES:
-            trace.kept_bytes += tensor.nbytes
-            trace.kept[key] = _Result(tensor.detach(), tensor._version)
+        trace.kept[key] = _Result(tensor.detach(), tensor._version, cost)
+        drop_cheapest([trace.kept], KEPT_BYTES)
         return tensor

@@ -37,9 +37,15 @@ def pays(x: Tensor, w: Tensor, tiles: int = FEWEST_TILES) -> bool:
     )
 
 
-def output(x: Tensor, w: Tensor) -> Tensor:
-    """C(x, w) with stride and padding 1: [n, i, h, w], [o, i, 3, 3] → [n, o, h, w]."""
-    return _from_tiles(_input_tiles(x) @ _filters(w).transpose(1, 2), x)
+def output(x: Tensor, w: Tensor, other: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    """C(x, w) with stride and padding 1: [n, i, h, w], [o, i, 3, 3] → [n, o, h, w].
+
+    ``other`` is another pair (x, w) of the same shapes, whose convolution is added.
+    """
+    tiles = _input_tiles(x) @ _filters(w).transpose(1, 2)
+    if other is not None:
+        tiles.baddbmm_(_input_tiles(other[0]), _filters(other[1]).transpose(1, 2))
+    return _from_tiles(tiles, x)
 
 
 def input(g: Tensor, w: Tensor) -> Tensor:
