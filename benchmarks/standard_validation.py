@@ -26,20 +26,23 @@ from anyshot.methods import Method
 from anyshot.runs.run import Run
 
 RECIPE = STANDARD_64.model("anyshot's recipe")
+UNIT, CENTRED = {"body": "conv4-unit"}, {"body": "conv4-centred"}
 ONE_VIEW = {"flips": False, "shift": 0}
 MIRROR = {"flips": True, "shift": 0}
 SHIFTED = {"flips": True, "shift": 2}
 
 #: Rows by name: changes of the training, and of the test
 ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "one view": ({}, ONE_VIEW),
-    "mirror images": ({}, MIRROR),
-    "mirror images, features not centred (conv4-unit)": ({"body": "conv4-unit"}, MIRROR),
-    "mirror images and shifts by 2 pixels": ({}, SHIFTED),
-    "mirror images and shifts, 10 steps": ({}, {**SHIFTED, "test_steps": 10}),
-    "mirror images, features of any length (conv4)": ({"body": "conv4"}, MIRROR),
-    "mirror images and zooms 0.75, 1.3": ({}, {**MIRROR, "zooms": (0.75, 1.3)}),
-    "mirror images and shifts by 1 pixel": ({}, {"flips": True, "shift": 1}),
+    "features of one length, mirror images": (UNIT, MIRROR),
+    "centred features, mirror images": (CENTRED, MIRROR),
+    "centred features, mirror images and shifts by 2 pixels": (CENTRED, SHIFTED),
+    "features of one length, mirror images and shifts by 2 pixels": (UNIT, SHIFTED),
+    "centred features, one view": (CENTRED, ONE_VIEW),
+    "centred features, mirror images and zooms 0.75 and 1.3": (
+        CENTRED,
+        {**MIRROR, "zooms": (0.75, 1.3)},
+    ),
+    "features of any length, mirror images": ({"body": "conv4"}, MIRROR),
 }
 
 

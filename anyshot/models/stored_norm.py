@@ -34,6 +34,8 @@ class StoredNorm(Norm):
 
     def centre(self, features: Tensor) -> Tensor:
         """Return features [n, width] minus the stored mean."""
+        if self.feature_mean is None:
+            raise SettingsError("A body that centres its features needs StoredNorm's feature_mean.")
         return features - self.feature_mean
 
 
