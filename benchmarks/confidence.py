@@ -10,6 +10,7 @@ and prints both tables. Existing files are not computed again.
 
 from __future__ import annotations
 
+import functools
 import json
 
 import numpy as np
@@ -18,6 +19,7 @@ from heads import check_confidence, train_without
 from heads_baselines import open_features, options, set_names, test_task
 
 from anyshot.classifier.confidence.unknown_tradeoff import estimate_tradeoff
+from anyshot.classifier.heads.near_copies import merge_groups
 from anyshot.classifier.meta_training.episodes import sample_task
 from anyshot.core.files import write_json
 from anyshot.core.random import numpy_rng
@@ -39,7 +41,7 @@ SHARES = {
 def measure_task(learned, task, tradeoff):
     """Expected and measured accuracy; unknown images, if `tradeoff` with its estimates."""
     learner, confidence = learned.learner, learned.confidence
-    adapted = learner.adapt(task.support, task.labels)
+    adapted = learner.adapt_for_use(task.support, task.labels)
     p = adapted(task.query).exp().numpy()
     row = check_confidence(confidence, adapted, task, p)
     row["error"] = abs(row["expected"] - row["accuracy"])
@@ -47,8 +49,10 @@ def measure_task(learned, task, tradeoff):
         row["flagged"] = 1 - row.pop("kept")
     if tradeoff and len(task.unknown):
         threshold = float(confidence.threshold)
+        features, support = merge_groups(task.support, adapted.group_of_image), adapted.support
+        fit = functools.partial(learner.adapt_for_use, merge=False)
         found = estimate_tradeoff(
-            confidence, task.support, task.labels, adapted.support.folds, learner.adapt, threshold
+            confidence, features, support.labels, support.folds, fit, threshold
         )
         row["flagged, estimated"], row["found, estimated"] = found.at(threshold)
     return row
@@ -62,7 +66,8 @@ def take_away(data, learned, tasks):
         task = sample_task(data, np.full(min(5, len(data.classes)), REMAINING[0]), rng)
         rank = torch.cat([torch.arange(n) for n in torch.bincount(task.labels).tolist()])
         for n, pairs in rows.items():
-            adapted = learned.learner.adapt(task.support[rank < n], task.labels[rank < n])
+            some = rank < n
+            adapted = learned.learner.adapt_for_use(task.support[some], task.labels[some])
             hits = (adapted(task.query).argmax(1) == task.query_labels).double().mean()
             pairs.append([learned.confidence.expected_accuracy(adapted).overall, float(hits)])
     return rows

@@ -54,7 +54,7 @@ def measure(data, learned, tasks, native=True):
     for i in range(tasks):
         task = test_task(data, i)
         start = time.process_time()
-        adapted = learned.learner.adapt(task.support, task.labels, native, task.widths)
+        adapted = learned.learner.adapt_for_use(task.support, task.labels, native, task.widths)
         answers = {OURS: adapted(task.query).exp().numpy()}
         seconds.append(time.process_time() - start)
         outputs = adapted.head_outputs(task.query).exp().numpy()
@@ -76,7 +76,7 @@ def measure(data, learned, tasks, native=True):
 def answer_by_last_layer(learner, task, native):
     """Probabilities of the same learner if it sees the last layer's features only."""
     width = task.widths[0] if task.widths else None
-    adapted = learner.adapt(task.support[:, :width], task.labels, native)
+    adapted = learner.adapt_for_use(task.support[:, :width], task.labels, native)
     return adapted(task.query[:, :width]).exp().numpy()
 
 

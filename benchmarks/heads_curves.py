@@ -43,7 +43,7 @@ def predict_all(task, learner):
     S, Y, Q = task.support.numpy()[:, last], task.labels.numpy(), task.query.numpy()[:, last]
     s, q = in_span(S, Q)
     return {
-        "mixture": learner.adapt(task.support, task.labels)(task.query).exp().numpy(),
+        "mixture": learner.adapt_for_use(task.support, task.labels)(task.query).exp().numpy(),
         "balanced logistic regression": balanced(s, Y).predict_proba(q),
         **by_means(S, Y, Q),
     }

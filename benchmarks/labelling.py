@@ -56,14 +56,14 @@ def accuracies(data, learner, i):
     found = {}
     for name, pick in CHOICES.items():
         (x, y), (left, left_y), rng = known, pool, numpy_rng(3, data.name, i)
-        adapted = learner.adapt(x, y)
+        adapted = learner.adapt_for_use(x, y)
         found.setdefault("before", accuracy(adapted, query, truth))
         for _ in range(ROUNDS):
             picked = torch.tensor(pick(adapted, left, LABELS, rng))
             x, y = torch.cat([x, left[picked]]), torch.cat([y, left_y[picked]])
             kept = torch.ones(len(left), dtype=torch.bool).index_fill(0, picked, False)
             left, left_y = left[kept], left_y[kept]
-            adapted = learner.adapt(x, y)
+            adapted = learner.adapt_for_use(x, y)
         found[name] = accuracy(adapted, query, truth)
     return found
 

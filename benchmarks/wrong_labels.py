@@ -36,7 +36,7 @@ FOLDS = 5
 
 def our_scores(learned, features, labels):
     """Suspicions, and which labels look wrong."""
-    adapted = learned.learner.adapt(features, labels)
+    adapted = learned.learner.adapt_for_use(features, labels)
     checked = check_task_labels(adapted, learned.confidence, range(adapted.support.way))
     scores = np.zeros(len(labels))
     for image in checked:

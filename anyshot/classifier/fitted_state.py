@@ -117,13 +117,15 @@ class FittedState(Estimator):
             self.adapted_: AdaptedLearner = self._fit_heads(
                 torch.from_numpy(features),
                 torch.from_numpy(np.searchsorted(self.seen_, self.labels_)),
+                merge=self.fit_params_["backbone"] is not None,  # similar vectors are no copies
             )
 
-    def _fit_heads(self, features: Tensor, labels: Tensor) -> AdaptedLearner:
+    def _fit_heads(self, features: Tensor, labels: Tensor, merge: bool = False) -> AdaptedLearner:
         """The heads for features [n, d] and labels [n] in 0..C−1, all of them present."""
         widths = block_widths(self.fit_params_["backbone"], features.shape[1])
         try:
-            return self.weights_.learner.adapt(features, labels, self._is_native(), widths)
+            learner = self.weights_.learner
+            return learner.adapt_for_use(features, labels, self._is_native(), widths, merge)
         except torch.linalg.LinAlgError as error:
             raise self._unusable_weights() from error
 

@@ -106,6 +106,7 @@ def explanation_html(explanation: Explanation) -> str:
     return (
         f"<p>Expected accuracy on new photos: <b>{explanation.expected:.0%}</b> (90% interval "
         f"{explanation.low:.0%} to {explanation.high:.0%}). Class to photograph next: "
-        f"<b>{escape(explanation.next_class)}</b>. {explanation.caution}</p>"
+        f"<b>{escape(explanation.next_class)}</b>. {explanation.near_copies} "
+        f"{explanation.caution}</p>"
         + foldable("Classes", table(head, rows), is_open=len(rows) <= MAX_CLASSES)
     )

@@ -119,7 +119,7 @@ def describe_expectation(explanation: Explanation, support: LabelledFiles) -> st
         ]
         more = f"; and {len(suspects) - len(named)} more" if len(suspects) > len(named) else ""
         lines.append(f"Labels that look wrong: {'; '.join(named)}{more}.")
-    return "\n".join([*lines, *filter(None, [explanation.caution])])
+    return "\n".join([*lines, *filter(None, [explanation.near_copies, explanation.caution])])
 
 
 def class_accuracy_table(evaluation: FolderEvaluation, explanation: Explanation) -> Table:
@@ -159,8 +159,7 @@ def describe_evaluation(evaluation: FolderEvaluation, explanation: Explanation) 
         f"NLL {summary.nll:.3f}, calibration error {summary.ece:.1%}. Expected before the test: "
         f"{explanation.expected:.1%} ({explanation.low:.1%} to {explanation.high:.1%})."
     ]
-    if explanation.caution:
-        lines.append(explanation.caution)
+    lines += filter(None, [explanation.near_copies, explanation.caution])
     if evaluation.without_repeated:
         lines.append(
             f"Accuracy without the {len(evaluation.repeated)} photos that were also learned from: "

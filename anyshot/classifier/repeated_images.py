@@ -63,7 +63,7 @@ def describe_copies(copies: Sequence[tuple[int, int]], names: Sequence[str]) -> 
     images = "1 image is a copy" if len(copies) == 1 else f"{len(copies)} images are copies"
     return (
         f"{images} of another in the same class: {'; '.join(pairs)}{more}. "
-        "Remove copies: they make the expected accuracy too high."
+        "Copies count as one image."
     )
 
 

@@ -14,6 +14,7 @@ from anyshot.classifier.confidence.label_check import (
 )
 from anyshot.classifier.confidence.unknown_tradeoff import UnknownTradeoff, estimate_tradeoff
 from anyshot.classifier.fitted_state import FittedState, Images
+from anyshot.classifier.heads.near_copies import merge_groups
 from anyshot.classifier.sklearn_compat import InvalidInput
 
 
@@ -81,7 +82,7 @@ class SelfAssessment(FittedState):
         self._check_two_classes()
         return estimate_tradeoff(
             self.weights_.confidence,
-            torch.from_numpy(self.features_),
+            merge_groups(torch.from_numpy(self.features_), self.adapted_.group_of_image),
             self.adapted_.support.labels,
             self.adapted_.support.folds,
             self._fit_heads,

@@ -21,7 +21,9 @@ from anyshot.evaluation.report.html import figure
 
 
 def explanation(names):
-    classes = [ClassEvidence(n, 3 + i, 1.0, {}, 0.5, 0.0125 * i) for i, n in enumerate(names)]
+    classes = [
+        ClassEvidence(n, 3 + i, 1.0, {}, 0.5, 0.0125 * i, 3 + i) for i, n in enumerate(names)
+    ]
     return Explanation(tuple(classes), 0.8, 0.6, 0.9, 0.5)
 
 

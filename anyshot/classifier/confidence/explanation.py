@@ -38,6 +38,8 @@ class ClassEvidence:
         Expected accuracy on new images of the class.
     gain : float
         Expected gain of overall accuracy from MORE_IMAGES more images of the class.
+    groups : int
+        Number of support images if near-copies, such as frames of a video, count as one.
     """
 
     name: str
@@ -46,6 +48,7 @@ class ClassEvidence:
     trust: dict[str, float]
     expected: float
     gain: float
+    groups: int
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,16 @@ class Explanation:
         return max(self.classes, key=lambda c: c.gain).name
 
     @property
+    def near_copies(self) -> str:
+        """A sentence on images that are near-copies of others, or an empty string."""
+        images, groups = (sum(getattr(c, k) for c in self.classes) for k in ("images", "groups"))
+        if images == groups:
+            return ""
+        return (
+            f"{images} images count as {groups}: the others are near-copies, or of the same series."
+        )
+
+    @property
     def caution(self) -> str:
         """A warning if the task is unfamiliar, otherwise an empty string."""
         if self.unfamiliarity <= 1:
@@ -91,6 +104,8 @@ class Explanation:
         for c in self.classes:
             images = f"{c.images} image{'s' * (c.images != 1)}"
             lines.append(f"{c.name}: {images}, weight {c.weight:.2f}, expected {c.expected:.0%}")
+        if self.near_copies:
+            lines.append(self.near_copies)
         lines.append(f"More images of {self.next_class} would help most.")
         if self.suspects:
             named = [
@@ -111,15 +126,17 @@ def explain(
     """The explanation of a fitted task, with the names of its classes."""
     accuracy = confidence.expected_accuracy(adapted)
     counts, weights = adapted.support.counts, adapted.weights
+    images = adapted.support.labels[adapted.group_of_image].bincount()
     gains = accuracy_gain(accuracy.classes, counts)
     classes = tuple(
         ClassEvidence(
             name=name,
-            images=int(counts[c]),
+            images=int(images[c]),
             weight=float(weights.omega[c]),
             trust=dict(zip(HEADS, weights.trust[:, c].tolist(), strict=True)),
             expected=float(accuracy.classes[c]),
             gain=float(gains[c]),
+            groups=int(counts[c]),
         )
         for c, name in enumerate(names)
     )

@@ -96,10 +96,11 @@ def check_task_labels(
     adapted: AdaptedLearner, confidence: ConfidenceModel, names: Sequence[Any]
 ) -> tuple[CheckedLabel, ...]:
     """Check the label of each support image; the most suspicious image comes first."""
-    labels = adapted.support.labels
-    own = adapted.held_out.gather(1, labels[:, None])[:, 0].exp()
-    other = adapted.held_out.scatter(1, labels[:, None], -torch.inf).argmax(1)
-    suspicion = confidence.label_suspicion(label_features(adapted))
+    groups = adapted.group_of_image
+    labels, held_out = adapted.support.labels[groups], adapted.held_out[groups]
+    own = held_out.gather(1, labels[:, None])[:, 0].exp()
+    other = held_out.scatter(1, labels[:, None], -torch.inf).argmax(1)
+    suspicion = confidence.label_suspicion(label_features(adapted))[groups]
     order = torch.argsort(suspicion, descending=True, stable=True)
     return tuple(
         CheckedLabel(

@@ -145,10 +145,14 @@ class Learned:
         self.probabilities: dict[str, list[float]] = {}  # all of them, by photo
 
     def _held_out_answers(self) -> dict[str, dict[str, Any]]:
-        """For each photo of a class of two or more: what it would be called if it were new."""
-        p = self.classifier.adapted_.held_out.exp().numpy()
+        """For each photo of a class of two or more: what it would be called if it were new.
+
+        Near-copies count as one photo and have the same answer.
+        """
+        adapted = self.classifier.adapted_
+        p = adapted.held_out[adapted.group_of_image].exp().numpy()
         ids = [photo for photos in self.support.values() for photo in photos]
-        several = np.bincount(self.labels) > 1
+        several = adapted.support.counts > 1
         return {
             photo: {
                 "guess": self.keys[int(row.argmax())],
@@ -202,6 +206,7 @@ class Learned:
         conflicts, copies = self.classifier.conflicts_, self.classifier.copies_
         repeated = [describe_conflicts(conflicts, self.files, labels)] if conflicts else []
         repeated += [describe_copies(copies, self.files)] if copies else []
+        repeated += [explanation.near_copies] if explanation.near_copies else []
         return {
             "overall": explanation.expected,
             "low": explanation.low,
