@@ -1,12 +1,15 @@
 """Frames of a video and bursts of photos: the learner with and without merging near-copies.
 
     python benchmarks/series.py OUT [--tasks 60] [--photos FOLDER] [--sets gtsrb,vgg-flower]
+    python benchmarks/series.py OUT --usual [--tasks 60] [--photos FOLDER]
 
 Traffic Signs: each class has one to four tracks (videos of one sign) of 3 to 12 frames; the test
 images are of other tracks. Other sets: each class has one to eight photos, each of them one to four
 times with small changes of frame, angle, brightness and sharpness; the test images are of other
 photos. Five classes (the photographs: two). The learners never saw the set; they are those of
-OUT/weights, as in benchmarks/heads.py. Writes OUT/series/SET.json and OUT/series.json.
+OUT/weights, as in benchmarks/heads.py. Writes OUT/series/SET.json and OUT/series.json. The option
+--usual counts how many images of the tasks of benchmarks/heads.py are merged instead; writes
+OUT/series-usual.json.
 """
 
 from __future__ import annotations
@@ -16,10 +19,13 @@ import json
 import numpy as np
 import torch
 from heads import train_without
-from heads_baselines import BACKBONE, options, set_names
+from heads_baselines import BACKBONE, SETS, open_features, options, set_names, test_task
 from PIL import Image, ImageEnhance, ImageFilter
 
 from anyshot.classifier.backbones import compute_features, open_backbone
+from anyshot.classifier.heads.learner import block_edges
+from anyshot.classifier.heads.near_copies import group_near_copies
+from anyshot.classifier.heads.support_set import View
 from anyshot.core.files import write_json
 from anyshot.core.random import numpy_rng
 from anyshot.data import open_images
@@ -127,6 +133,22 @@ def measure(name, arguments):
     return rows
 
 
+def count_merged(arguments):
+    """By set: the mean number of support images, and of groups, of usual tasks."""
+    found = {}
+    for name in set_names(arguments):
+        data = open_features(name, arguments)
+        sizes = []
+        for i in range(arguments.tasks):
+            task = test_task(data, i)
+            view = View(tuple(block_edges(task.support, task.widths)))
+            groups = group_near_copies(view(task.support), task.labels)
+            sizes.append([len(groups), int(groups.max()) + 1])
+        found[name] = dict(zip(("images", "groups"), np.mean(sizes, 0).tolist(), strict=True))
+        print(name, found[name], flush=True)
+    write_json(arguments.out / "series-usual.json", found)
+
+
 def summarise(rows):
     """Means over tasks, and merged minus not merged with 95% intervals."""
     found = {m: dict(zip(COLUMNS, np.mean(r, 0).tolist(), strict=True)) for m, r in rows.items()}
@@ -139,9 +161,13 @@ def summarise(rows):
 
 def main():
     parser = options(__doc__.split("\n")[0], tasks=60)
-    parser.set_defaults(sets="gtsrb,vgg-flower")
+    parser.add_argument("--usual", action="store_true")
+    parser.set_defaults(sets="")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    arguments.sets = arguments.sets or (SETS if arguments.usual else "gtsrb,vgg-flower")
+    if arguments.usual:
+        return count_merged(arguments)
     summary = {}
     for name in set_names(arguments):
         path = arguments.out / "series" / f"{name}.json"

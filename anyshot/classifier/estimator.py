@@ -23,9 +23,9 @@ from anyshot.classifier.sklearn_compat import check_classes, check_features, che
 class AnyShotClassifier(SelfAssessment):
     """Image classifier for any number of images per class, on the features of a frozen backbone.
 
-    Five heads (logistic regression, two Bayesian discriminants, TAML on the head, kernel ridge
-    regression) are fitted to the features. A small meta-trained network weighs them class by class.
-    The estimator follows scikit-learn's contract.
+    Eleven heads (logistic regression, Bayesian discriminants, TAML on the head, kernel ridge
+    regression) are fitted to features of several depths. A small meta-trained network weighs them
+    class by class. Near-copies, such as frames of a video, count as one image. The estimator follows scikit-learn's contract.
 
     Parameters
     ----------
