@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from math import sqrt
 
 SIZE = 220.0  # pixels of the square from 0 to 1
-LEFT, TOP, RIGHT, BOTTOM = 58.0, 12.0, 26.0, 40.0  # margins
+LEFT, TOP, RIGHT, BOTTOM = 58.0, 26.0, 26.0, 40.0  # margins; the largest disc has a radius of 23
 
 
 def calibration_plot(bins: Sequence[Sequence[float]]) -> str:
     """Accuracy against confidence. ``bins``: images, correct answers and the sum of confidences.
 
-    The area of a disc is proportional to the number of images of its bin.
+    The area of a disc grows with the number of images of its bin.
 
     >>> "<circle" in calibration_plot([(4, 3, 3.2)])
     True
