@@ -72,7 +72,8 @@ def estimate(experiment: Experiment, speed: Speed) -> Estimate:
 
     runs = len(make_plan(experiment, PAPER, Path()).jobs)
     needs = {name: is_available(name) for name in all_sets(experiment)}
-    return Estimate(experiment.name, experiment.title, needs, runs, seconds(SHORT), seconds(PAPER))
+    short = seconds(SHORT.for_experiment(experiment))
+    return Estimate(experiment.name, experiment.title, needs, runs, short, seconds(PAPER))
 
 
 def measure_speed() -> Speed:

@@ -170,6 +170,10 @@ class Experiment:
         Test tasks of each run and column.
     tasks_short : int, optional
         Test tasks at the scale ``short``; by default a tenth of ``tasks``.
+    train_short : Mapping[str, Any]
+        Values that replace those of ``TrainSettings`` at the scale ``short``.
+    methods_short : Mapping[str, Mapping[str, Any]]
+        By method, values that replace those of ``MethodSettings`` at the scale ``short``.
     """
 
     name: str
@@ -181,6 +185,8 @@ class Experiment:
     seeds_short: int = 1
     tasks: int = 3000
     tasks_short: int | None = None
+    train_short: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    methods_short: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         known = [model.name for model in self.models]

@@ -64,6 +64,7 @@ def scale_for(request: Request) -> Scale:
             "The paper's recipe trains from scratch; drop --from or --recipe paper."
         )
     scale = find_scale(request.scale, request.recipe or ("anyshot" if request.start else None))
+    scale = scale.for_experiment(request.experiment)
     train = dict(scale.train)
     if request.iterations:
         every = min(train.get("validate_every", 10_000), max(1, request.iterations // 2))

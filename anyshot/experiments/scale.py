@@ -46,6 +46,13 @@ class Scale:
         """The number of runs of each model."""
         return self.seeds or (experiment.seeds_short if self.name == "short" else experiment.seeds)
 
+    def for_experiment(self, experiment: Experiment) -> Scale:
+        """This scale with what the experiment changes at ``short`` from a pre-trained body."""
+        if self.name != "short" or not self.pretrained:
+            return self
+        train = {**self.train, **experiment.train_short}
+        return replace(self, train=train, methods={**self.methods, **experiment.methods_short})
+
     def tasks_of(self, experiment: Experiment, shots: str, adapts: bool = True) -> int:
         """The number of test tasks under a shot rule.
 

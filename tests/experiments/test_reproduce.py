@@ -23,7 +23,7 @@ from anyshot.experiments.reproduce import (
     run_jobs,
     scale_for,
 )
-from anyshot.experiments.scale import PAPER, SHORT, DataChoice
+from anyshot.experiments.scale import PAPER, SHORT, SMOKE, DataChoice
 from anyshot.training.presets import preset, pretraining_settings
 from anyshot.training.stages import pretrain
 
@@ -67,8 +67,16 @@ def scale(**changes):
 
 
 def test_the_default_scales_are_unchanged():
-    assert scale() == SHORT
+    assert scale_for(Request(EXPERIMENTS["ood"])) == SHORT
     assert scale(scale="paper") == PAPER
+
+
+def test_an_experiment_changes_the_scale_short_where_all_start_from_one_body():
+    changed = scale()
+    assert changed.train == {**SHORT.train, "iterations": 300, "body_rate": 1.0}
+    assert changed.methods == {**SHORT.methods, "taml": {"start": "he", "gains": ()}}
+    assert scale(iterations=6).train["iterations"] == 6  # the request comes last
+    assert scale(scale="smoke") == SMOKE
 
 
 def test_the_papers_recipe_trains_from_scratch():
