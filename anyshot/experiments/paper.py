@@ -19,10 +19,6 @@ META_SGD = Model("Meta-SGD", "meta-sgd")
 NAIVE = {"prediction": "naive"}
 TAML = Model("Bayesian TAML")
 Z = {"balance": ("z",)}
-#: At the scale ``short``: an encoder that starts at σ = 0.02 does not move in a few hundred
-#: iterations, and z acts only on a body that learns with it. All models get these iterations.
-LEARNING_BODY = {"iterations": 300, "body_rate": 1.0}
-LEARNING_ENCODER = {"taml": {"start": "he", "gains": ()}}
 GAMMA = {"balance": ("gamma",)}
 OMEGA = {"balance": ("omega",)}
 
@@ -65,8 +61,6 @@ ANY_SHOT = Experiment(
         ),
     ),
     seeds_short=3,
-    train_short=LEARNING_BODY,
-    methods_short=LEARNING_ENCODER,
 )
 
 _multi = parse_published("""
@@ -244,9 +238,10 @@ BAYESIAN = Experiment(
             ),
         ),
     ),
-    seeds_short=3,
-    train_short=LEARNING_BODY,
-    methods_short=LEARNING_ENCODER,
+    # An encoder that starts at σ = 0.02 does not move in a few hundred iterations, and z acts only
+    # on a body that learns with it.
+    train_short={"iterations": 300, "body_rate": 1.0},
+    methods_short={"taml": {"start": "he", "gains": ()}},
 )
 
 _encoding = parse_published("""

@@ -62,21 +62,22 @@ def test_an_experiment_writes_results_tables_figures_and_a_page(name, out):
 
 
 # ---------- the scale of a request
-def scale(**changes):
-    return scale_for(Request(EXPERIMENTS["any-shot"], **changes))
+def scale(name="any-shot", **changes):
+    return scale_for(Request(EXPERIMENTS[name], **changes))
 
 
 def test_the_default_scales_are_unchanged():
-    assert scale_for(Request(EXPERIMENTS["ood"])) == SHORT
+    assert scale() == SHORT
     assert scale(scale="paper") == PAPER
 
 
 def test_an_experiment_changes_the_scale_short_where_all_start_from_one_body():
-    changed = scale()
+    changed = scale("bayesian")
     assert changed.train == {**SHORT.train, "iterations": 300, "body_rate": 1.0}
     assert changed.methods == {**SHORT.methods, "taml": {"start": "he", "gains": ()}}
-    assert scale(iterations=6).train["iterations"] == 6  # the request comes last
-    assert scale(scale="smoke") == SMOKE
+    assert scale("bayesian", iterations=6).train["iterations"] == 6  # the request comes last
+    assert scale("bayesian", scale="smoke") == SMOKE
+    assert scale("bayesian", recipe="paper").train["iterations"] == 200  # from scratch
 
 
 def test_the_papers_recipe_trains_from_scratch():
