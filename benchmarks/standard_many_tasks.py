@@ -1,19 +1,20 @@
-"""Test the closed-form rows of the standard protocol on 10,000 tasks, inductively.
+"""Test rows of the standard protocol that leave the body as it is on 10,000 tasks, inductively.
 
     python benchmarks/standard_many_tasks.py OUT standard-64 --from runs/body-64 --json FILE
 
-These methods do not change the body, and with stored statistics an image's features do not depend
-on other images. So features are computed once for all test images, and a task is only the fit of a
-classifier. The first tasks are also computed by ``Method.predict``, and must have the same
-probabilities. The tasks are those of `anyshot reproduce standard-64
---tasks 10000`. Runs are taken from OUT, or trained.
+With stored statistics, an image's features do not depend on other images. So features are computed
+once for all images of the split and all views, and a task looks them up. The first tasks are also
+computed without this table, and must have the same probabilities. Tasks and settings are those of
+`anyshot reproduce standard-64 --tasks 10000`. Runs are taken from OUT, or trained.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,17 +23,22 @@ from torch import Tensor
 from anyshot import TaskStream
 from anyshot.core.files import read_json, write_json
 from anyshot.core.registry import EXPERIMENTS
+from anyshot.core.settings import MethodSettings
+from anyshot.data.tasks import TaskIndices
 from anyshot.evaluation.metrics.summary import confidence_half_width
 from anyshot.experiments.experiment import Block, Experiment, Model
 from anyshot.experiments.job import run_job
 from anyshot.experiments.plan import PlanBuilder
 from anyshot.experiments.scale import SHORT
-from anyshot.methods.embedding_method import EmbeddingMethod
+from anyshot.inner_loop.dispatch import features
+from anyshot.methods import Method
+from anyshot.models.bodies import conv4, conv4_unit
+from anyshot.models.network import Norm, Parameters
 from anyshot.runs.run import Run
 
-MODELS = ("RFS", "RFS, mirror images", "SimpleShot", "R2D2", "ProtoNet")
-CHECKED = 3  #: tasks that are compared with Method.predict
-BATCH = 500
+MODELS = "RFS;RFS, mirror images;SimpleShot;R2D2;ProtoNet;anyshot's recipe"
+CHECKED = 2  #: tasks that are also computed without the table
+BATCH = 500  #: images
 
 
 def main() -> None:
@@ -41,81 +47,115 @@ def main() -> None:
     parser.add_argument("experiment", choices=("standard", "standard-64"))
     parser.add_argument("--from", dest="start", required=True)
     parser.add_argument("--tasks", type=int, default=10_000)
+    parser.add_argument("--models", default=MODELS)
+    parser.add_argument("--shots", default="1,5")
     parser.add_argument("--json", type=Path, required=True)
     arguments = parser.parse_args()
     experiment: Experiment = EXPERIMENTS[arguments.experiment]
     found = read_json(arguments.json) if arguments.json.exists() else {}
-    for name in MODELS:
-        for block in experiment.blocks:
-            row = found.setdefault(name, {})
-            column = block.columns[0]
-            if row.get(column.label, {}).get("tasks") != arguments.tasks:
+    for name in arguments.models.split(";"):
+        for block in select_blocks(experiment, arguments.shots):
+            row, label = found.setdefault(name, {}), block.columns[0].name
+            if row.get(label, {}).get("tasks") != arguments.tasks:
                 builder = PlanBuilder(experiment, SHORT, arguments.out, arguments.start)
-                method, stream = load(builder, block, experiment.model(name))
-                accuracies = test(method, stream, arguments.tasks)
-                row[column.label] = {
-                    "tasks": len(accuracies),
-                    "accuracy": 100 * float(np.mean(accuracies)),
-                    "interval": 100 * (confidence_half_width(accuracies) or 0),
-                    "accuracy of the first 600": 100 * float(np.mean(accuracies[:600])),
-                }
+                run, settings = train_model(builder, block, experiment.model(name))
+                row[label] = test_run(run, settings, "test", 0, arguments.tasks)
                 write_json(arguments.json, found)
-            print(name, column.label, row[column.label], flush=True)
+            print(name, label, row[label], flush=True)
 
 
-def load(builder: PlanBuilder, block: Block, model: Model) -> tuple[EmbeddingMethod, TaskStream]:
-    """The trained method in its inductive form, and its test tasks."""
+def select_blocks(experiment: Experiment, shots: str) -> list[Block]:
+    """The blocks with these numbers of images a class."""
+    names = [f"-{one}shot" for one in shots.split(",")]
+    return [block for block in experiment.blocks if block.preset.endswith(tuple(names))]
+
+
+def train_model(builder: PlanBuilder, block: Block, model: Model) -> tuple[Run, MethodSettings]:
+    """The run of a model, trained if it is missing, and the settings of its inductive test."""
     [job] = builder.add(block, model, block.columns[0], "test")
     run_job(replace(job, measurements=()), workers=1)
-    run = Run(job.folder)
-    measurement = job.measurements[0]
-    run.settings = replace(run.settings, method=measurement.method)
-    images = run.imageset(measurement.images)
-    method = run.load_method()
-    assert isinstance(method, EmbeddingMethod)
-    return method, TaskStream(images, "test", measurement.task)
+    return Run(job.folder), job.measurements[0].method
 
 
 @torch.no_grad()
-def test(method: EmbeddingMethod, stream: TaskStream, tasks: int) -> list[float]:
-    """The accuracy of each task."""
-    [images] = stream.imagesets
-    used = np.concatenate(
-        [np.arange(images.starts[c], images.starts[c + 1]) for c in images.splits["test"]]
-    )
-    row = np.full(len(images.images), -1)
-    row[used] = np.arange(len(used))
-    views = embed_views(method, images.images[used])
+def test_run(
+    run: Run, settings: MethodSettings, split: str, seed: int, tasks: int
+) -> dict[str, Any]:
+    """Accuracy in % over the first tasks of a split, with its interval."""
+    run.settings = replace(run.settings, method=settings)
+    images = run.imageset(run.settings.images[0])
+    stream = TaskStream(images, split, run.settings.task, seed)
+    method, table = run.load_method(), FeatureTable(run.load_method(), stream)
     accuracies = []
     for index in range(tasks):
-        task = stream.sample_indices(index)
-        labels, query_labels = (
-            torch.repeat_interleave(torch.arange(len(part)), torch.tensor([len(c) for c in part]))
-            for part in (task.support, task.query)
-        )
-        support, query = (
-            torch.from_numpy(row[np.concatenate(p)]) for p in (task.support, task.query)
-        )
-        features = torch.cat([view[support] for view in views])
-        score = method.fit(features, labels.repeat(len(views)), len(task.support))
-        p = torch.stack([score(view[query]).softmax(1) for view in views]).mean(0)
+        indices = stream.sample_indices(index)
+        task = stream.load_task(indices)
+        p = table.predict(indices)
         if index < CHECKED:
-            torch.testing.assert_close(p, method.predict(stream.task(index)), rtol=1e-3, atol=1e-4)
-        accuracies.append((p.argmax(1) == query_labels).float().mean().item())
-    return accuracies
+            torch.testing.assert_close(p, method.predict(task), rtol=1e-3, atol=1e-4)
+        accuracies.append((p.argmax(1) == task.query_labels).double().mean().item())
+    return {
+        "tasks": tasks,
+        "accuracy": 100 * float(np.mean(accuracies)),
+        "interval": 100 * (confidence_half_width(accuracies) or 0),
+        "accuracy of the first 600": 100 * float(np.mean(accuracies[:600])),
+    }
 
 
-def embed_views(method: EmbeddingMethod, images: np.ndarray) -> list[Tensor]:
-    """Features [images, width] of each view."""
-    norm = method.test_norm(method.norm)
-    parts = [
-        [
-            method.embed(view, norm=norm)
-            for view in method.views(method.to_input(images[i : i + BATCH]))
+def compute_features(method: Method, images: Tensor) -> Tensor:
+    """Features [n, width] as in inductive tests; those of Conv4 by the engine."""
+    norm = method.test_norm(method.norm)  # type: ignore[attr-defined]
+    f = features(dict(method.theta), norm, images, engine=method.engine, body=conv4.features)
+    of_body = {
+        "conv4": lambda f: f,
+        "conv4-unit": conv4_unit.scale,
+        "conv4-centred": lambda f: conv4_unit.scale(norm.centre(f)),
+    }
+    return of_body[method.settings.body](f)
+
+
+class FeatureTable:
+    """The features of all images of a split in all views, and a method that looks them up.
+
+    A view of n images is the tensor [n, 1, 1, 1] of their positions in the table.
+    """
+
+    def __init__(self, method: Method, stream: TaskStream) -> None:
+        [images] = stream.imagesets
+        classes = [np.arange(*images.starts[c : c + 2]) for c in images.splits[stream.split]]
+        used = np.concatenate(classes)
+        self.stream, self.method, self.count = stream, method, len(used)
+        self.position = np.full(len(images.images), -1)
+        self.position[used] = np.arange(len(used))
+        compute = method.body.features
+        parts = [
+            [compute_features(method, view) for view in method.views(method.to_input(x))]
+            for x in np.array_split(images.images[used], len(used) // BATCH + 1)
         ]
-        for i in range(0, len(images), BATCH)
-    ]
-    return [torch.cat(view) for view in zip(*parts, strict=True)]
+        table = torch.cat([torch.cat(view) for view in zip(*parts, strict=True)])
+        self.views = len(parts[0])
+
+        def look_up(theta: Parameters, norm: Norm, x: Tensor) -> Tensor:
+            if x.shape[1:] == (1, 1, 1):
+                return table[x.flatten().long()]
+            return compute(theta, norm, x)
+
+        method.body = replace(method.body, features=look_up)
+        method.views = self.index_views  # type: ignore[method-assign]
+
+    def predict(self, indices: TaskIndices) -> Tensor:
+        """Probabilities [M, way] of a task."""
+        self.positions: Mapping[int, np.ndarray] = {
+            sum(map(len, part)): self.position[np.concatenate(part)]
+            for part in (indices.support, indices.query)
+        }
+        assert len(self.positions) == 2, "support and query set must have different sizes"
+        return self.method.predict(self.stream.load_task(indices))
+
+    def index_views(self, images: Tensor) -> Iterator[Tensor]:
+        """The views of the support or query set, whichever has this size."""
+        at = torch.from_numpy(self.positions[len(images)]).float().view(-1, 1, 1, 1)
+        return (at + view * self.count for view in range(self.views))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """Choose the recipe's row of the standard protocol on validation tasks of CIFAR-FS, inductively.
 
     anyshot pretrain runs/body-64 --preset cifar-fs-5shot --channels 64 --epochs 100
-    python benchmarks/standard_validation.py OUT --from runs/body-64 [--tasks 300] [--shots 1,5]
+    python benchmarks/standard_validation.py OUT --from runs/body-64 --json FILE
 
 Trains the recipe and its variants with 1 and 5 images a class, as `anyshot reproduce standard-64`
-does, and tests them on validation tasks with the seed 1. Runs are kept in OUT, results in
-OUT/validation.json; the same command continues after an interruption.
+does, and tests them on validation tasks with the seed 1. Runs are kept in OUT; the same command
+continues after an interruption.
 """
 
 from __future__ import annotations
@@ -15,15 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from anyshot import TaskStream, evaluate, open_images
+from standard_many_tasks import select_blocks, test_run, train_model
+
 from anyshot.core.files import read_json, write_json
-from anyshot.experiments.experiment import Model
-from anyshot.experiments.job import run_job
 from anyshot.experiments.plan import PlanBuilder
 from anyshot.experiments.scale import SHORT
 from anyshot.experiments.standard import STANDARD_64
-from anyshot.methods import Method
-from anyshot.runs.run import Run
 
 RECIPE = STANDARD_64.model("anyshot's recipe")
 UNIT, CENTRED = {"body": "conv4-unit"}, {"body": "conv4-centred"}
@@ -52,42 +49,21 @@ def main() -> None:
     parser.add_argument("--from", dest="start", required=True)
     parser.add_argument("--tasks", type=int, default=300)
     parser.add_argument("--shots", default="1,5")
+    parser.add_argument("--json", type=Path, required=True)
     arguments = parser.parse_args()
-    path = arguments.out / "validation.json"
-    found = read_json(path) if path.exists() else {}
+    found = read_json(arguments.json) if arguments.json.exists() else {}
     for name, (change, test) in ROWS.items():
-        for shots in map(int, arguments.shots.split(",")):
-            row = found.setdefault(name, {})
-            if row.get(f"{shots}-shot", {}).get("tasks") != arguments.tasks:
-                method, stream = load(arguments, shots, change, test)
-                summary = evaluate(method, stream, arguments.tasks, prediction="naive", workers=1)
-                row[f"{shots}-shot"] = {
-                    "tasks": arguments.tasks,
-                    "accuracy": 100 * summary.accuracy,
-                    "interval": 100 * (summary.interval or 0),
-                    "ece": 100 * summary.ece,
-                }
-                write_json(path, found)
-            one = row[f"{shots}-shot"]
-            print(
-                f"{name}, {shots}-shot: {one['accuracy']:.2f} ± {one['interval']:.2f}", flush=True
-            )
-
-
-def load(
-    arguments: argparse.Namespace, shots: int, change: dict[str, Any], test: dict[str, Any]
-) -> tuple[Method, TaskStream]:
-    """Train the recipe with a change, or find it; return it with its validation tasks."""
-    [block] = [b for b in STANDARD_64.blocks if b.preset.endswith(f"-{shots}shot")]
-    inductive = block.columns[0]
-    model: Model = replace(RECIPE, change={**RECIPE.change, **change}, test={**RECIPE.test, **test})
-    builder = PlanBuilder(STANDARD_64, SHORT, arguments.out, arguments.start)
-    [job] = builder.add(block, model, inductive, "test")
-    run_job(replace(job, measurements=()), workers=1)
-    run = Run(job.folder)
-    run.settings = replace(run.settings, method=job.measurements[0].method)
-    images = open_images(inductive.images)
-    return run.load_method(), TaskStream(images, "validation", run.settings.task, seed=1)
+        for block in select_blocks(STANDARD_64, arguments.shots):
+            row, label = found.setdefault(name, {}), block.columns[0].name
+            if row.get(label, {}).get("tasks") != arguments.tasks:
+                builder = PlanBuilder(STANDARD_64, SHORT, arguments.out, arguments.start)
+                model = replace(
+                    RECIPE, change={**RECIPE.change, **change}, test={**RECIPE.test, **test}
+                )
+                run, settings = train_model(builder, block, model)
+                row[label] = test_run(run, settings, "validation", 1, arguments.tasks)
+                write_json(arguments.json, found)
+            print(f"{name}, {label}: {row[label]}", flush=True)
 
 
 if __name__ == "__main__":

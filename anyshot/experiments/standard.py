@@ -62,6 +62,13 @@ def models(channels: int) -> tuple[Model, ...]:
         Model("Proto-MAML", "proto-maml", body),
         Model("Bayesian TAML", "taml", body, naive),
         Model("anyshot's recipe", "taml", {**body, **RECIPE}, naive, RECIPE_TRAIN),
+        Model(
+            "anyshot's recipe, centred",
+            "taml",
+            {**body, **RECIPE, "body": "conv4-centred"},
+            {**naive, "shift": 2},
+            RECIPE_TRAIN,
+        ),
     )
 
 

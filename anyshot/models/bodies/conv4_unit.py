@@ -31,14 +31,15 @@ def conv4_centred(image_size: tuple[int, int], channels: int = 32, image_channel
 
 
 def unit_features(theta: Parameters, norm: Norm, x: Tensor) -> Tensor:
-    """Return the features of Conv4 [n, width], scaled so that the mean of their squares is 1."""
-    return _scale(conv4.features(theta, norm, x))
+    """Return the scaled features of Conv4 [n, width]."""
+    return scale(conv4.features(theta, norm, x))
 
 
 def centred_features(theta: Parameters, norm: Norm, x: Tensor) -> Tensor:
-    """Return the same for the features of Conv4 minus their mean."""
-    return _scale(norm.centre(conv4.features(theta, norm, x)))
+    """Return the scaled features of Conv4 minus their mean, [n, width]."""
+    return scale(norm.centre(conv4.features(theta, norm, x)))
 
 
-def _scale(f: Tensor) -> Tensor:
+def scale(f: Tensor) -> Tensor:
+    """Return features [n, width] scaled so that the mean of their squares is 1."""
     return F.normalize(f) * f.shape[1] ** 0.5
