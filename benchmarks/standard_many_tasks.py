@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from anyshot import TaskStream
@@ -32,11 +33,11 @@ from anyshot.experiments.plan import PlanBuilder
 from anyshot.experiments.scale import SHORT
 from anyshot.inner_loop.dispatch import features
 from anyshot.methods import Method
-from anyshot.models.bodies import conv4, conv4_unit
+from anyshot.models.bodies import conv4
 from anyshot.models.network import Norm, Parameters
 from anyshot.runs.run import Run
 
-MODELS = "RFS;RFS, mirror images;SimpleShot;R2D2;ProtoNet;anyshot's recipe"
+MODELS = "RFS;RFS, mirror images;SimpleShot;SimpleShot, mirror images and shifts;R2D2;ProtoNet"
 CHECKED = 2  #: tasks that are also computed without the table
 BATCH = 500  #: images
 
@@ -106,12 +107,7 @@ def compute_features(method: Method, images: Tensor) -> Tensor:
     """Features [n, width] as in inductive tests; those of Conv4 by the engine."""
     norm = method.test_norm(method.norm)  # type: ignore[attr-defined]
     f = features(dict(method.theta), norm, images, engine=method.engine, body=conv4.features)
-    of_body = {
-        "conv4": lambda f: f,
-        "conv4-unit": conv4_unit.scale,
-        "conv4-centred": lambda f: conv4_unit.scale(norm.centre(f)),
-    }
-    return of_body[method.settings.body](f)
+    return F.normalize(f) * f.shape[1] ** 0.5 if method.settings.body == "conv4-unit" else f
 
 
 class FeatureTable:

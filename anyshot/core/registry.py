@@ -5,7 +5,7 @@ that is not registered is named by its import path, ``folder/file.py:NAME`` or
 ``package.module:NAME`` (see :mod:`anyshot.core.code_loading`).
 
 >>> list(BODIES), "resnet" in BODIES, "nets.py:mine" in BODIES
-(['conv4', 'conv4-centred', 'conv4-depths', 'conv4-unit', 'resnet12'], False, True)
+(['conv4', 'conv4-depths', 'conv4-unit', 'resnet12'], False, True)
 """
 
 from __future__ import annotations
@@ -157,7 +157,6 @@ BODIES = Registry(
         "conv4": "anyshot.models.bodies.conv4:conv4",
         "conv4-depths": "anyshot.models.bodies.conv4_depths:conv4_depths",
         "conv4-unit": "anyshot.models.bodies.conv4_unit:conv4_unit",
-        "conv4-centred": "anyshot.models.bodies.conv4_unit:conv4_centred",
         "resnet12": "anyshot.models.bodies.resnet12:resnet12",
     },
 )  #: functions (image size, channels) → :class:`anyshot.Body`

@@ -54,6 +54,14 @@ def models(channels: int) -> tuple[Model, ...]:
             base="RFS",
         ),
         Model("SimpleShot", "simpleshot", features, train=CENTRE_ONLY),
+        Model(
+            "SimpleShot, mirror images and shifts",
+            "simpleshot",
+            features,
+            {"flips": True, "shift": 2},
+            CENTRE_ONLY,
+            base="SimpleShot",
+        ),
         Model("R2D2", "r2d2", {**features, "ridge": RIDGE}),
         Model("ProtoNet", "protonet", features),
         Model("ANIL", "anil", body),
@@ -62,13 +70,6 @@ def models(channels: int) -> tuple[Model, ...]:
         Model("Proto-MAML", "proto-maml", body),
         Model("Bayesian TAML", "taml", body, naive),
         Model("anyshot's recipe", "taml", {**body, **RECIPE}, naive, RECIPE_TRAIN),
-        Model(
-            "anyshot's recipe, centred",
-            "taml",
-            {**body, **RECIPE, "body": "conv4-centred"},
-            {**naive, "shift": 2},
-            RECIPE_TRAIN,
-        ),
     )
 
 

@@ -30,8 +30,6 @@ class StoredStatisticsMethod(Method):
             for i, layer in enumerate(body.layers):
                 self.register_buffer(f"stored_mean{i}", torch.zeros(layer.channels))
                 self.register_buffer(f"stored_variance{i}", torch.ones(layer.channels))
-            if body.centred:
-                self.register_buffer("stored_feature_mean", torch.zeros(body.width))
 
     @property
     def stores_statistics(self) -> bool:
@@ -45,13 +43,7 @@ class StoredStatisticsMethod(Method):
         state = dict(self.named_buffers())
         layers = range(len(self.body.layers))
         statistics = [(state[f"stored_mean{i}"], state[f"stored_variance{i}"]) for i in layers]
-        return StoredNorm(
-            norm.shift,
-            norm.scale,
-            constants=norm.constants,
-            statistics=statistics,
-            feature_mean=state.get("stored_feature_mean"),
-        )
+        return StoredNorm(norm.shift, norm.scale, constants=norm.constants, statistics=statistics)
 
     def before_validation(self, training: TaskStream) -> None:
         """Store the statistics of images of training tasks."""
@@ -63,10 +55,8 @@ class StoredStatisticsMethod(Method):
             task = next(tasks)
             images += [self.to_input(task.support), self.to_input(task.query)]
         x = torch.cat(images)[:STATISTICS_IMAGES]
-        measured, feature_mean = measure_statistics(self.body, dict(self.theta), self.norm, x)
+        measured = measure_statistics(self.body, dict(self.theta), self.norm, x)
         state = dict(self.named_buffers())
         for i, (mean, variance) in enumerate(measured):
             state[f"stored_mean{i}"].copy_(mean)
             state[f"stored_variance{i}"].copy_(variance)
-        if feature_mean is not None:
-            state["stored_feature_mean"].copy_(feature_mean)

@@ -87,8 +87,6 @@ class Body:
     others : dict of str to Tensor
         Initial values of parameters that belong to no layer, such as position embeddings. Each has
         its own γ, and z does not change it.
-    centred : bool
-        Whether ``features`` calls ``norm.centre``. Default: no.
 
     Attributes
     ----------
@@ -117,7 +115,6 @@ class Body:
     image_channels: int = 3
     parts: tuple[tuple[str, int], ...] = ()
     others: Mapping[str, Tensor] = field(default_factory=dict, compare=False)
-    centred: bool = False
 
     @property
     def head_parts(self) -> dict[str, int]:

@@ -60,10 +60,6 @@ class Norm:
         scale = None if self.scale is None else self.scale[layer]
         return normalise(y, scale, self.shift[layer], self.reference_size)
 
-    def centre(self, features: Tensor) -> Tensor:
-        """Return features [n, width] minus their mean over the batch, or over its first images."""
-        return features - features[: self.reference_size].mean(0)
-
 
 def normalise(
     y: Tensor,

@@ -173,7 +173,7 @@ def default_preset(images: Sequence[str]) -> str:
 
 
 #: Pre-training uses a body with the same parameters and the output of the last layer alone.
-SAME_PARAMETERS = {"conv4-depths": "conv4", "conv4-unit": "conv4", "conv4-centred": "conv4"}
+SAME_PARAMETERS = {"conv4-depths": "conv4", "conv4-unit": "conv4"}
 
 
 def pretraining_settings(settings: Settings) -> Settings:

@@ -17,29 +17,10 @@ def conv4_unit(image_size: tuple[int, int], channels: int = 32, image_channels: 
     >>> conv4_unit((32, 32)).width
     128
     """
-    return replace(conv4.conv4(image_size, channels, image_channels), features=unit_features)
+    return replace(conv4.conv4(image_size, channels, image_channels), features=features)
 
 
-def conv4_centred(image_size: tuple[int, int], channels: int = 32, image_channels: int = 3) -> Body:
-    """Return the same with features that are centred before they get their length.
-
-    >>> conv4_centred((32, 32)).centred
-    True
-    """
-    body = conv4.conv4(image_size, channels, image_channels)
-    return replace(body, features=centred_features, centred=True)
-
-
-def unit_features(theta: Parameters, norm: Norm, x: Tensor) -> Tensor:
-    """Return the scaled features of Conv4 [n, width]."""
-    return scale(conv4.features(theta, norm, x))
-
-
-def centred_features(theta: Parameters, norm: Norm, x: Tensor) -> Tensor:
-    """Return the scaled features of Conv4 minus their mean, [n, width]."""
-    return scale(norm.centre(conv4.features(theta, norm, x)))
-
-
-def scale(f: Tensor) -> Tensor:
-    """Return features [n, width] scaled so that the mean of their squares is 1."""
+def features(theta: Parameters, norm: Norm, x: Tensor) -> Tensor:
+    """Return the features of Conv4 [n, width], scaled so that the mean of their squares is 1."""
+    f = conv4.features(theta, norm, x)
     return F.normalize(f) * f.shape[1] ** 0.5
