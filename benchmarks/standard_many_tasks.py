@@ -37,7 +37,7 @@ from anyshot.models.bodies import conv4
 from anyshot.models.network import Norm, Parameters
 from anyshot.runs.run import Run
 
-MODELS = "RFS;RFS, mirror images;SimpleShot;SimpleShot, mirror images and shifts;R2D2;ProtoNet"
+MODELS = "RFS;RFS, mirror images;SimpleShot;R2D2;ProtoNet"
 CHECKED = 2  #: tasks that are also computed without the table
 BATCH = 500  #: images
 
