@@ -27,8 +27,8 @@ SHIFTED = {"flips": True, "shift": 2}
 #: Rows by name: a model of the table, and changes of its test
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "anyshot's recipe, mirror images": ("anyshot's recipe", MIRROR),
-    "SimpleShot, mirror images": ("SimpleShot", MIRROR),
     "SimpleShot, mirror images and shifts by 2 pixels": ("SimpleShot", SHIFTED),
+    "SimpleShot, mirror images": ("SimpleShot", MIRROR),
     "RFS, mirror images": ("RFS", MIRROR),
     "RFS, mirror images and shifts by 2 pixels": ("RFS", SHIFTED),
 }

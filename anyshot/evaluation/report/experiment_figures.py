@@ -116,8 +116,8 @@ def comparison_figure(comparison: PaperComparison) -> Figure:
     panels[0].set_yticks(range(len(models)), [escape_math(model) for model in models])
     panels[0].set_ylim(-0.6, len(models) - 0.4)
     panels[len(panels) // 2].set_xlabel("accuracy, %")
-    handles, labels = panels[0].get_legend_handles_labels()
-    by_label = dict(zip(labels, handles, strict=True))
+    legends = [axes.get_legend_handles_labels() for axes in panels]
+    by_label = {label: handle for legend in legends for handle, label in zip(*legend, strict=True)}
     figure.legend(by_label.values(), by_label.keys(), loc="outside upper right", ncols=2)
     return figure
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,13 @@ def test_our_accuracy_and_the_papers_are_in_one_panel(comparison):
     paper = sorted(c.lines[0].get_xdata()[0] for c in first.containers if c.get_label() == "paper")
     assert (ours, paper) == ([50.0, 75.0], [71.55, 75.15])
     assert len(second.containers) == 1
+
+
+def test_the_legend_names_the_paper_if_only_a_later_panel_has_its_numbers(comparison):
+    cells = {(model, 1 - column): cell for (model, column), cell in comparison.cells.items()}
+    figure = comparison_figure(replace(comparison, cells=cells))
+    assert not any(c.get_label() == "paper" for c in figure.axes[0].containers)
+    assert {text.get_text() for text in figure.legends[0].get_texts()} == {"ours", "paper"}
 
 
 def test_bars_are_as_high_as_their_numbers():
