@@ -40,7 +40,7 @@ def group_near_copies(x: Tensor, labels: Tensor, copies_only: bool = False) -> T
     Groups are numbered by their first image; a group has one label. `copies_only`: only images that
     are practically the same form a group.
 
-    >>> angles = torch.tensor([0.0, 0.01, 0.8, 2.0, 2.9])
+    >>> angles = torch.tensor([0.0, 0.01, 1.5, 3.0, 4.5])
     >>> x = torch.stack([angles.cos(), angles.sin()], 1)
     >>> group_near_copies(x, torch.tensor([0, 0, 0, 1, 1]))
     tensor([0, 0, 1, 2, 3])
