@@ -7,29 +7,32 @@ control. A body that is made of a module has been converted, but may compute suc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_hook
-from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
+from torch import Tensor
 
 from anyshot.core.errors import CodeError
 from anyshot.core.random import torch_rng
 from anyshot.core.registry import BODIES
 from anyshot.core.settings import MethodSettings
-from anyshot.models.module_features import LAYER_NAME, ModuleFeatures
+from anyshot.models.layer_calls import (
+    UNKNOWN,
+    Call,
+    describe,
+    first_difference,
+    record_calls,
+    tensor_pairs,
+)
+from anyshot.models.module_features import ModuleFeatures
 from anyshot.models.network import Body, Features, Parameters
 
 REFERENCE = 4  # images that give the batch statistics in the check
 TOLERANCE = 1e-3  # relative; rounding with other batch sizes is 1e-6
-FUNCTIONS = "torch.nn.functional"
-UNKNOWN = "by a computation of its own"
 
 
 def check_body(body: Body, settings: MethodSettings, second_order: bool) -> None:
@@ -52,11 +55,11 @@ def check_body(body: Body, settings: MethodSettings, second_order: bool) -> None
     images = torch.rand(2 * REFERENCE, body.image_channels, *body.image_size, generator=generator)
     norm = replace(body.norm(), reference_size=REFERENCE)
 
-    def calls(count: int) -> list[_Call]:
+    def calls(count: int) -> list[Call]:
         """The layers of a call with the first ``count`` images, and the whole body at the end."""
-        with _record_layers() as layers:
+        with record_calls() as layers:
             output = body.features(theta, norm, images[:count])
-        return [*layers, _Call(UNKNOWN, [images[:count]], [output])]
+        return [*layers.finished, Call(UNKNOWN, [images[:count]], [output])]
 
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         first, second = calls(2 * REFERENCE), calls(2 * REFERENCE)
@@ -86,48 +89,20 @@ def _name(features: Features) -> str:
     return getattr(named, "__qualname__", repr(named))
 
 
-@dataclass(frozen=True)
-class _Call:
-    """A call of a layer."""
-
-    layer: str
-    inputs: Sequence[Any]
-    outputs: Sequence[Any]
-
-
-def _first_difference(first: Sequence[_Call], second: Sequence[_Call], count: int) -> str | None:
+def _first_difference(first: Sequence[Call], second: Sequence[Call], count: int) -> str | None:
     """The first layer that gives the same image other outputs; None if the body does not.
 
-    The second call has the first ``count`` images of the first one. A layer whose inputs differ
-    already is not to blame.
+    The second call has the first ``count`` images of the first one.
     """
-    if not _differ(first[-1].outputs, second[-1].outputs, count):
+    differ = functools.partial(_differ, count=count)
+    if not differ(first[-1].outputs, second[-1].outputs):
         return None
-    return _describe(
-        one
-        for one, two in zip(first, second, strict=False)
-        if one.layer == two.layer
-        and not _differ(one.inputs, two.inputs, count)
-        and _differ(one.outputs, two.outputs, count)
-    )
-
-
-def _describe(guilty: Iterable[_Call]) -> str:
-    """The innermost function of torch.nn, and the innermost module that it belongs to."""
-    names: list[str] = []
-    for call in guilty:
-        names.append(call.layer)
-        if not call.layer.startswith(FUNCTIONS):
-            break
-    inner = [name for name in names[:1] + names[-1:] if name != UNKNOWN]
-    return " in ".join(dict.fromkeys(inner)) or UNKNOWN
+    return first_difference(first, second, differ)
 
 
 def _differ(first: Iterable[Any], second: Iterable[Any], count: int) -> bool:
     """Whether the image after the reference images has other values in two lists of tensors."""
-    for a, b in zip(first, second, strict=False):
-        if not isinstance(a, Tensor) or not isinstance(b, Tensor) or not a.is_floating_point():
-            continue
+    for a, b in tensor_pairs(first, second):
         if a.dim() and len(a) == 2 * REFERENCE and len(b) == count:
             a, b = a[REFERENCE], b[REFERENCE]
         if a.shape == b.shape and a.numel() and (a - b).abs().max() > TOLERANCE * a.abs().max():
@@ -140,19 +115,19 @@ def _check_second_order(body: Body, name: str, theta: Parameters, images: Tensor
     noise = torch_rng(0, "check body")
     norm = replace(body.norm(), seed=body.draw_seed(noise))
     leaves = {key: value.requires_grad_() for key, value in theta.items()}
-    with torch.random.fork_rng(devices=[]), _record_layers() as layers:
+    with torch.random.fork_rng(devices=[]), record_calls() as layers:
         output = body.features(leaves, norm, images.requires_grad_())
         try:
             _differentiate_twice(output, [*leaves.values()])
         except RuntimeError as error:
-            layer = _describe(call for call in layers if _fails(call))
+            layer = describe(call for call in layers.finished if _fails(call))
             raise CodeError(
                 f"The body {name!r} has no second derivative ({layer}; torch: {error}); use "
                 "--order 1, or replace that layer."
             ) from error
 
 
-def _fails(call: _Call) -> bool:
+def _fails(call: Call) -> bool:
     inputs = [t for t in call.inputs if isinstance(t, Tensor) and t.requires_grad]
     outputs = [t for t in call.outputs if isinstance(t, Tensor) and t.requires_grad]
     try:
@@ -172,34 +147,3 @@ def _differentiate_twice(output: Tensor, inputs: Sequence[Tensor]) -> None:
     total = torch.stack([(g**2).sum() for g in gradients]).sum()
     if total.requires_grad:
         torch.autograd.grad(total, inputs, allow_unused=True)
-
-
-@contextmanager
-def _record_layers() -> Iterator[list[_Call]]:
-    """Collect the modules and the functions of torch.nn that are called, in order of their end."""
-    calls: list[_Call] = []
-
-    def record(module: nn.Module, inputs: Any, output: Any) -> None:
-        layer = getattr(module, LAYER_NAME, repr(module))
-        calls.append(_Call(layer, tree_leaves(inputs), tree_leaves(output)))
-
-    class Functions(TorchFunctionMode):
-        def __torch_function__(
-            self,
-            function: Callable[..., Any],
-            types: Any,
-            args: Sequence[Any] = (),
-            kwargs: Mapping[str, Any] | None = None,
-        ) -> Any:
-            output = function(*args, **(kwargs or {}))
-            if getattr(function, "__module__", "") == FUNCTIONS:
-                layer = f"{FUNCTIONS}.{function.__name__}"
-                calls.append(_Call(layer, tree_leaves((args, kwargs)), tree_leaves(output)))
-            return output
-
-    handle = register_module_forward_hook(record)
-    try:
-        with Functions():
-            yield calls
-    finally:
-        handle.remove()

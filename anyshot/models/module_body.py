@@ -92,9 +92,10 @@ def module_body(
     try:
         features = module_features(module)
     except (RuntimeError, TypeError) as error:
+        place = ", ".join(find_computed_tensors(module)) or error
         raise CodeError(
-            f"The module {type(module).__name__} cannot be copied ({error}); keep tensors that are "
-            "computed out of its attributes."
+            f"The module {type(module).__name__} cannot be copied ({place}); keep tensors that "
+            "are computed out of its attributes."
         ) from error
     own: dict[str, Tensor] = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     initial = {key: own[name].detach().clone() for key, name in features.parameters.items()}
@@ -111,6 +112,16 @@ def module_body(
         feature_width=width,
         create=create,
     )
+
+
+def find_computed_tensors(module: nn.Module) -> list[str]:
+    """Attributes of layers that have been computed from parameters; torch cannot copy them."""
+    return [
+        f"{name}.{key} of {type(layer).__name__}".lstrip(".")
+        for name, layer in module.named_modules()
+        for key, value in vars(layer).items()
+        if isinstance(value, Tensor) and value.grad_fn is not None
+    ]
 
 
 def find_layers(module: nn.Module) -> tuple[Layer, ...]:

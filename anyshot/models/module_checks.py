@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from anyshot.core.errors import CodeError, SettingsError
 from anyshot.core.random import torch_rng
+from anyshot.models.layer_calls import Call, describe, first_difference, record_calls, tensor_pairs
 from anyshot.models.math_attention import math_attention
 from anyshot.models.module_features import ModuleFeatures, Worker
 from anyshot.models.network import Norm, Parameters
@@ -57,34 +59,38 @@ def check_features(
     # other parameters, as after an inner step: a buffer may be in equilibrium with the initial ones
     theta = {key: _perturb(value) for key, value in theta.items()}
     with torch.random.fork_rng(devices=[]):
-        try:
-            with torch.no_grad():
-                output = features(theta, Norm([], constants=copies), images)
-                training = Norm([], constants=copies, seed=SEED)
-                outputs = [features(theta, training, images) for _ in range(2)]
-        except CodeError:
-            raise
-        except Exception as error:  # a module may raise anything
-            raise SettingsError(
-                f"The module {name} cannot process {IMAGES} images of {height}×{width} pixels "
-                f"with {channels} channels ({type(error).__name__}: {error})."
-            ) from error
-        _check_shape(name, output)
-        _check_shape(name, outputs[0])
+        training = Norm([], constants=copies, seed=SEED)
+        outputs, calls = [], []
+        for norm_of_call in (Norm([], constants=copies), training, training):
+            with torch.no_grad(), record_calls() as layers:
+                try:
+                    outputs.append(features(theta, norm_of_call, images))
+                except CodeError as error:
+                    raise CodeError(f"{name}, layer {layers.innermost}: {error}") from error
+                except Exception as error:  # a module may raise anything
+                    raise SettingsError(
+                        f"The module {name} cannot process {IMAGES} images of {height}×{width} "
+                        f"pixels with {channels} channels (layer {layers.innermost}, "
+                        f"{type(error).__name__}: {error})."
+                    ) from error
+            calls.append(layers.finished)
+            _check_shape(name, outputs[-1])
         changed = [key for key, value in copies.items() if not _equal(value, norm.constants[key])]
         if changed:
             raise CodeError(
                 f"The module {name} changes its buffers in a call ({_layers(features, changed)}), "
                 "so that results would depend on earlier calls; remove that layer."
             )
-        if not _equal(*outputs):
+        if not _equal(*outputs[1:]):
+            layer = first_difference(calls[1], calls[2], _differ)
             raise CodeError(
-                f"The module {name} draws random numbers that are not torch's in training mode, so "
-                "that runs could not be repeated; use torch.rand, torch.randn or dropout."
+                f"The module {name} draws random numbers that are not torch's in training mode "
+                f"({layer}), so that runs could not be repeated; use torch.rand, torch.randn or "
+                "dropout."
             )
         features.draws_random_numbers = _draws_random_numbers(features, theta, training, images)
         _check_gradients(module, features, theta, norm, images)
-    return output.shape[1]
+    return outputs[0].shape[1]
 
 
 def _perturb(value: Tensor) -> Tensor:
@@ -127,8 +133,12 @@ def _check_gradients(
             output = own(images)
         expected = _gradients(output, [parameters[n] for n in features.parameters.values()])
     except RuntimeError as error:
+        with record_calls() as layers, SeededRandom(SEED):
+            features(mine, norm, images.clone().requires_grad_())
+        layer = describe(call for call in layers.finished if _has_no_gradient(call))
         raise CodeError(
-            f"The module {type(module).__name__} cannot be differentiated ({error})."
+            f"The module {type(module).__name__} cannot be differentiated ({layer}; torch: "
+            f"{error})."
         ) from error
     wrong = [key for key, a, b in zip(mine, actual, expected, strict=True) if not _close(a, b)]
     if wrong:
@@ -139,11 +149,27 @@ def _check_gradients(
         )
 
 
+def _has_no_gradient(call: Call) -> bool:
+    """Whether a layer's outputs cannot be differentiated by its inputs."""
+    inputs = [t for t in call.inputs if isinstance(t, Tensor) and t.requires_grad]
+    outputs = [t for t in call.outputs if isinstance(t, Tensor)]
+    try:
+        for output in outputs:
+            _gradients(output, inputs)
+    except RuntimeError:
+        return bool(inputs)
+    return False
+
+
 def _gradients(output: Tensor, parameters: Iterable[Tensor]) -> tuple[Tensor, ...]:
     weights = torch.linspace(-1, 1, output.numel()).view_as(output).to(output)
     return torch.autograd.grad(
         (output * weights).sum(), list(parameters), allow_unused=True, materialize_grads=True
     )
+
+
+def _differ(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    return any(not _equal(a, b) for a, b in tensor_pairs(first, second))
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:

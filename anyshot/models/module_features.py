@@ -22,12 +22,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from anyshot.core.errors import CodeError
 from anyshot.models.batch_norm import batch_norm, batch_norm_by_arithmetic
+from anyshot.models.layer_calls import LAYER_NAME
 from anyshot.models.math_attention import math_attention
 from anyshot.models.network import Norm, Parameters
 from anyshot.models.seeded_random import SeededRandom
 
 BATCH_NORMS = (_BatchNorm.forward, nn.SyncBatchNorm.forward)
-LAYER_NAME = "_anyshot_layer_name"  #: attribute of a module's layers: their names in the module
 
 
 def parameter_key(name: str) -> str:

@@ -62,6 +62,16 @@ class PythonNoise(nn.Module):
         return x * random.random() if self.training else x
 
 
+class IntegerNoise(nn.Module):
+    def forward(self, x):
+        return x + torch.randint_like(x, 0, 9) if self.training else x
+
+
+class Detached(nn.Module):
+    def forward(self, x):
+        return x.detach()
+
+
 class Function(nn.Module):
     def __init__(self, function) -> None:
         super().__init__()
@@ -115,10 +125,12 @@ def computed() -> nn.Module:
         (lambda: nn.InstanceNorm2d(4, track_running_stats=True), "tested.running_mean.*Instance"),
         (lambda: OwnBatchNorm(4), "tested.running_mean of OwnBatchNorm"),
         (Copied, "tested.linear.weight of Conv2d"),
-        (computed, "cannot be copied"),
-        (PythonNoise, "not torch's"),
+        (computed, r"tested.twice of Conv2d"),
+        (PythonNoise, r"not torch's.*tested \(PythonNoise\)"),
+        (IntegerNoise, r"tested \(IntegerNoise\).*randint_like"),
+        (Detached, r"cannot be differentiated \(tested \(Detached\)"),
         (nn.Flatten, r"Net cannot process|returns"),
-        (lambda: nn.Conv2d(4, 4, 99), "16×16 pixels.*larger than|16×16 pixels.*Kernel"),
+        (lambda: nn.Conv2d(4, 4, 99), r"16×16 pixels.*tested \(Conv2d\).*[Kk]ernel"),
         (lambda: Function(lambda x: (x, x)), "cannot process|returns"),
     ],
 )
