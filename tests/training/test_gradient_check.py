@@ -8,7 +8,11 @@ from support import make_imageset
 from tiny_runs import tiny, train_tiny
 
 from anyshot.methods import create_method
-from anyshot.training.gradient_check import FIRST_ITERATIONS, GradientCheck
+from anyshot.training.gradient_check import (
+    FIRST_ITERATIONS,
+    SILENT_ITERATIONS,
+    GradientCheck,
+)
 
 BOIL = """
 from anyshot.methods import MAML
@@ -45,6 +49,34 @@ def test_a_single_parameter_without_gradient_is_named(caplog):
     gradients[-1].zero_()
     name = [name for name, _ in method.named_parameters()][-1]
     check.add(gradients, last=True)
-    assert f"1 of {check.checked} parameters ({name})" in caplog.text
+    assert f"1 of {len(check.silent)} parameters ({name})" in caplog.text
     check.add(gradients, last=True)
     assert len(caplog.records) == 1
+
+
+def test_a_parameter_that_stops_learning_is_named_once(caplog):
+    """The ReLUs of an encoder can become zero for all images in the middle of a run."""
+    method = create_method(tiny("maml").method, make_imageset().size)
+    check = GradientCheck(method)
+    gradients = [torch.ones_like(p) for p in method.parameters()]
+    for _ in range(FIRST_ITERATIONS + 1):
+        check.add(gradients, last=False)
+    gradients[-1].zero_()
+    for _ in range(SILENT_ITERATIONS - 1):
+        check.add(gradients, last=False)
+    assert caplog.records == []
+    for _ in range(2 * SILENT_ITERATIONS):
+        check.add(gradients, last=False)
+    (record,) = caplog.records
+    name = [name for name, _ in method.named_parameters()][-1]
+    assert f"({name}) in the last {SILENT_ITERATIONS} iterations" in record.getMessage()
+
+
+def test_a_gradient_now_and_then_is_enough(caplog):
+    method = create_method(tiny("maml").method, make_imageset().size)
+    check = GradientCheck(method)
+    gradients = [torch.ones_like(p) for p in method.parameters()]
+    for iteration in range(3 * SILENT_ITERATIONS):
+        gradients[-1].fill_(iteration % (SILENT_ITERATIONS - 1) == 0)
+        check.add(gradients, last=False)
+    assert caplog.records == []
