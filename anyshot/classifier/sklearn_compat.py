@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +91,10 @@ def check_labels(y: ArrayLike, images: int) -> NDArray[Any]:
     if BaseEstimator is not None:
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
+        with warnings.catch_warnings():
+            # many classes of one image are no regression
+            warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+            check_classification_targets(y)
     labels = np.asarray(y)
     if labels.ndim != 1 or len(labels) != images:
         raise InvalidInput(

@@ -12,9 +12,10 @@ from PIL import Image
 from support import colours, wide_colours
 from torch import nn
 
-from anyshot.classifier import AnyShotClassifier
+from anyshot.classifier import AnyShotClassifier, fitted_state
 from anyshot.classifier.backbones import Backbone
 from anyshot.classifier.backbones import backbone as backbones
+from anyshot.classifier.weights import open_weights
 from anyshot.core.errors import AnyshotError, ClassifierError
 
 RNG = np.random.default_rng(0)
@@ -378,3 +379,20 @@ def test_features_of_several_depths_are_split_into_blocks():
     assert (last.classify_features(features[20:, :1280]).labels == y[20:]).mean() < 0.9
     with pytest.raises(ClassifierError, match="computes 3728, the first 1280"):
         AnyShotClassifier().fit_features(features[:20, :1000], y[:20])
+
+
+def test_images_get_the_size_that_the_weights_were_made_for(monkeypatch):
+    opened = []
+
+    def open_quick(size, side, device):
+        opened.append(side)
+        return backbones.Backbone("quick", side, "", wide_colours)
+
+    shipped = open_weights("photos-lite0")
+    made = dataclasses.replace(shipped, config={**shipped.config, "side": 32})
+    monkeypatch.setattr(backbones, "_open_lite", open_quick)
+    monkeypatch.setattr(fitted_state, "open_weights", lambda name: made)
+    images, labels = [np.full((9, 9, 3), v, np.uint8) for v in (0, 200)], ["dark", "bright"]
+    AnyShotClassifier().fit(images, labels)
+    AnyShotClassifier(side=48).fit(images, labels)
+    assert opened == [32, 48]

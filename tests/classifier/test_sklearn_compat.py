@@ -116,3 +116,9 @@ def test_without_sklearn_vectors_keep_the_width_of_the_first_fit():
         alone.check_vectors(estimator, np.ones((2, 4)), first=False)
     alone.check_vectors(estimator, np.ones((2, 4)), first=True)
     assert estimator.n_features_in_ == 4
+
+
+def test_many_classes_of_one_image_are_no_warning(recwarn):
+    labels = sklearn_compat.check_labels([f"class {i}" for i in range(30)], 30)
+    assert len(labels) == 30
+    assert not recwarn.list

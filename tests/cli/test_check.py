@@ -52,6 +52,12 @@ def test_a_photo_in_the_wrong_folder_is_listed_with_its_class(folder, tmp_path):
     assert str(folder / "red" / "red5.png") in copies[str(folder / "red" / "copy.png")]
 
 
+def test_folders_without_anything_to_list_are_not_an_error(folder):
+    done = check(folder)
+    assert done.exit_code == 0
+    assert "0 of 16 labels look wrong; 0 pairs" in done.stdout
+
+
 def test_a_photo_in_two_classes_is_named(folder):
     shutil.copy(folder / "red" / "red5.png", folder / "green" / "red5.png")
     done = check(folder)

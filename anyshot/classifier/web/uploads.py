@@ -62,6 +62,9 @@ class UploadReader:
         device: str = "cpu",
         trust_code: bool = False,
     ) -> None:
+        config = open_weights(weights).config  # an unknown name is an error now
+        if side is None and backbone == config["backbone"]:
+            side = config.get("side")  # as the classifier chooses it
         self.backbone = open_backbone(backbone, side=side, device=device, trust_code=trust_code)
         self.options: dict[str, Any] = {
             "backbone": backbone,
@@ -71,7 +74,6 @@ class UploadReader:
             "trust_code": trust_code,
         }
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="uploads")
-        open_weights(weights)  # an unknown name is an error now, not at the first upload
 
     @property
     def keeps_features(self) -> bool:

@@ -168,7 +168,7 @@ def print_tables(*tables: Table) -> None:
     if not console.is_terminal:
         unlimited = console.options.update(width=10_000)
         widths = [console.measure(table, options=unlimited).maximum for table in tables]
-        console.width = max(console.width, *widths)
+        console.width = max([console.width, *widths])
     for index, table in enumerate(tables):
         console.print(*([""] if index else []), table)
 
