@@ -70,7 +70,8 @@ class Workspace:
                     "remove one first."
                 )
             key = secrets.token_urlsafe(6)
-            self._change(f"add {name}", self.now.with_group(key, ClassGroup(name)), batch)
+            what = "add classes and photos" if batch else f"add {name}"
+            self._change(what, self.now.with_group(key, ClassGroup(name)), batch)
 
     def rename_class(self, key: str, name: str) -> None:
         """Give a class another name."""

@@ -54,7 +54,7 @@ const ORDERS = {
 
 const FILTERS = {
   all: ["All photos", () => true],
-  uncertain: [`Uncertain (below ${percent(UNCERTAIN)})`, (photo) => highest(photo) < UNCERTAIN],
+  uncertain: [`Less than ${percent(UNCERTAIN)} sure`, (photo) => highest(photo) < UNCERTAIN],
   unknown: ["None of these?", (photo) => photo.unknown],
   repeated: ["Also learned from", (photo) => photo.repeated],
 };

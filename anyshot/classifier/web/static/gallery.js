@@ -59,7 +59,7 @@ function pagerButtons(view) {
   };
   const button = (text, ariaLabel, step) =>
     h("button", { type: "button", className: "quiet", ariaLabel, onclick: turn(step) }, text);
-  view.pager.append(button("‹ Back", "Previous page", -1), h("span", { role: "status" }), button("Next ›", "Next page", 1));
+  view.pager.append(button("‹ Previous", "Previous page", -1), h("span", { role: "status" }), button("Next ›", "Next page", 1));
 }
 
 function showPager(view, first, count, pages) {

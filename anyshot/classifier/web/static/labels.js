@@ -30,6 +30,6 @@ function fill(element, photo) {
   box.dataset.key = key;
   const put = choice({ id: photo.suggested, name: nameOf(photo.suggested) }, photo, () => move([photo.id], photo.suggested));
   const onclick = () => change("POST", "/api/confirm", { photos: [photo.id] });
-  const ariaLabel = `${photo.name} is ${photo.home.name}`;
+  const ariaLabel = `It is ${photo.home.name}: ${photo.name}`;
   box.replaceChildren(put, h("button", { type: "button", className: "choice", ariaLabel, onclick }, `It is ${photo.home.name}`));
 }

@@ -1,4 +1,4 @@
-// Which classes are mixed up: each photo is called by the others, and a cell of the table opens its photos.
+// Which classes are mixed up: each photo is classified by the others, and a cell of the table opens its photos.
 
 import { card, fillCard } from "./cards.js";
 import { $, h, percent, photos } from "./dom.js";
@@ -11,12 +11,15 @@ watch((state) => {
 });
 $("mixups").addEventListener("toggle", () => $("mixups").open && draw(now()));
 
+const FEW = 6; // classes whose names fit above the columns without turning them
+
 const called = (c, id) => c.pictures.filter((photo) => photo.guess === id);
 
 function draw({ classes }) {
   const shown = classes.filter((c) => c.pictures.some((photo) => photo.guess) || classes.some((d) => called(d, c.id).length));
+  $("mixup-table").classList.toggle("few", shown.length <= FEW);
   const focused = document.activeElement?.dataset.cell;
-  const head = h("tr", {}, h("th", { scope: "col" }, "class ↓ called →"),
+  const head = h("tr", {}, h("th", { scope: "col" }, "class ↓ answer →"),
     ...shown.map((c) => h("th", { scope: "col", title: c.name }, h("span", {}, c.name))), h("th", { scope: "col" }, "right"));
   $("mixup-table").replaceChildren(h("thead", {}, head), h("tbody", {}, ...shown.map((c) => row(c, shown))));
   if (focused) $("mixup-table").querySelector(`[data-cell="${focused}"]`)?.focus();
@@ -37,7 +40,7 @@ function cell(c, other, total) {
   if (!count) return element;
   const button = h("button", { type: "button" }, String(count));
   button.dataset.cell = `${c.id} ${other.id}`;
-  button.ariaLabel = `${photos(count)} of ${c.name} called ${other.name}`;
+  button.ariaLabel = c === other ? `${photos(count)} of ${c.name} recognised` : `${photos(count)} of ${c.name} taken for ${other.name}`;
   button.onclick = () => open(c.id, other.id);
   element.append(button);
   return element;
@@ -46,6 +49,6 @@ function cell(c, other, total) {
 function open(own, guess) {
   const find = (id) => now().classes.find((c) => c.id === id);
   const list = () => (find(own) ? called(find(own), guess) : []);
-  const title = () => (own === guess ? `${find(own)?.name ?? ""}, recognised` : `${find(own)?.name ?? ""} called ${find(guess)?.name ?? ""}`);
+  const title = () => (own === guess ? `${find(own)?.name ?? ""}, recognised` : `${find(own)?.name ?? ""} taken for ${find(guess)?.name ?? ""}`);
   browse(title, list, card, fillCard);
 }

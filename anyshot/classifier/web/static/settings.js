@@ -50,11 +50,12 @@ function at(values, threshold) {
 function showCost() {
   const threshold = sliding ?? now().threshold;
   const { pool } = now();
-  const flagged = `${pool.filter((photo) => photo.score > threshold).length} of ${pool.length} photos to classify are now “none of these?”.`;
-  if (!cost) return ($("threshold-cost").textContent = `${flagged} Estimating what that costs …`);
-  const wrong = `It wrongly says so of about ${percent(at(cost.flagged, threshold))} of photos of your classes`;
-  const missed = cost.found ? `, and misses about ${percent(1 - at(cost.found, threshold))} of photos of other things` : "";
-  const why = cost.found ? "" : " How many photos of other things it misses can be estimated from three classes on.";
+  const count = pool.filter((photo) => photo.score > threshold).length;
+  const flagged = `Now ${count} of ${pool.length} photos to classify (unknown score above ${threshold.toFixed(2)}).`;
+  if (!cost) return ($("threshold-cost").textContent = `${flagged} Estimating the mistakes …`);
+  const wrong = `Estimated mistakes: about ${percent(at(cost.flagged, threshold))} of photos of your classes are called so`;
+  const missed = cost.found ? `, and about ${percent(1 - at(cost.found, threshold))} of photos of other things are not` : "";
+  const why = cost.found ? "" : " How many photos of other things are missed can be estimated from three classes on.";
   $("threshold-cost").textContent = `${flagged} ${wrong}${missed}.${why}`;
 }
 
