@@ -8,6 +8,7 @@ of 12 bits black, and cannot open the latter.
 from __future__ import annotations
 
 import io
+import logging
 import zlib
 from contextlib import suppress
 from functools import cache
@@ -24,9 +25,13 @@ MAX_PIXELS = 80_000_000  # below Pillow's own limit; an image of 20,000 x 20,000
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF")
 INSTALL = "run: pip install 'anyshot[photos]'"
 HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
+DAMAGED_TIFF = "a damaged TIFF, or a camera's raw file; save it as JPEG"
 TIFF_STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 UNCOMPRESSED, DEFLATE = 1, (8, 32946)
 KEPT_BY_PILLOW = ("uint16", "int16", "int32", "float32")  # grey values
+
+# Errors name the file and the reason; without a handler, tifffile's messages would be printed, too.
+logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 
 class UnreadableImage(Exception):
@@ -107,7 +112,7 @@ def _explain_unidentified(start: bytes) -> str:
     if start[:4] in TIFF_STARTS:
         if find_spec("tifffile") is None:
             return f"a TIFF that needs the package tifffile, or a damaged one; {INSTALL}"
-        return "a damaged TIFF, or a camera's raw file; save it as JPEG"
+        return DAMAGED_TIFF
     if not start:
         return "an empty file"
     if start[4:8] != b"ftyp":
@@ -128,6 +133,8 @@ def _open_deep_tiff(source: Path | bytes) -> Image.Image | None:
         _refuse_deep(source)
         return None
     with tifffile.TiffFile(_file(source)) as file:
+        if not len(file.pages):
+            raise UnreadableImage(DAMAGED_TIFF)
         page: Any = file.pages[0]
         kind, samples = page.dtype, page.samplesperpixel
         if kind is None or kind.itemsize == 1 or (samples == 1 and kind.name in KEPT_BY_PILLOW):

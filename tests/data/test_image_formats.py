@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import struct
 import sys
 import zlib
@@ -107,6 +108,13 @@ def test_a_heic_bomb_is_refused_by_its_header_and_by_its_content():
 def test_a_damaged_heic_photo_says_so(end):
     with pytest.raises(UnreadableImage, match="damaged"):
         decode(heic(quarters())[:end], 16)
+
+
+def test_a_damaged_tiff_says_so_and_prints_nothing_else(capfd, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's would take the messages
+    with pytest.raises(UnreadableImage, match=r"damaged TIFF.*raw file"):
+        decode(b"II*\0" + b"0" * 100, 16)
+    assert capfd.readouterr().err == ""
 
 
 def test_a_video_is_named():
