@@ -20,6 +20,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 PAGES = {"tutorial": "docs/tutorial.md", "photos": "docs/photos.md"}
 CODE = re.compile(r"```python\n(.*?)```\n(?:\n```text\n.*?```\n)?", re.S)  # and its output
+LINK = re.compile(r"\]\((?!\w+:|#|\.\.)([^)]+)\)")  # to a page next to this one
 
 
 def cells_of(page: str) -> list[dict[str, Any]]:
@@ -29,6 +30,8 @@ def cells_of(page: str) -> list[dict[str, Any]]:
         text = part.strip("\n")
         if not text:
             continue
+        if number % 2 == 0:
+            text = LINK.sub(r"](../docs/\1)", text)
         cell: dict[str, Any] = {"metadata": {}, "source": text.splitlines(keepends=True)}
         if number % 2:
             cells.append({"cell_type": "code", "execution_count": None, "outputs": [], **cell})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,11 @@ def test_notebook_has_the_code_of_its_page_and_runs(name, page):
     assert code(stored) == code(notebooks.cells_of((ROOT / page).read_text("utf-8")))
     assert all(cell["outputs"] for cell in stored if cell["cell_type"] == "code")
     notebooks.run(stored)
+
+
+@pytest.mark.parametrize("name", notebooks.PAGES)
+def test_links_of_a_notebook_lead_to_files(name):
+    text = (ROOT / "examples" / f"{name}.ipynb").read_text("utf-8")
+    links = re.findall(r"\]\((?!\w+:|#)([^)#]+)", text)
+    assert links
+    assert [link for link in links if not (ROOT / "examples" / link).exists()] == []

@@ -77,8 +77,8 @@ def write_evaluation_page(
     body = (
         f"<p>{escape(describe_evaluation(evaluation, explanation))}</p>"
         f'<div class="overview">{confusion_table(names, evaluation.counts)}'
-        f"<div>{calibration_plot(evaluation.summary.bins)}<p>On the line: as often right as "
-        "sure.</p></div></div>"
+        f"<div>{calibration_plot(evaluation.summary.bins)}<p>Calibration: on the dashed line, "
+        "answers are right as often as they are sure. Larger dots are more photos.</p></div></div>"
         f"{confusion_cells(names, cells)}<h2>What was expected</h2>{explanation_html(explanation)}"
     )
     write_bytes(path, page("Test of the classifier", body, STYLE).encode())

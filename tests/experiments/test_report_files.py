@@ -111,7 +111,7 @@ def test_the_first_latex_table_has_the_notes_in_its_caption(result, tmp_path):
 def test_the_page_has_escaped_texts_figures_and_their_numbers(result, tmp_path):
     write_report(result, tmp_path)
     text = (tmp_path / "report.html").read_text()
-    assert '<h2>Accuracy, %</h2><div class="scroll"><table>' in text
+    assert '<h2>Accuracy, %</h2><div class="scroll" tabindex="0"><table>' in text
     assert "<p>Small tasks &lt;5&gt;.</p>" in text
     assert text.count("data:image/png;base64,iVBORw0KGgo") == 2  # PNG, not SVG
     assert text.count("<details>") == 1

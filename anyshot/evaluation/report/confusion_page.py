@@ -15,8 +15,8 @@ STYLE = """
 .matrix { font-size: .82rem; }
 .matrix th, .matrix td { border-color: var(--ground); padding: 0 .15rem; }
 .matrix td { min-width: 1.55rem; height: 1.75rem; text-align: center; }
-.matrix td.right { background: color-mix(in srgb, var(--right) calc(75% * var(--p)), var(--soft)); }
-.matrix td.wrong { background: color-mix(in srgb, var(--wrong) calc(12% + 60% * var(--p)),
+.matrix td.right { background: color-mix(in srgb, var(--right) calc(60% * var(--p)), var(--soft)); }
+.matrix td.wrong { background: color-mix(in srgb, var(--wrong) calc(12% + 48% * var(--p)),
   var(--soft)); }
 .matrix td.none { background: var(--soft); color: #8886; }
 .matrix td.accuracy { min-width: 3rem; text-align: right; font-weight: 600; }
@@ -32,6 +32,7 @@ STYLE = """
 .cells > .wrong > .sheet { display: flex; flex-wrap: wrap; }
 .cells > .wrong figure { width: 7.5rem; border-color: var(--wrong); }
 .wrong meter::-webkit-meter-optimum-value { background: var(--wrong); }
+.wrong meter::-moz-meter-bar { background: var(--wrong); }
 .wrong h3, h2.wrong, .wrong figcaption b { color: var(--wrong); }
 """
 
@@ -47,7 +48,7 @@ def confusion_table(names: Sequence[str], counts: NDArray[np.int64]) -> str:
     rows = []
     for i, name in enumerate(names):
         total = int(counts[i].sum())
-        shades = "".join(_cell(i, j, int(n), total) for j, n in enumerate(counts[i]))
+        shades = "".join(_cell(names, (i, j), int(n), total) for j, n in enumerate(counts[i]))
         accuracy = f"{counts[i, i] / total:.0%}" if total else "–"
         rows.append(
             f'<tr><th scope="row" title="{escape(name)}">{escape(name)}</th>{shades}'
@@ -60,11 +61,13 @@ def confusion_table(names: Sequence[str], counts: NDArray[np.int64]) -> str:
     )
 
 
-def _cell(i: int, j: int, count: int, total: int) -> str:
+def _cell(names: Sequence[str], cell: tuple[int, int], count: int, total: int) -> str:
     if not count:
         return '<td class="none">·</td>'
+    i, j = cell
     kind = "right" if i == j else "wrong"
-    link = f'<a href="#cell-{i}-{j}">{count}</a>'
+    label = escape(f"{count} of {names[i]} predicted as {names[j]}")
+    link = f'<a href="#cell-{i}-{j}" aria-label="{label}">{count}</a>'
     return f'<td class="{kind}" style="--p:{count / total:.2f}">{link}</td>'
 
 

@@ -30,7 +30,10 @@ figure { margin: 0; padding: .5rem; border: 1px solid var(--line); border-radius
 figure img { width: 100%; aspect-ratio: 1; object-fit: cover; border-radius: .3rem;
   display: block; background: var(--soft); }
 figcaption { font-size: .85rem; } figcaption b { display: block; font-size: .9rem; }
-meter { width: 100%; } .unknown b { color: var(--warn); } small { opacity: .75; }
+meter { width: 100%; }
+meter::-webkit-meter-optimum-value { background: var(--right); }
+meter::-moz-meter-bar { background: var(--right); }
+.unknown b { color: var(--warn); } small { opacity: .75; }
 table { border-collapse: collapse; }
 td, th { border: 1px solid var(--line); padding: .35rem .6rem; text-align: right; }
 td { white-space: nowrap; } th { text-align: left; font-weight: 600; }
@@ -49,7 +52,7 @@ def page(title: str, body: str, style: str = "") -> str:
         f"<title>{escape(title)}</title>\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{STYLE}{style}</style></head>\n"
-        f"<body><h1>{escape(title)}</h1>\n{body}\n</body></html>\n"
+        f"<body><main><h1>{escape(title)}</h1>\n{body}\n</main></body></html>\n"
     )
 
 
@@ -92,4 +95,4 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         for row in rows
     )
     head_row = f"<thead><tr>{top}</tr></thead>"
-    return f'<div class="scroll"><table>{head_row}<tbody>{lines}</tbody></table></div>'
+    return f'<div class="scroll" tabindex="0"><table>{head_row}<tbody>{lines}</tbody></table></div>'

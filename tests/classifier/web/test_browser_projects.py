@@ -224,7 +224,7 @@ def test_removal_is_confirmed_with_the_focus_on_keep(taught):
 def test_the_choices_say_what_they_cost(taught):
     taught.click("#choices summary")
     cost = "document.querySelector('#threshold-cost').textContent"
-    taught.wait(f"{cost}.includes('wrongly')")
+    taught.wait(f"{cost}.includes('mistakes: about')")
     before = taught.js(cost)
     taught.js("document.querySelector('#threshold').focus()")
     taught.press("Home")

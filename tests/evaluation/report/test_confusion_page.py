@@ -16,7 +16,11 @@ CELLS = {(0, 0): ["A"] * 6, (0, 1): ["B"] * 2, (1, 1): ["C"] * 3, (1, 2): ["D"]}
 def test_the_table_links_and_shades_each_count_and_ends_with_the_accuracy():
     rows = re.findall(r'<tr><th scope="row".*?</tr>', confusion_table(NAMES, COUNTS))
     ant, _, cat = rows
-    assert re.findall(r'href="#(cell-\d-\d)">(\d+)<', ant) == [("cell-0-0", "6"), ("cell-0-1", "2")]
+    links = re.findall(r'href="#(cell-\d-\d)" aria-label="(.*?)">(\d+)<', ant)
+    assert links == [
+        ("cell-0-0", "6 of ant predicted as ant", "6"),
+        ("cell-0-1", "2 of ant predicted as bee", "2"),
+    ]
     assert re.findall(r'class="(\w+)" style="--p:([\d.]+)"', ant) == [
         ("right", "0.75"),
         ("wrong", "0.25"),

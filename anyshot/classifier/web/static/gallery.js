@@ -88,12 +88,12 @@ function selectionBar(view) {
     view.show();
     view.grid.querySelector(".tick")?.focus();
   };
-  view.bar.append(h("span", { role: "status" }), button("Select all", "quiet", all), target,
-    button("Remove", "danger", () => act("/api/pictures/remove")), button("Cancel", "quiet", none));
+  view.bar.append(h("span", { role: "status" }), button("Select all", "quiet", all),
+    button("Select none", "quiet", none), target, button("Remove", "danger", () => act("/api/pictures/remove")));
 }
 
 function showSelected(view) {
-  const [text, all, target] = view.bar.children;
+  const [text, all, , target] = view.bar.children;
   view.bar.hidden = !view.ticked.size;
   text.textContent = `${photos(view.ticked.size)} selected`;
   all.hidden = view.ticked.size === view.items.length;
