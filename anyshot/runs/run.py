@@ -101,6 +101,7 @@ class Run:
         description = read_description(file)
         self.info = description.info
         self.settings = description.settings
+        self.trained_way = description.settings.task.way  # tests may change the settings
         self.image_size = description.image_size
         self.sets = description.sets
         self.code = description.code
@@ -300,8 +301,8 @@ class Run:
     def new_method(self, device: str = "cpu") -> Method:
         """Create the run's method with its initial parameters."""
         settings = self.resolve_settings()
-        seed, way = settings.train.seed, settings.task.way
-        method = create_method(settings.method, self.image_size, seed, way)
+        seed = settings.train.seed
+        method = create_method(settings.method, self.image_size, seed, self.trained_way)
         return method.to(choose_device(device))
 
     def load_method(self, device: str = "cpu", best: Checkpoint | None = None) -> Method:

@@ -86,6 +86,16 @@ def test_way_shots_and_prediction_may_differ_from_training(trained, tiny, tmp_pa
     assert found["origin"]["split"] == "validation"
 
 
+def test_a_learned_head_refuses_tasks_of_another_way(tiny, short, tmp_path, capsys):
+    folder = tmp_path / "run"
+    method = ("--method", "maml", "--learned-head")
+    assert run("train", folder, "--images", tiny, *short, *method) == 0
+    assert run("test", folder, "--tasks", 2, "--way", 3) != 0
+    message = " ".join(capsys.readouterr().err.split())
+    assert "has 3 classes" in message
+    assert "learned for 2" in message
+
+
 def test_transductive_is_an_option_and_is_printed(trained, tmp_path, capsys):
     losses = []
     for option, word in (
