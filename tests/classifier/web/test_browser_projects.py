@@ -251,7 +251,27 @@ def test_example_pictures_are_one_click(page):
     page.click("#examples")
     page.wait("document.querySelectorAll('.answer .verdict b').length > 5")
     assert page.js("document.querySelector('#try').hidden")
+    page.click("#undo")  # all of them are one change
+    page.wait("!document.querySelector('#try').hidden")
 
+
+def test_spoken_names_contain_the_visible_words(taught):
+    taught.js(f"import('/static/state.js').then((m) => {SUSPECT})")
+    taught.wait("!document.querySelector('#labels').hidden")
+    taught.js("document.querySelector('#answer-list .pager').hidden = false")
+    differing = taught.js(
+        """[...document.querySelectorAll("button[aria-label], a[aria-label]")]
+          .filter((control) => control.checkVisibility())
+          .map((control) => [control.ariaLabel, control.innerText])
+          .map(([spoken, seen]) => [spoken, seen.replace(/[^\\p{L} ]/gu, "").trim()])
+          .filter(([spoken, seen]) => !spoken.toLowerCase().includes(seen.toLowerCase()))"""
+    )
+    assert differing == []
+
+
+# The first photo of the first class looks like the second class.
+SUSPECT = """m.take({ ...m.now(), suspects: [
+  { id: m.now().classes[0].pictures[0].id, suggested: m.now().classes[1].id }] })"""
 
 MANY = """import('/static/state.js').then(({ take, now }) => {
   const classes = Array.from({ length: 50 }, (_, i) => ({ id: `c${i}`, name: `class ${i}`, used: 1, pictures: [] }));

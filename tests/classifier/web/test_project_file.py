@@ -104,6 +104,7 @@ def test_the_example_pictures_are_one_change(visitor):
     state = visitor.post("/api/examples").json()
     counts = [len(c["pictures"]) for c in state["classes"]]
     assert len(set(counts)) == 3  # uneven
+    assert state["undo"] == "add classes and photos"
     assert all("probabilities" in row for row in state["pool"])
     shown = visitor.get(f"/api/pictures/{state['pool'][0]['id']}").content
     assert np.asarray(Image.open(io.BytesIO(shown))).std() > 10  # something is drawn
