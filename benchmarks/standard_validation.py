@@ -45,10 +45,12 @@ def main() -> None:
     parser.add_argument("--from", dest="start", required=True)
     parser.add_argument("--tasks", type=int, default=300)
     parser.add_argument("--shots", default="1,5")
+    parser.add_argument("--rows", default=";".join(ROWS))
     parser.add_argument("--json", type=Path, required=True)
     arguments = parser.parse_args()
     found = read_json(arguments.json) if arguments.json.exists() else {}
-    for name, (model_name, test) in ROWS.items():
+    for name in arguments.rows.split(";"):
+        model_name, test = ROWS[name]
         for block in select_blocks(STANDARD_64, arguments.shots):
             row, label = found.setdefault(name, {}), block.columns[0].name
             if row.get(label, {}).get("tasks") != arguments.tasks:
