@@ -14,7 +14,14 @@ import torch
 from support import make_imageset, make_method, make_task, run_command
 from tiny_runs import tiny, train_tiny
 
-from anyshot import HEAD_PARAMETERS, MethodSettings, TaskSettings, TaskStream, create_method
+from anyshot import (
+    HEAD_PARAMETERS,
+    MethodSettings,
+    SettingsError,
+    TaskSettings,
+    TaskStream,
+    create_method,
+)
 from anyshot.core.random import torch_rng
 from anyshot.runs.run import Run
 from anyshot.training.meta_training import task_gradients
@@ -236,3 +243,48 @@ def test_wandb_gets_every_number_of_the_log_at_its_step(import_example, tmp_path
     assert [numbers for _, numbers in logged] == expected
     assert [step for step, _ in logged] == [r["iteration"] for r in records]
     assert {r["kind"] for r in records} == {"iteration", "validation"}
+
+
+# -------------------------------------------------------------------------------------- tim.py
+def test_each_update_of_tim_lowers_its_objective(import_example, monkeypatch):
+    TIM = import_example("tim").TIM
+    method = make_method(f"{EXAMPLES / 'tim.py'}:TIM", updates=500)
+    rng = torch_rng(0, "tim")
+    centres = torch.randn(3, 6, generator=rng).double()
+
+    def draw(count):
+        noise = torch.randn(3 * count, 6, generator=rng).double()
+        return centres.repeat_interleave(count, 0) + noise
+
+    support, labels, query = draw(2), torch.arange(3).repeat_interleave(2), draw(7)
+    visited = []
+    compute = TIM.probabilities.__get__(method)
+    monkeypatch.setattr(method, "probabilities", lambda x, w: [visited.append(w), compute(x, w)][1])
+    method.fit(support, labels, 3)(query)
+
+    def loss_and_slope(w):
+        w = w.detach().requires_grad_()
+        units = [torch.nn.functional.normalize(x) for x in (support, query)]
+        s, p = ((-7.5 * (x[:, None] - w).square().sum(2)).softmax(1) for x in units)
+        mean = p.mean(0)
+        loss = -0.1 * s[torch.arange(6), labels].log().mean() + (mean * mean.log()).sum()
+        loss = loss - 0.1 * (p * p.log()).sum(1).mean()
+        return loss.item(), torch.autograd.grad(loss, w)[0].abs().max().item()
+
+    losses, slopes = zip(*map(loss_and_slope, visited[::2]), strict=True)  # query, support, query …
+    assert (np.diff(losses) < 0).all()
+    assert slopes[-1] < 0.05 * slopes[0]  # towards a stationary point
+
+
+def test_tim_refuses_inductive_tests():
+    with pytest.raises(SettingsError, match="transductive"):
+        make_method(f"{EXAMPLES / 'tim.py'}:TIM", transductive=False)
+
+
+def test_tim_is_trained_and_tested_by_the_usual_commands(tmp_path):
+    make_imageset().save(tmp_path / "tiny")
+    options = ["--way=2", "--shots=fixed:2", "--query=2", "--channels=4", "--ood=none"]
+    options += [f"--images={tmp_path / 'tiny'}", f"--method={EXAMPLES / 'tim.py'}:TIM"]
+    options += ["--iterations=1", "--validate-every=1", "--validation-tasks=2", "--no-tensorboard"]
+    assert run_command("train", tmp_path / "run", *options) == 0
+    assert run_command("test", tmp_path / "run", "--tasks", 2, "--trust-code") == 0
