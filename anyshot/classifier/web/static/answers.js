@@ -117,7 +117,7 @@ function suggest(element, photo) {
   const few = all.length > SHOWN + 1 ? all.slice(0, SHOWN) : all;
   box.replaceChildren(...few.map((c) => choice(c, photo, () => move([photo.id], c.id))));
   if (few.length < all.length) {
-    const ariaLabel = `Put ${photo.name} into another class`;
+    const ariaLabel = `Other class for ${photo.name}`;
     const onclick = () => view(photoOf(photo.id));
     box.append(h("button", { type: "button", className: "choice", ariaLabel, onclick }, "Other …"));
   }

@@ -12,12 +12,14 @@ watch((state) => {
 $("mixups").addEventListener("toggle", () => $("mixups").open && draw(now()));
 
 const FEW = 6; // classes whose names fit above the columns without turning them
+const MANY = 20; // classes from which cells are smaller
 
 const called = (c, id) => c.pictures.filter((photo) => photo.guess === id);
 
 function draw({ classes }) {
   const shown = classes.filter((c) => c.pictures.some((photo) => photo.guess) || classes.some((d) => called(d, c.id).length));
   $("mixup-table").classList.toggle("few", shown.length <= FEW);
+  $("mixup-table").classList.toggle("many", shown.length > MANY);
   const focused = document.activeElement?.dataset.cell;
   const head = h("tr", {}, h("th", { scope: "col" }, "class ↓ answer →"),
     ...shown.map((c) => h("th", { scope: "col", title: c.name }, h("span", {}, c.name))), h("th", { scope: "col" }, "right"));
