@@ -24,6 +24,11 @@ from anyshot.evaluation.report.confusion_page import (
 from anyshot.evaluation.report.html import figure, foldable, page, sheet, table
 from anyshot.evaluation.report.thumbnails import thumbnail_urls
 
+MEANING = (
+    "<p><small>Influence: how much a class counts when classes compete for a photo; ×1 is an even "
+    "share. Gain: points of overall accuracy that five more photos of the class add, roughly."
+    "</small></p>"
+)
 CERTAIN = 0.8  # probability from which an answer counts as certain
 
 
@@ -90,7 +95,7 @@ def explanation_html(explanation: Explanation) -> str:
         [
             escape(c.name),
             str(c.images),
-            f"{c.weight:.2f}",
+            f"×{c.weight:.2f}",
             f"{c.expected:.0%}",
             f"{100 * c.gain:.1f}",
         ]
@@ -99,7 +104,7 @@ def explanation_html(explanation: Explanation) -> str:
     head = [
         "class",
         "photos",
-        "influence (weight ω)",
+        "influence",
         "expected accuracy",
         "gain of 5 more, points",
     ]
@@ -108,5 +113,5 @@ def explanation_html(explanation: Explanation) -> str:
         f"{explanation.low:.0%} to {explanation.high:.0%}). Class to photograph next: "
         f"<b>{escape(explanation.next_class)}</b>. {explanation.near_copies} "
         f"{explanation.caution}</p>"
-        + foldable("Classes", table(head, rows), is_open=len(rows) <= MAX_CLASSES)
+        + foldable("Classes", table(head, rows) + MEANING, is_open=len(rows) <= MAX_CLASSES)
     )

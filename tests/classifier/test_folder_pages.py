@@ -132,5 +132,5 @@ def test_thirty_classes_fit_and_headings_stay_in_view(tmp_path):
 @pytest.mark.parametrize("unknown", [True, False])
 def test_a_figure_says_whether_the_photo_is_unknown(unknown):
     found = figure("thumb.jpg", Path("a.png"), "cat", 0.9, unknown)
-    assert ('class="unknown"' in found) == unknown == ("unknown?" in found)
+    assert ('class="unknown"' in found) == unknown == ("None of these?" in found)
     assert ('class="known"' in found) != unknown

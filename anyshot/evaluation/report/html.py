@@ -34,6 +34,7 @@ meter { width: 100%; }
 meter::-webkit-meter-optimum-value { background: var(--right); }
 meter::-moz-meter-bar { background: var(--right); }
 .unknown b { color: var(--warn); } small { opacity: .75; }
+.unknown b small { display: block; opacity: 1; }
 table { border-collapse: collapse; }
 td, th { border: 1px solid var(--line); padding: .35rem .6rem; text-align: right; }
 td { white-space: nowrap; } th { text-align: left; font-weight: 600; }
@@ -58,7 +59,7 @@ def page(title: str, body: str, style: str = "") -> str:
 
 def figure(source: str, path: Path, label: str, probability: float, unknown: bool = False) -> str:
     """One photo with its predicted label and probability; ``source`` is the URL of a thumbnail."""
-    text = f"unknown? <small>else {escape(label)}</small>" if unknown else escape(label)
+    text = f"None of these? <small>Most like {escape(label)}</small>" if unknown else escape(label)
     name = escape(readable(path.name))
     meter = f'<meter min="0" max="1" value="{probability:.3f}">{probability:.0%}</meter>'
     return (
