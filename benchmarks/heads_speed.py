@@ -1,6 +1,6 @@
 """Time to fit a task to its features, features per second, and the largest memory of the process.
 
-python benchmarks/heads_speed.py [--threads 2] [--cpu] [--rounds 30]
+python benchmarks/heads_speed.py [--threads 2] [--cpu] [--rounds 30] [--backbone NAME]
 
 With --cpu, CPU time of all threads instead of wall-clock time, for computers that are not idle.
 """
@@ -37,6 +37,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--backbone", default="efficientnet-lite0")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -50,12 +51,13 @@ def main():
         f"fitting {IMAGES} images of {WAY} classes: median {np.median(took):.0f} ms, slowest of "
         f"{arguments.rounds} {took.max():.0f} ms, {torch.get_num_threads()} threads"
     )
-    backbone = open_backbone("efficientnet-lite0")
+    backbone = open_backbone(arguments.backbone)
     pixels = np.random.default_rng(0).integers(
         0, 256, (BATCH, backbone.side, backbone.side, 3), np.uint8
     )
     rate = BATCH / np.median(seconds(lambda: backbone(pixels), arguments))
-    print(f"features at {backbone.side} x {backbone.side}: {rate:.0f} images per second")
+    name, side = backbone.name, backbone.side
+    print(f"features of {name} at {side} x {side}: {rate:.0f} images per second")
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"largest memory of the process: {largest:.0f} MB, {started:.0f} MB before the work")
 

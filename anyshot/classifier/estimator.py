@@ -37,6 +37,9 @@ class AnyShotClassifier(SelfAssessment):
         inputs already are feature vectors (n, n_features).
     weights : str or Path, default "photos-lite0"
         The meta-trained learner: a name (see ``anyshot weights list``) or a folder.
+    quality : {"fast", "best"}, default "fast"
+        "best" uses a larger network on two views of each image instead of the default backbone:
+        more accurate, and several times slower (docs/classifier.md).
     side : int or None, default None
         Images are resized to side × side pixels. None: the backbone's default.
     device : str, default "cpu"
@@ -98,6 +101,7 @@ class AnyShotClassifier(SelfAssessment):
         backbone: Source | None = "efficientnet-lite0",
         *,
         weights: str | Path = "photos-lite0",
+        quality: str = "fast",
         side: int | None = None,
         device: str = "cpu",
         trust_code: bool = False,
@@ -106,6 +110,7 @@ class AnyShotClassifier(SelfAssessment):
     ) -> None:
         self.backbone = backbone
         self.weights = weights
+        self.quality = quality
         self.side = side
         self.device = device
         self.trust_code = trust_code

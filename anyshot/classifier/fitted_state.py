@@ -21,7 +21,7 @@ from anyshot.classifier.backbones import (
     open_backbone,
     to_pixels,
 )
-from anyshot.classifier.backbones.backbone import Source
+from anyshot.classifier.backbones.backbone import Source, backbone_of_quality
 from anyshot.classifier.class_prior import EVEN, ClassPrior, class_shares
 from anyshot.classifier.heads.learner import AdaptedLearner
 from anyshot.classifier.repeated_images import describe_conflicts, describe_copies, find_repeated
@@ -49,6 +49,7 @@ class FittedState(Estimator):
 
     backbone: Source | None
     weights: str | Path
+    quality: str
     side: int | None
     device: str
     trust_code: bool
@@ -71,6 +72,7 @@ class FittedState(Estimator):
             vars(self).pop(name, None)
         self.weights_: ClassifierWeights = open_weights(self.weights)
         self.fit_params_: dict[str, Any] = Estimator.get_params(self, deep=False)
+        self.fit_params_["backbone"] = backbone_of_quality(self.quality, self.backbone)
         self.backbone_: Backbone | None = None
         self.reference_: NDArray[np.uint8] | None = None  # images whose statistics a body uses
 

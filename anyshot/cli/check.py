@@ -11,6 +11,7 @@ from anyshot.cli.classifier_options import (
     DEFAULT,
     LEARNER,
     Backbone,
+    Quality,
     Side,
     Weights,
     fit_support,
@@ -25,6 +26,7 @@ def check(
     csv: Csv = None,
     backbone: Backbone = DEFAULT,
     weights: Weights = LEARNER,
+    quality: Quality = "fast",
     side: Side = None,
     device: Device = "auto",
     trust_code: TrustCode = False,
@@ -48,7 +50,9 @@ def check(
         raise DataError(
             f"{folder} is a file. Labels are checked in a folder of photos: DIR/CLASS/*.jpg."
         )
-    classifier, files = fit_support(folder, backbone, weights, side, device, trust_code)
+    classifier, files = fit_support(
+        folder, backbone, weights, side, device, trust_code, quality=quality
+    )
     found = classifier.check_labels()
     tables = [
         *([suspects_table(found, files, folder)] if found.suspects else []),

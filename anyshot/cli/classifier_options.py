@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -27,6 +27,13 @@ Backbone = Annotated[
     typer.Option(
         metavar="NAME",
         help="efficientnet-lite0, -lite1, -lite2, conv4:RUN, timm:NAME or torchvision:NAME.",
+    ),
+]
+Quality = Annotated[
+    Literal["fast", "best"],
+    typer.Option(
+        metavar="fast|best",
+        help="best: a larger network on two views of each photo; more accurate, but slower.",
     ),
 ]
 Weights = Annotated[
@@ -80,6 +87,7 @@ def fit_support(
     trust_code: bool = False,
     class_prior: str | None = None,
     unknown_threshold: float | None = None,
+    quality: str = "fast",
 ) -> tuple[AnyShotClassifier, LabelledFiles]:
     """A classifier fitted to the support folder, and the files it was fitted to.
 
@@ -91,7 +99,8 @@ def fit_support(
 
     if support.is_file():
         chosen = {"--backbone": backbone != DEFAULT, "--weights": weights != LEARNER}
-        _refuse_options(support, {**chosen, "--side": side is not None})
+        chosen |= {"--side": side is not None, "--quality": quality != "fast"}
+        _refuse_options(support, chosen)
         return _load_saved(support, device, trust_code, class_prior, unknown_threshold)
     backbone, weights = resolve_backbone(backbone, weights)
     prior = parse_class_prior(class_prior or "even")
@@ -100,6 +109,7 @@ def fit_support(
     classifier = AnyShotClassifier(
         backbone,
         weights=weights,
+        quality=quality,
         side=side,
         device=device,
         trust_code=trust_code,

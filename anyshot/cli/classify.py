@@ -13,6 +13,7 @@ from anyshot.cli.classifier_options import (
     LEARNER,
     Backbone,
     Prior,
+    Quality,
     Side,
     Support,
     UnknownThreshold,
@@ -43,6 +44,7 @@ def classify(
     ] = None,
     backbone: Backbone = DEFAULT,
     weights: Weights = LEARNER,
+    quality: Quality = "fast",
     side: Side = None,
     device: Device = "auto",
     trust_code: TrustCode = False,
@@ -69,7 +71,15 @@ def classify(
 
     check_files(csv, html)
     classifier, files = fit_support(
-        support, backbone, weights, side, device, trust_code, class_prior, unknown_threshold
+        support,
+        backbone,
+        weights,
+        side,
+        device,
+        trust_code,
+        class_prior,
+        unknown_threshold,
+        quality=quality,
     )
     photos = find_images(query)
     print_skipped(query, photos)

@@ -13,6 +13,7 @@ from anyshot.cli.classifier_options import (
     LEARNER,
     Backbone,
     Prior,
+    Quality,
     Side,
     Support,
     Weights,
@@ -43,6 +44,7 @@ def evaluate(
     ] = None,
     backbone: Backbone = DEFAULT,
     weights: Weights = LEARNER,
+    quality: Quality = "fast",
     side: Side = None,
     device: Device = "auto",
     trust_code: TrustCode = False,
@@ -67,7 +69,7 @@ def evaluate(
 
     check_files(json, png, html)
     classifier, files = fit_support(
-        support, backbone, weights, side, device, trust_code, class_prior
+        support, backbone, weights, side, device, trust_code, class_prior, quality=quality
     )
     photos = find_labelled_images(test)
     print_skipped(test, photos)

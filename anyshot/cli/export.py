@@ -13,6 +13,7 @@ from anyshot.cli.classifier_options import (
     LEARNER,
     Backbone,
     Prior,
+    Quality,
     Side,
     Support,
     UnknownThreshold,
@@ -39,6 +40,7 @@ def export(
     support: Support,
     backbone: Backbone = DEFAULT,
     weights: Weights = LEARNER,
+    quality: Quality = "fast",
     side: Side = None,
     device: Device = "auto",
     trust_code: TrustCode = False,
@@ -61,7 +63,15 @@ def export(
     if file.suffix.lower() == ONNX:
         check_onnx_installed()
     classifier, _ = fit_support(
-        support, backbone, weights, side, device, trust_code, class_prior, unknown_threshold
+        support,
+        backbone,
+        weights,
+        side,
+        device,
+        trust_code,
+        class_prior,
+        unknown_threshold,
+        quality=quality,
     )
     if file.suffix.lower() == ONNX:
         log.info("Making the ONNX graph and comparing its answers: about half a minute.")

@@ -13,6 +13,7 @@ from anyshot.cli.classifier_options import (
     LEARNER,
     Backbone,
     Prior,
+    Quality,
     Side,
     Support,
     Weights,
@@ -31,6 +32,7 @@ def label(
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Number of photos.")] = 20,
     backbone: Backbone = DEFAULT,
     weights: Weights = LEARNER,
+    quality: Quality = "fast",
     side: Side = None,
     device: Device = "auto",
     trust_code: TrustCode = False,
@@ -43,7 +45,9 @@ def label(
     from anyshot.classifier.folders import find_images
     from anyshot.core.text import readable
 
-    classifier, _ = fit_support(support, backbone, weights, side, device, trust_code, class_prior)
+    classifier, _ = fit_support(
+        support, backbone, weights, side, device, trust_code, class_prior, quality=quality
+    )
     photos = find_images(pool)
     print_skipped(pool, photos)
     for index in classifier.label_next(photos.paths, count):

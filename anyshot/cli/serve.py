@@ -10,6 +10,7 @@ from anyshot.cli.classifier_options import (
     DEFAULT,
     LEARNER,
     Backbone,
+    Quality,
     Side,
     Weights,
     resolve_backbone,
@@ -35,6 +36,7 @@ def serve(
     ] = True,
     backbone: Backbone = DEFAULT,
     weights: Weights = LEARNER,
+    quality: Quality = "fast",
     side: Side = None,
     device: Device = "auto",
     trust_code: TrustCode = False,
@@ -60,13 +62,15 @@ def serve(
         raise AnyshotError(
             f"The page needs {error.name}, which is not installed; run: pip install 'anyshot[web]'"
         ) from error
+    from anyshot.classifier.backbones.backbone import backbone_of_quality
     from anyshot.classifier.web.app import make_app
     from anyshot.classifier.web.uploads import UploadReader
 
     backbone, weights = resolve_backbone(backbone, weights)
+    chosen = backbone_of_quality(quality, backbone)
     with open_socket(host, port) as listening:
         reader = UploadReader(
-            backbone, weights=weights, side=side, device=device, trust_code=trust_code
+            chosen, weights=weights, side=side, device=device, trust_code=trust_code
         )
         app = make_app(reader, names=host_names(host))
         url = url_of(listening)

