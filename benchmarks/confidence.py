@@ -1,6 +1,7 @@
 """Expected accuracy and unknown images, with each data set left out of meta-training in turn.
 
     python benchmarks/confidence.py OUT [--tasks 60] [--side 224] [--photos FOLDER] [--sets A,B]
+                                    [--backbone NAME]
 
 Heads, mixture and confidence model are trained without the set and saved to OUT/weights/SET, those
 of benchmarks/heads.py. 5-way any-shot tasks of 1-50 images, the same too. Then tasks of 12 images a
@@ -16,7 +17,7 @@ import json
 import numpy as np
 import torch
 from heads import check_confidence, train_without
-from heads_baselines import open_features, options, set_names, test_task
+from heads_baselines import BACKBONE, open_features, options, set_names, test_task
 
 from anyshot.classifier.confidence.unknown_tradeoff import estimate_tradeoff
 from anyshot.classifier.heads.near_copies import merge_groups
@@ -29,6 +30,7 @@ SHARES = {
     "inside the 90% interval, %": ("held", 100),
     "width, points": ("width", 100),
     "error, points": ("error", 100),
+    "unfamiliar, %": ("unfamiliar", 100),
     "AUROC": ("auroc", 1),
     "AUROC of doubt": ("auroc of doubt", 1),
     "known flagged, %": ("flagged", 100),
@@ -38,10 +40,10 @@ SHARES = {
 }
 
 
-def measure_task(learned, task, tradeoff):
+def measure_task(learned, task, tradeoff, native):
     """Expected and measured accuracy; unknown images, if `tradeoff` with its estimates."""
     learner, confidence = learned.learner, learned.confidence
-    adapted = learner.adapt_for_use(task.support, task.labels)
+    adapted = learner.adapt_for_use(task.support, task.labels, native, task.widths)
     p = adapted(task.query).exp().numpy()
     row = check_confidence(confidence, adapted, task, p)
     row["error"] = abs(row["expected"] - row["accuracy"])
@@ -50,7 +52,9 @@ def measure_task(learned, task, tradeoff):
     if tradeoff and len(task.unknown):
         threshold = float(confidence.threshold)
         features, support = merge_groups(task.support, adapted.group_of_image), adapted.support
-        fit = functools.partial(learner.adapt_for_use, merge=False)
+        fit = functools.partial(
+            learner.adapt_for_use, native=native, widths=task.widths, merge=False
+        )
         found = estimate_tradeoff(
             confidence, features, support.labels, support.folds, fit, threshold
         )
@@ -58,7 +62,7 @@ def measure_task(learned, task, tradeoff):
     return row
 
 
-def take_away(data, learned, tasks):
+def take_away(data, learned, tasks, native):
     """Expected and measured accuracy [tasks, 2] for each number of remaining images a class."""
     rows = {n: [] for n in REMAINING}
     for i in range(tasks):
@@ -67,7 +71,9 @@ def take_away(data, learned, tasks):
         rank = torch.cat([torch.arange(n) for n in torch.bincount(task.labels).tolist()])
         for n, pairs in rows.items():
             some = rank < n
-            adapted = learned.learner.adapt_for_use(task.support[some], task.labels[some])
+            adapted = learned.learner.adapt_for_use(
+                task.support[some], task.labels[some], native, task.widths
+            )
             hits = (adapted(task.query).argmax(1) == task.query_labels).double().mean()
             pairs.append([learned.confidence.expected_accuracy(adapted).overall, float(hits)])
     return rows
@@ -116,13 +122,13 @@ def main():
         path = arguments.out / "confidence" / f"{name}.json"
         if not path.exists():
             learned = train_without(name, arguments.out)
-            data = open_features(name, arguments)
+            data, native = open_features(name, arguments), arguments.backbone == BACKBONE
             found = {
                 "tasks": [
-                    measure_task(learned, test_task(data, i), i < arguments.tradeoffs)
+                    measure_task(learned, test_task(data, i), i < arguments.tradeoffs, native)
                     for i in range(arguments.tasks)
                 ],
-                "remaining": take_away(data, learned, arguments.tasks // 4),
+                "remaining": take_away(data, learned, arguments.tasks // 4, native),
             }
             write_json(path, found)
             print(name, "measured", flush=True)

@@ -16,7 +16,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from heads_baselines import BACKBONE, Tally, balanced, by_means, in_span
+from heads_baselines import (
+    BACKBONE,
+    Tally,
+    all_blocks_baselines,
+    balanced,
+    by_means,
+    in_span,
+    normalise_blocks,
+)
 
 from anyshot.classifier.meta_training.episodes import sample_task
 from anyshot.classifier.meta_training.feature_sets import ImageSubset, subset_features
@@ -28,23 +36,26 @@ from anyshot.evaluation.report.style import COLOURS, MARKERS, STYLE, save_figure
 
 SIDE = 224
 WAYS = {2: 60, 5: 60, 10: 30, 20: 15, 50: 6}  # tasks of each set
-SHOTS = {1: 60, 2: 60, 5: 60, 10: 60, 20: 30, 50: 30, 100: 15, 200: 8, 500: 4}
-WIDE = [ImageSubset("vgg-flower", 65, 2), ImageSubset("cifar-fs", 65, 2)]  # fifty classes
-DEEP = [ImageSubset("cifar-fs", 515, 10)]  # five hundred images a class
+SHOTS = {1: 60, 2: 60, 5: 60, 10: 60, 20: 30, 50: 30}
+PARTS = [ImageSubset("cifar-fs", 65, 2)]  # fifty classes, whose features meta-training needs too
 KINDS = {
-    "way": (WAYS, WIDE, "classes, of 1–50 images each"),
-    "shots": (SHOTS, DEEP, "images of each of 5 classes"),
+    "way": (WAYS, PARTS, "classes, of 1–50 images each"),
+    "shots": (SHOTS, PARTS, "images of each of 5 classes"),
 }
 
 
 def predict_all(task, learner):
-    """Probabilities of the mixture, and of three baselines on the last layer."""
+    """Probabilities of the mixture, of three baselines on the last layer and one on all blocks."""
+    blocks = [normalise_blocks(x.numpy(), task.widths) for x in (task.support, task.query)]
     last = slice(0, task.widths[0] if task.widths else None)
     S, Y, Q = task.support.numpy()[:, last], task.labels.numpy(), task.query.numpy()[:, last]
     s, q = in_span(S, Q)
     return {
         "mixture": learner.adapt_for_use(task.support, task.labels)(task.query).exp().numpy(),
         "balanced logistic regression": balanced(s, Y).predict_proba(q),
+        "the same, all blocks": all_blocks_baselines(blocks[0], Y, blocks[1])[
+            "balanced logistic regression, all blocks"
+        ],
         **by_means(S, Y, Q),
     }
 
