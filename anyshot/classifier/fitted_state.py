@@ -173,10 +173,12 @@ class FittedState(Estimator):
         """The backbone, opened with the parameters of the fit when it is first needed."""
         if self.backbone_ is None:
             params = self.fit_params_
-            trained_at = self.weights_.config.get("side") if self._is_native() else None
+            side = params["side"]
+            if side is None and self._is_native():
+                side = self.weights_.config.get("side")  # DINOv2: 224 instead of its own 518
             self.backbone_ = open_backbone(
                 params["backbone"],
-                side=params["side"] or trained_at,  # DINOv2: 224 instead of its own 518
+                side=side,
                 device=params["device"],
                 trust_code=params["trust_code"],
             )
