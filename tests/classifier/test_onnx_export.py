@@ -102,7 +102,8 @@ def test_images_enter_as_bytes_and_a_module_is_part_of_the_graph(tmp_path):
 
 def test_the_documented_preparation_gives_the_pixels_of_the_classifier(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "classifier.md").read_text("utf-8")
-    code = page[page.index("import json\n") : page.index("probabilities, unknown = session")]
+    start, end = page.index("import onnxruntime"), page.index("probabilities, unknown = session")
+    code = page[start:end]
     exif = Image.Exif()
     exif[0x0112] = 6
     noise = Image.fromarray(RNG.integers(0, 256, (300, 400, 3), np.uint8))
@@ -112,7 +113,7 @@ def test_the_documented_preparation_gives_the_pixels_of_the_classifier(tmp_path)
         patch.chdir(tmp_path)
         patch.setattr(onnxruntime, "InferenceSession", lambda path: None)
         exec(code, names)
-    np.testing.assert_array_equal(names["pixels"], to_pixels(tmp_path / "new.jpg", 224))
+    np.testing.assert_array_equal(np.asarray(names["photo"]), to_pixels(tmp_path / "new.jpg", 224))
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
