@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from anyshot.core.parallel.scheduling import assign_longest_first, assign_round_robin, idle_share
+from anyshot.core.parallel.scheduling import assign_longest_first
 from anyshot.core.random import numpy_rng
 from anyshot.core.registry import SHOT_RULES
 from anyshot.core.task_settings import parse_shots
@@ -36,6 +36,24 @@ class Measured:
     gradient: int  #: bytes
     byte: float  #: c
     sizes: tuple[int, ...]  #: support images of many tasks
+
+
+def assign_round_robin(tasks: int, ranks: int) -> list[list[int]]:
+    """Return the tasks of each rank, assigned in turn without regard to cost.
+
+    >>> assign_round_robin(5, ranks=2)
+    [[0, 2, 4], [1, 3]]
+    """
+    return [list(range(rank, tasks, ranks)) for rank in range(ranks)]
+
+
+def idle_share(loads: Sequence[float]) -> float:
+    """Return the share of the ranks' time that is spent waiting for the slowest rank.
+
+    >>> idle_share([4, 3, 2])
+    0.25
+    """
+    return 1 - sum(loads) / (len(loads) * max(loads)) if max(loads) else 0.0
 
 
 def sample_sizes(shots: str, way: int = 5, tasks: int = 4096) -> tuple[int, ...]:

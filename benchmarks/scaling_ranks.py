@@ -13,11 +13,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from pretraining_speed import noise_images
+from scaling_model import assign_round_robin, idle_share
 
 from anyshot.core.files import write_json
 from anyshot.core.parallel import ranks
 from anyshot.core.parallel.collectives import ordered_all_reduce
-from anyshot.core.parallel.scheduling import assign_round_robin, idle_share
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
 from anyshot.runs.run import Run
 from anyshot.training.loop import TrainContext

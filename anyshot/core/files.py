@@ -58,15 +58,6 @@ def sha256(*parts: bytes | memoryview | str) -> str:
     return total.hexdigest()
 
 
-def sha256_of_file(path: PathLike) -> str:
-    """Return the SHA-256 of a file, read in pieces."""
-    total = hashlib.sha256()
-    with os_errors_as_messages("read", Path(path)), open(path, "rb") as file:
-        while piece := file.read(1 << 20):
-            total.update(piece)
-    return total.hexdigest()
-
-
 def write_bytes(path: PathLike, data: bytes) -> None:
     """Write a file. Readers, also after a crash, find the old content or the new, never a part."""
     path = Path(os.path.realpath(path))  # replace the target of a link, not the link

@@ -61,9 +61,8 @@ def progress(
         yield advance
 
 
-_displays: list[
-    Progress
-] = []  # the display on the screen, at most one; nested work adds bars to it
+# the display on the screen, at most one; nested work adds bars to it
+_displays: list[Progress] = []
 
 
 @contextmanager

@@ -166,7 +166,7 @@ STATISTICS = Registry(
         name: f"anyshot.methods.set_statistics:{name}"
         for name in ("mean", "N", "var", "skewness", "kurtosis")
     },
-)  #: functions of :class:`anyshot.methods.set_statistics.Sets` → [sets, width]
+)  #: functions of :class:`anyshot.methods.set_statistics.FeatureSets` → [sets, width]
 ENCODERS = Registry(
     "task encoder", {"convolutional": "anyshot.methods.task_encoder:TaskEncoder"}
 )  #: modules (options, body, generator, start, adapt_body) → Posterior; see TaskEncoder

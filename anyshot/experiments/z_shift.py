@@ -87,12 +87,10 @@ def _require_z(method: Method) -> TAML:
 
 
 def _posterior(method: TAML, task: Task) -> Posterior:
-    assert method.encoder is not None  # z is on
-    return method.encoder(
-        method.to_input(task.support),
-        task.support_labels.to(method.reference_tensor.device),
-        task.way,
-    )
+    labels = task.support_labels.to(method.reference_tensor.device)
+    posterior = method.posterior(method.to_input(task.support), labels, task.way)
+    assert posterior is not None  # z is on
+    return posterior
 
 
 def _distance(one: Parameters, two: Parameters, names: Sequence[str]) -> float:

@@ -43,10 +43,10 @@ class MTNet(GradientMethod):
         super().__init__(settings, body, generator)
         start = self.options.zeta
         self.mixing = nn.ParameterDict(  # T, the identity at the start
-            {unit.weight: torch.eye(unit.channels) for unit in body.layers if unit.groups == 1}
+            {layer.weight: torch.eye(layer.channels) for layer in body.layers if layer.groups == 1}
         )
         self.zeta = nn.ParameterDict(
-            {unit.weight: torch.full((unit.channels,), start) for unit in body.layers}
+            {layer.weight: torch.full((layer.channels,), start) for layer in body.layers}
         )
         self.zeta["head_weight"] = torch.full((1,), start)
 
@@ -74,14 +74,14 @@ class MTNet(GradientMethod):
         the gradient for W.
         """
         mixed = dict(theta)
-        for unit in self.body.layers:
-            if unit.weight not in self.mixing:
+        for layer in self.body.layers:
+            if layer.weight not in self.mixing:
                 continue
-            mixing = self.mixing[unit.weight]
+            mixing = self.mixing[layer.weight]
             mixing = mixing.t() if transpose else mixing
-            mixed[unit.weight] = torch.einsum("oi,i...->o...", mixing, theta[unit.weight])
-            if unit.bias:
-                mixed[unit.bias] = mixing @ theta[unit.bias]
+            mixed[layer.weight] = torch.einsum("oi,i...->o...", mixing, theta[layer.weight])
+            if layer.bias:
+                mixed[layer.bias] = mixing @ theta[layer.bias]
         return mixed
 
     def mask_rates(self, noise: torch.Generator, way: int) -> Parameters:
@@ -93,13 +93,13 @@ class MTNet(GradientMethod):
             HEAD_PARAMETERS[0]: alpha[HEAD_PARAMETERS[0]] * mask[HEAD_PARAMETERS[0]][:, None],
             HEAD_PARAMETERS[1]: alpha[HEAD_PARAMETERS[1]] * mask[HEAD_PARAMETERS[0]],
         }
-        for unit in self.body.layers:
-            m = mask[unit.weight]
-            rates[unit.weight] = alpha[unit.weight] * broadcast_over_outputs(
-                m, self.theta[unit.weight]
+        for layer in self.body.layers:
+            m = mask[layer.weight]
+            rates[layer.weight] = alpha[layer.weight] * broadcast_over_outputs(
+                m, self.theta[layer.weight]
             )
-            if unit.bias:
-                rates[unit.bias] = alpha[unit.bias] * m
+            if layer.bias:
+                rates[layer.bias] = alpha[layer.bias] * m
         return rates
 
     def run_inner_loop(

@@ -31,8 +31,9 @@ def means(method, task):
     )
 
 
-def test_distances_between_shifts_are_those_between_modulated_parameters(stream):
-    method = taml()
+@pytest.mark.parametrize("evidence", [False, True])
+def test_distances_between_shifts_are_those_between_modulated_parameters(stream, evidence):
+    method = taml(evidence=evidence)
     shifts = np.array(initial_shifts(method, stream, 3))
     thetas = []
     with torch.no_grad():

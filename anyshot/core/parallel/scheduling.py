@@ -25,24 +25,6 @@ def assign_longest_first(costs: Sequence[float], ranks: int) -> list[list[int]]:
     return [sorted(tasks) for tasks in assigned]
 
 
-def assign_round_robin(tasks: int, ranks: int) -> list[list[int]]:
-    """Return the tasks of each rank, assigned in turn without regard to cost.
-
-    >>> assign_round_robin(5, ranks=2)
-    [[0, 2, 4], [1, 3]]
-    """
-    return [list(range(rank, tasks, ranks)) for rank in range(ranks)]
-
-
-def idle_share(loads: Sequence[float]) -> float:
-    """Return the share of the ranks' time that is spent waiting for the slowest rank.
-
-    >>> idle_share([4, 3, 2])
-    0.25
-    """
-    return 1 - sum(loads) / (len(loads) * max(loads)) if max(loads) else 0.0
-
-
 @dataclass
 class CostModel:
     """Predicts the seconds of a task as a + b · size, fitted to the last measurements."""

@@ -54,6 +54,8 @@ def drop_cheapest(evaluations: Sequence[Kept], limit: int) -> None:
     Those with the fewest multiplications an element go first.
     """
     total = sum(kept.bytes for kept in evaluations)
+    if total <= limit:  # as a rule: nothing has to be sorted
+        return
     results = [(kept[key].cost, -age, key) for age, kept in enumerate(evaluations) for key in kept]
     for _, age, key in sorted(results):
         if total <= limit:

@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from anyshot.core.parallel.threads import single_task_threads
+from anyshot.inner_loop.engine import torch_ops
 from anyshot.inner_loop.engine.backend import numba_backend
 from anyshot.inner_loop.engine.partition import map_over_parts
 
@@ -33,7 +34,7 @@ def pays(x: Tensor, w: Tensor, tiles: int = FEWEST_TILES) -> bool:
         and outputs % BLOCK == inputs % BLOCK == 0
         and len(x) * count >= tiles
         and count * OUTPUT_SIDE**2 <= MOST_PADDING * height * width
-        and hasattr(numba_backend(), "announce_compilation")
+        and numba_backend() is not torch_ops
     )
 
 

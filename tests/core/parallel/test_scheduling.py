@@ -8,14 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scaling_model import assign_round_robin, idle_share
 
-from anyshot.core.parallel.scheduling import (
-    MEMORY,
-    CostModel,
-    assign_longest_first,
-    assign_round_robin,
-    idle_share,
-)
+from anyshot.core.parallel.scheduling import MEMORY, CostModel, assign_longest_first
 
 COSTS = st.lists(st.floats(0, 100), min_size=1, max_size=6)
 

@@ -47,7 +47,7 @@ class Int:
     __radd__, __rmul__ = __add__, __mul__
 
     def compare(self, sign: str, other: Any) -> Any:
-        """A condition, for :meth:`.Builder.when` and :meth:`.Builder.select`."""
+        """A condition, for :meth:`.Builder.if_then` and :meth:`.Builder.select`."""
         return self.builder.llvm.icmp_signed(sign, self.value, self.builder.index(other))
 
 
