@@ -4,16 +4,16 @@
     python benchmarks/paper_protocol.py draw OUT
 
 RUN is a run folder of `anyshot train RUN --preset cifar-fs-paper`, NAME its method in the figure.
-Each CHECKPOINT (RUN/checkpoints/meta-0005000.safetensors, or a copy of it) is tested on the same
-tasks of the test classes. `measure` writes one JSON file per checkpoint, set and prediction into
-OUT, and skips those that are there. `draw` writes OUT/curve.json, OUT/table.md and the figures.
+Each CHECKPOINT (a file of RUN/checkpoints, a copy of it, or a best.safetensors) is tested on the
+same tasks of the test classes. `measure` writes one JSON file per checkpoint, set and prediction
+into OUT, and skips those that are there. `draw` writes OUT/curve.json, OUT/table.md and the
+figures.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -35,9 +35,10 @@ COLOURS = {"Meta-SGD": "tab:blue", "TAML, naive": "tab:orange", "TAML, S = 10": 
 
 
 def load_checkpoint(run: anyshot.Run, path: Path) -> anyshot.Method:
-    """The run's method with the parameters of a checkpoint."""
+    """The run's method with the parameters of a checkpoint, or of a best.safetensors."""
     tensors = read_checkpoint(path).tensors
-    prefix = "method."
+    # a checkpoint also has the optimiser's moments
+    prefix = "method." if any(name.startswith("method.") for name in tensors) else ""
     parameters = {
         name.removeprefix(prefix): tensor
         for name, tensor in tensors.items()
@@ -49,8 +50,8 @@ def load_checkpoint(run: anyshot.Run, path: Path) -> anyshot.Method:
 
 
 def iteration_of(path: Path) -> int:
-    """5000 for meta-0005000.safetensors."""
-    return int(re.search(r"(\d+)", path.stem)[1])
+    """How many iterations the parameters have had."""
+    return int(read_checkpoint(path).state["iteration"])
 
 
 def measure(out: Path, name: str, folder: Path, checkpoints: list[Path], tasks: int) -> None:
