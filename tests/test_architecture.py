@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,16 @@ def test_packages_import_only_those_before_them():
         and position[target.split(".")[0]] > position[module.split(".")[0]]
     ]
     assert wrong == []
+
+
+def test_the_table_of_imports_names_all_of_them():
+    page = (ROOT.parent / "docs" / "architecture.md").read_text("utf-8")
+    table = dict(re.findall(r"^\| (\w+) \| (.+) \|$", page, re.M))
+    assert [name for name in table if name in ORDER] == list(ORDER)
+    for module, target in edges():
+        package, other = module.split(".")[0], target.split(".")[0]
+        if other in ORDER and other != package:
+            assert re.search(rf"\b{other}\b|all of them", table[package]), (module, target)
 
 
 @pytest.mark.parametrize("package", sorted(ORDER_INSIDE))

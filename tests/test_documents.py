@@ -18,6 +18,12 @@ PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "results").glob("*.md")]
 )
 
+SOURCES = [
+    path.as_posix()
+    for folder in ("anyshot", "benchmarks", "docs", "examples", "tests")
+    for path in (ROOT / folder).rglob("*.py")
+]
+
 
 def blocks(page: Path, *languages: str) -> list[str]:
     """The fenced blocks of a page that are in one of the languages."""
@@ -81,9 +87,12 @@ def test_every_function_in_the_table_of_formulas_exists():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_inside_the_repository_has_a_target(page):
-    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
+def test_every_link_and_source_file_of_the_repository_exists(page):
+    text = page.read_text("utf-8")
+    for target in re.findall(r"\]\(([^)#:]+)\)", text):
         assert (page.parent / target).exists(), target
+    for file in re.findall(r"`((?!src/)[a-z][\w./]*/[\w.]+\.py)`", text):  # src/: of other projects
+        assert any(path.endswith(f"/{file}") for path in SOURCES) or "NAME" in file, file
 
 
 def test_the_citation_has_the_version_of_the_package():
