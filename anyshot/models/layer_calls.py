@@ -35,6 +35,7 @@ class LayerCalls:
 
     finished: list[Call] = field(default_factory=list)  #: in order of their end
     active: list[str] = field(default_factory=list)  #: begun and not ended, the innermost last
+    assigned: list[str] = field(default_factory=list)  #: buffers that a call has replaced
 
     @property
     def innermost(self) -> str:
@@ -46,12 +47,18 @@ class LayerCalls:
 def record_calls() -> Iterator[LayerCalls]:
     """Collect the modules and the functions of torch.nn that are called."""
     calls = LayerCalls()
+    buffers: list[dict[str, Tensor | None]] = []  # of the active layers
 
     def begin(module: nn.Module, inputs: Any) -> None:
         calls.active.append(getattr(module, LAYER_NAME, repr(module)))
+        buffers.append(dict(module._buffers))
 
     def end(module: nn.Module, inputs: Any, output: Any) -> None:
-        calls.finished.append(Call(calls.active.pop(), tree_leaves(inputs), tree_leaves(output)))
+        layer, before = calls.active.pop(), buffers.pop()
+        calls.finished.append(Call(layer, tree_leaves(inputs), tree_leaves(output)))
+        for name, value in module._buffers.items():
+            if value is not before.get(name):
+                calls.assigned.append(f"{name} of {layer}")
 
     class Functions(TorchFunctionMode):
         def __torch_function__(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
@@ -20,6 +22,7 @@ from anyshot.models.seeded_random import SeededRandom
 
 IMAGES = 4  # of the trial
 SEED = 0  # of the trial in training mode
+REPETITIONS = 64  # of a random call, until a layer gives another output
 
 
 def check_layers(module: nn.Module) -> None:
@@ -58,9 +61,10 @@ def check_features(
     copies = {key: value.clone() for key, value in norm.constants.items()}
     # other parameters, as after an inner step: a buffer may be in equilibrium with the initial ones
     theta = {key: _perturb(value) for key, value in theta.items()}
+    state = _foreign_state()
     with torch.random.fork_rng(devices=[]):
         training = Norm([], constants=copies, seed=SEED)
-        outputs, calls = [], []
+        outputs, calls, assigned = [], [], []
         for norm_of_call in (Norm([], constants=copies), training, training):
             with torch.no_grad(), record_calls() as layers:
                 try:
@@ -74,15 +78,17 @@ def check_features(
                         f"{type(error).__name__}: {error})."
                     ) from error
             calls.append(layers.finished)
+            assigned += layers.assigned
             _check_shape(name, outputs[-1])
         changed = [key for key, value in copies.items() if not _equal(value, norm.constants[key])]
-        if changed:
+        if changed or assigned:
+            layer = _layers(features, changed) or assigned[0]
             raise CodeError(
-                f"The module {name} changes its buffers in a call ({_layers(features, changed)}), "
+                f"The module {name} changes its buffers in a call ({layer}), "
                 "so that results would depend on earlier calls; remove that layer."
             )
-        if not _equal(*outputs[1:]):
-            layer = first_difference(calls[1], calls[2], _differ)
+        if not _equal(*outputs[1:]) or _foreign_state() != state:
+            layer = _random_layer(features, theta, training, images)
             raise CodeError(
                 f"The module {name} draws random numbers that are not torch's in training mode "
                 f"({layer}), so that runs could not be repeated; use torch.rand, torch.randn or "
@@ -105,6 +111,24 @@ def _check_shape(name: str, output: object) -> None:
             f"The module {name} returns {shape} for {IMAGES} images; expected features "
             f"[{IMAGES}, width]. Flatten them or take their mean over positions."
         )
+
+
+def _foreign_state() -> tuple[Any, ...]:
+    """The state of the global random generators of Python and NumPy."""
+    numbers: Any = np.random.get_state(legacy=False)  # noqa: NPY002 - a module may use it
+    return random.getstate(), numbers["state"]["key"].tobytes(), numbers["state"]["pos"]
+
+
+def _random_layer(features: ModuleFeatures, theta: Parameters, norm: Norm, images: Tensor) -> str:
+    """The first layer whose outputs change from call to call, perhaps seldom (drop path)."""
+    calls: list[Sequence[Call]] = []
+    for _ in range(REPETITIONS):
+        with torch.no_grad(), record_calls() as layers:
+            features(theta, norm, images)
+        calls.append(layers.finished)
+        if _differ(calls[0][-1].outputs, calls[-1][-1].outputs):
+            break
+    return first_difference(calls[0], calls[-1], _differ)
 
 
 def _draws_random_numbers(

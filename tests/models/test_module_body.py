@@ -6,6 +6,7 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -60,6 +61,32 @@ class Copied(nn.Module):
 class PythonNoise(nn.Module):
     def forward(self, x):
         return x * random.random() if self.training else x
+
+
+class SeldomDropped(nn.Module):
+    """Stochastic depth: two calls are usually equal."""
+
+    def forward(self, x):
+        return x * (random.random() > 0.05) if self.training else x
+
+
+class UnseenNumPy(nn.Module):
+    def forward(self, x):
+        np.random.rand()  # noqa: NPY002 - what users' modules do
+        return x
+
+
+class Assigns(nn.Module):
+    """A running average; the buffer is replaced instead of changed, and in training only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("average", torch.zeros(4, 1, 1))
+
+    def forward(self, x):
+        if self.training:
+            self.average = 0.9 * self.average + 0.1 * x.detach().mean((0, 2, 3), True)[0]
+        return x - self.average
 
 
 class IntegerNoise(nn.Module):
@@ -127,6 +154,9 @@ def computed() -> nn.Module:
         (Copied, "tested.linear.weight of Conv2d"),
         (computed, r"tested.twice of Conv2d"),
         (PythonNoise, r"not torch's.*tested \(PythonNoise\)"),
+        (SeldomDropped, r"not torch's.*tested \(SeldomDropped\)"),
+        (UnseenNumPy, r"not torch's"),
+        (Assigns, r"buffers.*average of tested \(Assigns\)"),
         (IntegerNoise, r"tested \(IntegerNoise\).*randint_like"),
         (Detached, r"cannot be differentiated \(tested \(Detached\)"),
         (nn.Flatten, r"Net cannot process|returns"),
