@@ -28,11 +28,11 @@ BATCHES = {"4 tasks a rank": lambda ranks: 4 * ranks, "64 tasks": lambda ranks: 
 
 def measure() -> dict[str, Any]:
     """Run the measurements of two ranks on this machine."""
-    from anyshot.experiments.engine_benchmark import machine
+    from anyshot.experiments.engine_benchmark import describe_machine
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "ranks.json"
-        here = machine()
+        here = describe_machine()
         command = [
             sys.executable,
             "-m",
