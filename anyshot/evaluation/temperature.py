@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 from anyshot.core.parallel.collectives import map_and_gather
 from anyshot.data.tasks import TaskStream
@@ -29,6 +28,8 @@ def fit_temperature(
     >>> round(0.9 ** (1 / t) / (0.9 ** (1 / t) + 0.1 ** (1 / t)), 3)
     0.6
     """
+    from scipy.optimize import minimize_scalar  # slow to import
+
     logs = [np.log(np.maximum(p, np.finfo(p.dtype).tiny)).astype(np.float64) for p in probabilities]
     log_of_label = [log[np.arange(len(y)), y] for log, y in zip(logs, labels, strict=True)]
 

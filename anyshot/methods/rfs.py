@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.optimize import minimize
 from torch import Tensor
 
 from anyshot.core.remedy import LOSSES, OVERSAMPLING, WEIGHTING
@@ -31,6 +30,8 @@ class RFS(EmbeddingMethod):
     strength = 1.0  #: C, as in scikit-learn's LogisticRegression
 
     def fit(self, features: Tensor, labels: Tensor, way: int) -> Callable[[Tensor], Tensor]:
+        from scipy.optimize import minimize  # slow to import
+
         x = F.normalize(features.detach()).double().cpu()
         y = labels.cpu()
         shots = torch.bincount(y, minlength=way).to(x)

@@ -43,8 +43,9 @@ def out(tmp_path_factory):
 
 # variants of "standard" differ in images and channels; "imbalance" has a test of its own
 @pytest.mark.parametrize("name", list(EXPERIMENTS)[:9])
-def test_an_experiment_writes_results_tables_figures_and_a_page(name, out):
-    request = Request(EXPERIMENTS[name], "smoke", out)
+def test_an_experiment_writes_results_tables_figures_and_a_page(name, out, sets):
+    data = DataChoice(sets[:1], sets[1:])  # smaller images than the embedded ones: less time
+    request = Request(EXPERIMENTS[name], "smoke", out, data)
     result = reproduce(request)
     written = json.loads((request.results_folder / "results.json").read_text())["results"]
     rows = {(row["model"], row["column"]): row["accuracy"] for row in written["rows"]}
@@ -136,10 +137,14 @@ def test_a_models_training_settings_override_the_scale(experiment, tmp_path):
     assert "iterations 2, not 50,000 (MAML, TAML, naive, TAML)" in "; ".join(plan.differences)
 
 
-def test_the_recipes_experiment_runs(tmp_path):
+def test_the_recipes_experiment_runs_on_embedded_images(tmp_path):
     file = Path(__file__).parents[2] / "examples" / "recipe_experiment.py"
-    result = reproduce(Request(find_experiment(str(file)), "smoke", tmp_path))
-    assert len(result.plan.jobs) == len(result.comparison.models) == 7
+    whole = Request(find_experiment(str(file)), "smoke", tmp_path)
+    plan, _ = plan_for(whole)
+    assert len(plan.jobs) == len(plan.experiment.models) == 7
+    result = reproduce(replace(whole, models=("Meta-SGD", "Bayesian TAML")))
+    assert [column.images for column in result.plan.experiment.columns] == ["glyphs", "digits"]
+    assert len(result.plan.jobs) == len(result.comparison.models) == 2
     assert "failed" not in result.caption_paragraph
 
 

@@ -84,14 +84,15 @@ def test_a_killed_run_continues_to_the_same_bits(tmp_path):
     options = {
         "decay": "cosine",
         "augment": ("auto",),
+        "validate_every": 10,
     }
-    call = f"training(tiny(iterations=40, checkpoint_every=1, **{options}), run)"
+    call = f"training(tiny(iterations=30, checkpoint_every=1, **{options}), run)"
     assert_kills_change_nothing(
         tmp_path,
         "from tiny_runs import train_tiny as training, tiny",
         call,
         clock="iteration",
-        end=40,
+        end=30,
     )
 
 

@@ -56,13 +56,13 @@ def test_the_result_does_not_depend_on_the_number_of_workers(tmp_path):
 
 
 def test_a_killed_pretraining_continues_to_the_same_bits(tmp_path):
-    call = "training(tiny(epochs=30), run)"
+    call = "training(tiny(epochs=24), run)"
     assert_kills_change_nothing(
         tmp_path,
         "from tiny_runs import pretrain_tiny as training, tiny_pretraining as tiny",
         call,
         clock="epoch",
-        end=30,
+        end=24,
     )
 
 

@@ -13,7 +13,6 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
-from scipy.ndimage import distance_transform_edt
 
 from anyshot.data.fonts import fonts_folder
 
@@ -45,6 +44,8 @@ def distance_field(character: str, face: str) -> NDArray[np.float32]:
     The ink is centred and its longer side has BOX pixels, so that size and position carry no
     information.
     """
+    from scipy.ndimage import distance_transform_edt  # slow to import
+
     ink = silhouette(character, face) >= 128
     distance = distance_transform_edt(ink) - distance_transform_edt(~ink)
     halves = distance.reshape(EDGE, 2, EDGE, 2).mean(axis=(1, 3)) / 2
