@@ -92,11 +92,10 @@ def long_tailed(rng: Rng, way: int, least: int, most: int) -> np.ndarray:
 
 
 def random_sizes(rng: Rng, way: int, least: int, most: int) -> np.ndarray:
-    """Draw sizes uniformly from all that have the same total, way · (least + most) / 2, rounded
-    down.
+    """Draw sizes uniformly from all that have the same total.
 
-    Unlike with `class_imbalance`, tasks differ only in how uneven they are, not in how many images
-    they have.
+    The total is way · (least + most) / 2, rounded down. Unlike with `class_imbalance`, tasks
+    differ only in how uneven they are, not in how many images they have.
     """
     total = way * (least + most) // 2
     # Rejection sampling: the last class gets the remaining images, if their number is in range.

@@ -24,9 +24,8 @@ SPLIT_NAMES = {split: split for split in SPLITS} | {"val": "validation", "valid"
 # Kind of images -> whether a mirrored image still belongs to its class.
 KINDS = {"photographs": True, "drawings": True, "characters": False, "signs": False}
 FORMAT = 1
-HEADER_BYTES = (
-    128  # NumPy's header has this length for every 4-dimensional shape that fits on a disk
-)
+# NumPy's header has this length for every 4-dimensional shape that fits on a disk.
+HEADER_BYTES = 128
 
 
 @dataclass

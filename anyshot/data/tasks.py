@@ -30,8 +30,7 @@ UNFAMILIAR_SHARE = 0.5  #: of the tasks, if the augmentation "unfamiliar" is use
 
 @dataclass(frozen=True)
 class Task:
-    """A classification task: labelled support images to learn from and query images to be tested
-    on.
+    """A classification task: labelled support images to learn from, query images to test on.
 
     No image is in both sets.
 
@@ -308,9 +307,7 @@ def _read_images(
     imageset: ImageSet, indices: list[np.ndarray], augmentations: Sequence[str], rng: Rng
 ) -> tuple[np.ndarray, Tensor]:
     """Return images uint8 [n, height, width, 3] and labels int64 [n]."""
-    images = imageset.images[
-        np.concatenate(indices)
-    ]  # fancy indexing copies: the file stays unchanged
+    images = imageset.images[np.concatenate(indices)]  # a copy: the file stays unchanged
     counts = torch.tensor([len(rows) for rows in indices])
     labels = torch.repeat_interleave(torch.arange(len(indices)), counts)
     return augment(images, augmentations, rng), labels

@@ -32,9 +32,7 @@ class Scale:
     figure_tasks: int = 300  #: tasks of a figure of ω, γ or z
     seeds: int | None = None  #: replaces the experiment's
     tasks: int | None = None  #: replaces the share
-    reduce_large_tasks: bool = (
-        False  #: fewer test tasks where tasks are larger than those of training
-    )
+    reduce_large_tasks: bool = False  #: fewer test tasks where they are larger than in training
     task: Mapping[str, Any] = field(default_factory=dict)
     method: Mapping[str, Any] = field(default_factory=dict)
     methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  #: by method name

@@ -29,9 +29,8 @@ def assign_longest_first(costs: Sequence[float], ranks: int) -> list[list[int]]:
 class CostModel:
     """Predicts the seconds of a task as a + b · size, fitted to the last measurements."""
 
-    measurements: deque[tuple[float, float]] = field(
-        default_factory=lambda: deque(maxlen=MEMORY)
-    )  #: (size, seconds)
+    #: (size, seconds)
+    measurements: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=MEMORY))
 
     def update(self, size: float, seconds: float) -> None:
         """Add a measurement."""

@@ -279,8 +279,7 @@ def tune_process() -> list[str]:
        spinning. Two spinning threads on one core stall each other for whole time slices. OpenMP
        reads the variable when torch is loaded, so this has no effect later.
     2. glibc's allocator keeps large blocks instead of returning them to the kernel, which avoids
-    page
-       faults for every activation.
+       page faults for every activation.
 
     Returns
     -------

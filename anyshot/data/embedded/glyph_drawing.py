@@ -32,15 +32,13 @@ def ink_coverage(fields: Floats, count: int, side: int, rng: Generator) -> Float
     matrix = _affine(count, side, rng)
     shift = np.einsum("nij,nj->ni", matrix, rng.uniform(-0.08, 0.08, (count, 2)) * side)
     centre = (np.arange(side) + 0.5 - side / 2).astype(np.float32)
-    grid = np.stack(
-        np.meshgrid(centre, centre, indexing="ij")
-    )  # (y, x) of every pixel, [2, side, side]
+    # (y, x) of every pixel, [2, side, side]
+    grid = np.stack(np.meshgrid(centre, centre, indexing="ij"))
     points = np.einsum("nij,jyx->niyx", matrix.astype(np.float32), grid)
     points += (shift + EDGE / 2 - 0.5)[:, :, None, None].astype(np.float32)
     distance = _sample(fields, rng.integers(len(fields), size=count), points)
-    pixel = np.sqrt(np.abs(np.linalg.det(matrix)))[
-        :, None, None
-    ]  # field pixels to one picture pixel
+    # field pixels to one picture pixel
+    pixel = np.sqrt(np.abs(np.linalg.det(matrix)))[:, None, None]
     weight = rng.uniform(-0.5, 1.3, (count, 1, 1))  # thinner or bolder by this much on either side
     edge = pixel * rng.uniform(0.9, 1.5, (count, 1, 1))  # sharp or a little blurred
     return np.clip(0.5 + (distance + weight) / edge, 0, 1).astype(np.float32)
@@ -84,9 +82,8 @@ def _colours(count: int, rng: Generator) -> tuple[Floats, Floats]:
     grey = np.stack([np.where(swap, bright, dark), np.where(swap, dark, bright)], 1)
     tint = rng.uniform(-0.35, 0.35, (count, 2, 3))
     tint -= (tint @ np.array([0.299, 0.587, 0.114]))[..., None]
-    both = np.clip(grey[..., None] + tint, 0, 1).astype(
-        np.float32
-    )  # tints leave the brightness as it is
+    # tints leave the brightness as it is
+    both = np.clip(grey[..., None] + tint, 0, 1).astype(np.float32)
     return both[:, 0], both[:, 1]
 
 

@@ -34,9 +34,8 @@ def check_integers(path: Path, what: str, values: Any, least: int, most: int) ->
     flat = isinstance(values, list | tuple) and all(
         isinstance(value, int | float | np.integer) for value in values
     )
-    array = np.asarray(
-        values if flat or isinstance(values, np.ndarray) else None
-    )  # nested lists become an array without dimensions
+    # nested lists become an array without dimensions
+    array = np.asarray(values if flat or isinstance(values, np.ndarray) else None)
     if array.ndim == 1 and array.size and array.dtype.kind in "iuf":
         with np.errstate(invalid="ignore"):  # NaN
             numbers = array.astype(np.int64)

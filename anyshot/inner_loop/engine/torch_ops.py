@@ -87,9 +87,8 @@ def pool(y: Tensor) -> tuple[Tensor, Tensor]:
 
 def scatter_add_(D: Tensor, dz: Tensor, code: Tensor) -> Tensor:
     """D + scatter(dz)."""
-    D.view(*D.shape[:2], -1).scatter_add_(
-        2, code.flatten(2), dz.flatten(2)
-    )  # h and w merge in both memory formats
+    # h and w merge in both memory formats
+    D.view(*D.shape[:2], -1).scatter_add_(2, code.flatten(2), dz.flatten(2))
     return D
 
 

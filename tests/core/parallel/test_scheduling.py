@@ -29,9 +29,8 @@ def test_every_task_is_assigned_once_within_grahams_bound(costs, ranks):
         longest(costs, [[i for i, r in enumerate(way) if r == rank] for rank in range(ranks)])
         for way in ways
     )
-    assert (
-        longest(costs, assigned) <= (4 / 3 - 1 / (3 * ranks)) * best + 1e-9
-    )  # Graham's bound for the longest first
+    graham = 4 / 3 - 1 / (3 * ranks)  # his bound for the longest first
+    assert longest(costs, assigned) <= graham * best + 1e-9
 
 
 def test_assignment_by_cost_halves_the_idle_time():
