@@ -6,7 +6,9 @@ variance 1 / (4n + 2) for every share. It is finite and not zero even if all ima
 
 Every support image was predicted by heads that were fitted without it. The share r of correct
 predictions (the mean over classes of two or more images) has the precision of n = k² / Σ 1/n_c
-images, where k is the number of these classes:
+images, where k is the number of these classes. A single one of them says nothing: it was compared
+with classes of one image only, and a classifier that always answers with it would have r = 1. It
+then counts as if no image had been held out (`compared_classes`).
 
     e = φ(r) + c₁ penalty + c₂ singles
     variance of e:  v = 1 / (4n + 2) + b₀ + b₁ penalty² + b₂ singles²
@@ -16,9 +18,9 @@ heads with it. singles is the share of classes with a single image. None of thei
 out, and their accuracy is usually lower. The prior guess g is linear in singles, in the held-out
 confidence and the held-out probability of the truth, in the accuracy of chance and in how far the
 classes are apart (`class_separation`). Its variance is τ², which has a second value for tasks where
-no class has two images. Both estimates are combined by inverse variance:
+no image counts as held out. Both estimates are combined by inverse variance:
 
-    w = τ² / (τ² + v)  (0 if no image was held out),    mean = w e + (1 − w) g
+    w = τ² / (τ² + v)  (0 if no image counts),      mean = w e + (1 − w) g
     variance = (1 − w) τ²
 
 A test of M images adds 1 / (4M + 2).
@@ -30,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from anyshot.classifier.heads.learner import AdaptedLearner
-from anyshot.classifier.heads.mixture import held_out_images
+from anyshot.classifier.heads.mixture import compared_classes, held_out_images
 from anyshot.classifier.heads.support_set import SupportSet, squared_distances
 
 HELD_OUT_FEATURES = 3  # the first numbers of task_evidence: results on held-out images
@@ -104,12 +106,12 @@ def angle_of_share(hits: Tensor, total: Tensor) -> Tensor:
 def task_evidence(adapted: AdaptedLearner) -> Tensor:
     """Evidence on a task's accuracy [10].
 
-    φ(r), n, penalty; singles, φ(held-out confidence), φ(chance), 1 if no image was held out,
+    φ(r), n, penalty; singles, φ(held-out confidence), φ(chance), 1 if no held-out image counts,
     φ(held-out probability of the truth), and the two numbers of `class_separation`.
     """
     support = adapted.support
     p = adapted.held_out.to(support.z).exp()
-    several = support.counts > 1
+    several = compared_classes(support.counts)
     singles = (~several).to(p).mean()
     chance = to_angle(p.new_tensor(1 / support.way))
     zero, one = p.new_zeros(()), p.new_ones(())

@@ -91,10 +91,14 @@ class Explanation:
 
     @property
     def caution(self) -> str:
-        """A warning if the task is unfamiliar, otherwise an empty string."""
-        if self.unfamiliarity <= 1:
-            return ""
-        return "These images are unlike those of meta-training; these numbers are less reliable."
+        """A warning if the expected accuracy is a guess or the task unfamiliar, else empty."""
+        if sum(c.groups > 1 for c in self.classes) < 2 <= len(self.classes):
+            return "The expected accuracy is a guess until two classes have several images each."
+        if self.unfamiliarity > 1:
+            return (
+                "These images differ from those that anyshot was tuned on: trust the numbers less."
+            )
+        return ""
 
     def __str__(self) -> str:
         lines = [

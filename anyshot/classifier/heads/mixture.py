@@ -29,7 +29,7 @@ SIZES_AND_GEOMETRY = 7  # inputs that do not depend on the heads; they come firs
 START_EVIDENCE = 5.0  # initial factor of the held-out log-probability (over log C) in the trust
 SMALLEST_TRUST = 1e-30  # smaller ones count as this; the logarithm of 0 has no gradient
 USUAL_IMAGES = 10.0  # held-out images for which the factor is as it is learned
-DEFAULT_TASK_LEVEL = -0.4  # assumed task mean if no class has two images
+DEFAULT_TASK_LEVEL = -0.4  # assumed task mean if no two classes have two images
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,28 @@ class Mixture(nn.Module):
         )
 
 
+def compared_classes(counts: Tensor) -> Tensor:
+    """Whether the held-out results of each class [C] count, from the class sizes [C].
+
+    A class of one image has none. Those of a single class say nothing: a head that always answers
+    with this class would be perfect.
+
+    >>> compared_classes(torch.tensor([4.0, 2.0, 1.0])), compared_classes(torch.tensor([50.0, 1.0]))
+    (tensor([ True,  True, False]), tensor([False, False]))
+    """
+    several = counts > 1
+    return several & (several.sum() > 1)
+
+
 def held_out_images(counts: Tensor) -> Tensor:
     """Images that a mean over classes of held-out results is worth: k² / Σ 1/n_c, at least one.
 
-    Only the k classes of two or more images count.
+    Only the k classes count whose results are compared.
 
     >>> held_out_images(torch.tensor([4.0, 4.0, 1.0]))
     tensor(8.)
     """
-    several = counts[counts > 1]
+    several = counts[compared_classes(counts)]
     return (len(several) ** 2 / (1 / several).sum()).nan_to_num().clamp_min(1)
 
 
@@ -111,11 +124,11 @@ def class_evidence(support: SupportSet, held_out: Tensor) -> Tensor:
 def _held_out_levels(support: SupportSet, held_out: Tensor) -> tuple[Tensor, Tensor]:
     """Mean held-out log-probability of the truth over log C: task [K, 1], classes [K, C].
 
-    A class's mean is blended with PSEUDO_COUNT images at the task's mean. Classes of one image get
-    the task's mean, because none of their images was held out.
+    A class's mean is blended with PSEUDO_COUNT images at the task's mean. Classes without
+    held-out results that count get the task's mean.
     """
     counts, labels, way = support.counts, support.labels, support.way
-    several = counts > 1
+    several = compared_classes(counts)
     images = torch.arange(len(labels))
     truth = held_out[:, images, labels].clamp_min(MIN_LOG_PROBABILITY) / math.log(way)  # [K, N]
     summed = truth.new_zeros(len(truth), way).index_add(1, labels, truth)

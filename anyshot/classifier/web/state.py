@@ -11,6 +11,7 @@ import numpy as np
 
 from anyshot.classifier.confidence.label_check import CheckedLabel
 from anyshot.classifier.confidence.unknown_tradeoff import UnknownTradeoff
+from anyshot.classifier.heads.mixture import compared_classes
 from anyshot.classifier.predictions import describe_shift
 from anyshot.classifier.repeated_images import describe_conflicts, describe_copies
 from anyshot.classifier.web.arrangement import Arrangement
@@ -145,14 +146,15 @@ class Learned:
         self.probabilities: dict[str, list[float]] = {}  # all of them, by photo
 
     def _held_out_answers(self) -> dict[str, dict[str, Any]]:
-        """For each photo of a class of two or more: what it would be called if it were new.
+        """What each photo would be called if it were new, if this says something.
 
-        Near-copies count as one photo and have the same answer.
+        Near-copies count as one photo and have the same answer. Photos of classes of one have none,
+        and so have all if only one class has several.
         """
         adapted = self.classifier.adapted_
         p = adapted.held_out[adapted.group_of_image].exp().numpy()
         ids = [photo for photos in self.support.values() for photo in photos]
-        several = adapted.support.counts > 1
+        counts = compared_classes(adapted.support.counts)
         return {
             photo: {
                 "guess": self.keys[int(row.argmax())],
@@ -160,7 +162,7 @@ class Learned:
                 "own": round(float(row[label]), 4),
             }
             for photo, label, row in zip(ids, self.labels, p, strict=True)
-            if several[label]
+            if counts[label]
         }
 
     def expect(self, counts: Sequence[int] | None) -> None:

@@ -112,6 +112,17 @@ def test_classes_of_one_image_add_no_held_out_evidence():
     assert float(mixed[0][3]) == pytest.approx(1 / 3)
 
 
+@pytest.mark.parametrize("sizes", [[1, 50], [1, 1, 1, 9]])
+def test_a_single_class_of_several_images_is_no_evidence(sizes):
+    right, wrong = (adapted_task(sizes, [share] * len(sizes)) for share in (1.0, 0.0))
+    torch.testing.assert_close(task_evidence(right), task_evidence(wrong))
+    torch.testing.assert_close(
+        task_evidence(right), task_evidence(adapted_task([1] * len(sizes), [1.0] * len(sizes)))
+    )
+    found = open_weights("photos-lite0").confidence.expected_accuracy(right)
+    assert found.high - found.low > 0.5
+
+
 @pytest.mark.parametrize("way", [2, 5, 40])
 def test_tasks_of_one_image_a_class_have_a_wide_interval(way):
     actual = open_weights("photos-lite0").confidence.expected_accuracy(

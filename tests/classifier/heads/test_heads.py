@@ -201,10 +201,12 @@ def test_learner_predicts_for_any_number_and_size_of_classes(sizes):
     torch.testing.assert_close(p.sum(1), torch.ones(len(query), dtype=torch.double))
 
 
-def test_the_classifier_tilts_its_answers_towards_small_classes():
-    features, labels, query = task(sizes=(9, 3, 1))
+@pytest.mark.parametrize(("sizes", "exponent"), [((9, 3, 1), 0.1), ((9, 1, 1), 0.4)])
+def test_the_classifier_tilts_its_answers_towards_small_classes(sizes, exponent):
+    """More if at most one class has held-out results."""
+    features, labels, query = task(sizes=sizes)
     learner = Learner().requires_grad_(False)
-    p = learner.adapt(features, labels)(query).exp() * torch.tensor([9.0, 3.0, 1.0]) ** -0.1
+    p = learner.adapt(features, labels)(query).exp() * torch.tensor(sizes) ** -exponent
     tilted = learner.adapt_for_use(features, labels, merge=False)(query).exp()
     torch.testing.assert_close(tilted, p / p.sum(1, keepdim=True), check_dtype=False)
 

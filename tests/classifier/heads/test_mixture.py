@@ -51,9 +51,10 @@ def evidence_by_loops(support, held_out):
         levels, relative, false_alarms = [], [], []
         for k in range(len(held_out)):
             by_class = [truth[k, m].mean() for m in members if len(m) > 1]
-            level = np.mean(by_class) if by_class else DEFAULT_TASK_LEVEL
-            count = sizes[c] if sizes[c] > 1 else 0
-            total = truth[k, members[c]].sum() if sizes[c] > 1 else 0.0
+            compared = len(by_class) > 1  # a single class says nothing about mix-ups
+            level = np.mean(by_class) if compared else DEFAULT_TASK_LEVEL
+            count = sizes[c] if compared and sizes[c] > 1 else 0
+            total = truth[k, members[c]].sum() if count else 0.0
             levels.append(level - DEFAULT_TASK_LEVEL)
             relative.append(2 * ((total + PSEUDO_COUNT * level) / (count + PSEUDO_COUNT) - level))
             others = [p[k, members[d], c].mean() for d in range(way) if d != c]
@@ -62,7 +63,7 @@ def evidence_by_loops(support, held_out):
     return np.array(rows)
 
 
-@pytest.mark.parametrize("sizes", [(4, 1, 7), (2, 2), (1, 1, 1, 1), (20, 3, 1, 6, 2)])
+@pytest.mark.parametrize("sizes", [(4, 1, 7), (2, 2), (1, 1, 1, 1), (20, 3, 1, 6, 2), (1, 50)])
 def test_class_evidence_equals_a_computation_by_loops(sizes):
     support, held_out = make_task(sizes)
     found = class_evidence(support, held_out).numpy()

@@ -13,8 +13,6 @@ import { change, clearReports, refresh, watch } from "./state.js";
 import { onDrop } from "./upload.js";
 import { sure } from "./viewer.js";
 
-const UNFAMILIAR = "These photos differ from those that anyshot was tuned on. The numbers are less reliable.";
-
 let announcement = 0;
 
 watch((state) => {
@@ -49,7 +47,7 @@ function showExpected({ expected, classes }) {
   $("interval").textContent = `90 % sure: between ${percent(low)} and ${percent(high)}`;
   for (const [name, value] of Object.entries({ low, high, overall })) $("scale").style.setProperty(`--${name}`, value);
   $("scale").ariaLabel = `Expected accuracy ${percent(overall)}, 90 % interval ${percent(low)} to ${percent(high)}`;
-  $("caution").textContent = [expected.caution ? UNFAMILIAR : "", expected.repeated, expected.shift].join(" ").trim();
+  $("caution").textContent = [expected.caution, expected.repeated, expected.shift].join(" ").trim();
   const next = classes.find((c) => c.id === expected.next);
   const name = document.createElement("b");
   name.textContent = next.name;
