@@ -18,6 +18,7 @@ from anyshot.data.image_formats import MAX_PIXELS, UnreadableImage, open_image, 
 MIN_SIDE = 4  # of an image file
 MAX_SIDE = 1024  # of a decoded image; `decode_all` holds up to 256 of them in memory
 BATCH = 256
+THREADS = 2
 
 Pixels = NDArray[np.uint8]
 Box = tuple[int, int, int, int]  # left, top, right, bottom in pixels of the file
@@ -66,9 +67,8 @@ def decode_all(
     *,
     boxes: Mapping[Path, Box] | None = None,
     crop: bool = True,
-    workers: int = 2,
 ) -> Iterator[Pixels | str]:
-    """Decode many files on a few threads; yield, in order, the pixels or the reason for failure.
+    """Decode many files on two threads; yield, in order, the pixels or the reason for failure.
 
     `boxes` maps files to the rectangles that are cut out of them.
     """
@@ -81,7 +81,7 @@ def decode_all(
             return str(error)
 
     remaining = iter(sources)
-    with warnings.catch_warnings(), ThreadPoolExecutor(workers) as pool:
+    with warnings.catch_warnings(), ThreadPoolExecutor(THREADS) as pool:
         warnings.simplefilter("ignore")  # Pillow warns about odd metadata; real problems raise
         while batch := list(islice(remaining, BATCH)):
             yield from pool.map(decode_one, batch)

@@ -136,7 +136,7 @@ def draw_starts(inputs: Sequence[FigureInput]) -> Drawing:
     ends = np.cumsum([len(group) for group in vectors])
     names = [one.images for one in inputs]
     groups = dict(zip(names, np.split(points[:-1], ends[:-1]), strict=True))
-    return map_figure(groups, points[-1], r"$\theta$"), {}
+    return map_figure(groups, points[-1], r"$\theta$", inputs[0].model), {}
 
 
 def draw_distances(inputs: Sequence[FigureInput]) -> Drawing:

@@ -18,8 +18,7 @@ from anyshot.models.network import HEAD_PARAMETERS, Body, Parameters
 
 
 class MTNet(GradientMethod):
-    """MT-net (Lee and Choi, "Gradient-Based Meta-Learning with Learned Layerwise Metric and
-    Subspace", ICML 2018).
+    """MT-net (Lee and Choi, ICML 2018): a learned metric and subspace of each layer.
 
     https://arxiv.org/abs/1801.05558
 

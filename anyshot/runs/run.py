@@ -110,11 +110,11 @@ class Run:
         self.checkpoints = CheckpointFolder(self.folder / "checkpoints", self.run_id)
 
     @classmethod
-    def find_started(cls, folder: str | Path, trust_code: bool = False) -> Run | None:
+    def find_started(cls, folder: str | Path) -> Run | None:
         """Return the run in a folder if a stage has a checkpoint or a log, otherwise None."""
         if not (Path(folder) / "run.json").is_file():
             return None
-        run = cls(folder, trust_code)
+        run = cls(folder)
         started = run.log_file.exists() or run.has_checkpoint() or run.pretraining()
         return run if started else None
 

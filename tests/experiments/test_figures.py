@@ -179,7 +179,8 @@ def test_a_map_has_the_tasks_of_each_set_and_theta(monkeypatch):
         FigureInput("a", "svhn", 5, 0, ({"starts": [[5, 6]]},)),
     ]
     draw("starts", *inputs)
-    ((groups, origin, _),) = drawn
+    ((groups, origin, _, title),) = drawn
+    assert title == "a"  # the model
     assert {name: group.tolist() for name, group in groups.items()} == {
         "cifar-fs": [[10, 20], [30, 40]],
         "svhn": [[50, 60]],

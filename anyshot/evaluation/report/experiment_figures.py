@@ -127,7 +127,7 @@ def map_figure(
     points: Mapping[str, NDArray[np.float64]],
     origin: NDArray[np.float64],
     origin_name: str,
-    title: str = "",
+    title: str,
 ) -> Figure:
     """Draw groups of points [n, 2] in the plane and one point ``origin`` [2] as a star.
 

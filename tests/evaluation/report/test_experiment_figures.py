@@ -74,8 +74,8 @@ def test_bars_are_as_high_as_their_numbers():
 
 
 def test_a_map_shows_every_point_and_the_origin():
-    figure = map_figure(
-        {"a": np.ones((3, 2)), "b": np.zeros((2, 2))}, np.array([5.0, 6.0]), "start"
-    )
+    groups = {"a": np.ones((3, 2)), "b": np.zeros((2, 2))}
+    figure = map_figure(groups, np.array([5.0, 6.0]), "start", "TAML")
+    assert figure.axes[0].get_title() == "TAML"
     counts = {line.get_label(): len(line.get_xdata()) for line in figure.axes[0].lines}
     assert counts == {"a": 3, "b": 2, "start": 1}
