@@ -26,12 +26,18 @@ PREDICTIONS = ("mc", "naive")  #: by the mean over samples of the posterior, or 
 
 @dataclass(frozen=True)
 class StatisticsOptions(MethodOptions):
-    """Which statistics inductive tests use; the only option of ProtoNet, RFS and Proto-MAML."""
+    """Which batch-norm statistics tests use; the only options of ProtoNet, RFS and Proto-MAML."""
 
     stored_statistics: bool = option(
         False,
         "Inductive tests (--no-transductive) use batch-norm statistics of training images, stored "
         "at each validation; off: of the support set.",
+    )
+    norm_prior: float = option(
+        0.0,
+        "Other tests shrink the batch-norm statistics of each set towards those of training "
+        "images, as if so many of these were in it; small sets have noisy statistics.",
+        least=0,
     )
 
 

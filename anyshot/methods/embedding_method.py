@@ -58,7 +58,7 @@ class EmbeddingMethod(StoredStatisticsMethod):
         support, labels, query, query_labels = self.task_tensors(task)
         norm = self.training_norm(noise or task.noise())
         # without stored statistics, training normalises the query set as tests do
-        own = self.settings.transductive or self.stores_statistics
+        own = self.settings.transductive or self.stored_statistics
         reference = None if own else support
         score = self.fit(self.embed(support, norm=norm), labels, task.way)
         scores = score(self.embed(query, norm=norm.for_call(QUERY_CALL), reference=reference))

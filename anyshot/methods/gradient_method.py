@@ -152,7 +152,7 @@ class GradientMethod(StoredStatisticsMethod):
             norm=norm,
             steps=steps,
             centre=self.settings.centre,
-            transductive=self.settings.transductive or (training and self.stores_statistics),
+            transductive=self.settings.transductive or (training and self.stored_statistics),
             body=self.body.features,
             head=linear_head if _has_linear_head(self) else self.class_scores,
             views=views,

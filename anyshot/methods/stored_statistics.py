@@ -1,4 +1,4 @@
-"""Methods whose inductive tests normalise with statistics of training images."""
+"""Methods whose tests may normalise with statistics of training images."""
 
 from __future__ import annotations
 
@@ -11,43 +11,52 @@ from anyshot.core.settings import MethodSettings
 from anyshot.data.tasks import TaskStream
 from anyshot.methods.base import Method
 from anyshot.models.network import Body, Norm
-from anyshot.models.stored_norm import StoredNorm, measure_statistics
+from anyshot.models.stored_norm import ShrunkNorm, StoredNorm, measure_statistics
 
 STATISTICS_IMAGES = 512  #: training images whose statistics are stored
 
 
 class StoredStatisticsMethod(Method):
-    """A method that may have the option ``stored_statistics``.
+    """A method that may have the options ``stored_statistics`` and ``norm_prior``.
 
-    Batch norm then works as in most published code: training uses the statistics of each batch,
-    inductive tests those of training images at the initial body, which are stored. Inner steps and
-    predictions treat them as constants. Transductive tests ignore them.
+    Both need the statistics of training images at the initial body, which are stored at each
+    validation and are constants in inner steps and predictions. Training uses those of each batch.
+
+    - ``stored_statistics``: inductive tests use the stored ones, as in most published code.
+    - ``norm_prior``: all other tests shrink those of each set towards the stored ones
+      (:class:`anyshot.models.stored_norm.ShrunkNorm`).
     """
 
     def __init__(self, settings: MethodSettings, body: Body, generator: torch.Generator) -> None:
         super().__init__(settings, body, generator)
-        if self.stores_statistics:
+        self.stored_statistics: bool = getattr(self.options, "stored_statistics", False)
+        self.norm_prior: float = getattr(self.options, "norm_prior", 0.0)
+        if self.stored_statistics or self.norm_prior:
             for i, layer in enumerate(body.layers):
                 self.register_buffer(f"stored_mean{i}", torch.zeros(layer.channels))
                 self.register_buffer(f"stored_variance{i}", torch.ones(layer.channels))
 
-    @property
-    def stores_statistics(self) -> bool:
-        """Whether statistics of training images are stored."""
-        return getattr(self.options, "stored_statistics", False)
-
     def test_norm(self, norm: Norm) -> Norm:
         """The normalisations of tests: with stored statistics, if the settings say so."""
-        if self.settings.transductive or not self.stores_statistics:
+        only_stored = self.stored_statistics and not self.settings.transductive
+        if not only_stored and not self.norm_prior:
             return norm
         state = dict(self.named_buffers())
         layers = range(len(self.body.layers))
         statistics = [(state[f"stored_mean{i}"], state[f"stored_variance{i}"]) for i in layers]
-        return StoredNorm(norm.shift, norm.scale, constants=norm.constants, statistics=statistics)
+        norms = norm.shift, norm.scale
+        if only_stored:
+            return StoredNorm(*norms, constants=norm.constants, statistics=statistics)
+        return ShrunkNorm(
+            *norms,
+            constants=norm.constants,
+            statistics=statistics,
+            prior_images=self.norm_prior,
+        )
 
     def before_validation(self, training: TaskStream) -> None:
         """Store the statistics of images of training tasks."""
-        if not self.stores_statistics:
+        if not self.stored_statistics and not self.norm_prior:
             return
         tasks = (training.task(index) for index in itertools.count())
         images: list[Tensor] = []

@@ -1,4 +1,4 @@
-"""Batch norms with stored statistics: an image's features do not depend on its batch."""
+"""Batch norms with stored statistics, alone or as a prior for those of the batch."""
 
 from __future__ import annotations
 
@@ -30,16 +30,48 @@ class StoredNorm(Norm):
 
 
 @dataclass(frozen=True)
+class ShrunkNorm(Norm):
+    """Batch norms whose statistics are those of the batch and of n_0 more images with given ones.
+
+    Mean m and variance v of the n images of the batch, m_0 and v_0 given, a = n / (n + n_0):
+
+        mean = a m + (1 − a) m_0,    var = a v + (1 − a) v_0 + a (1 − a) (m − m_0)²
+    """
+
+    statistics: Sequence[Statistics] = ()
+    prior_images: float = 0.0  #: n_0
+
+    def __call__(self, layer: int, y: Tensor) -> Tensor:
+        """Return the normalised, scaled and shifted y, [n, channels, …], of a layer."""
+        count = self.reference_size or len(y)
+        variance, mean = _moments(y[:count])
+        prior_mean, prior_variance = self.statistics[layer]
+        a = count / (count + self.prior_images)
+        variance = a * variance + (1 - a) * prior_variance + a * (1 - a) * (mean - prior_mean) ** 2
+        mean = a * mean + (1 - a) * prior_mean
+        # torch's batch norm does not differentiate through statistics that it is given
+        scale = (variance + EPS).rsqrt()
+        if self.scale is not None:
+            scale = scale * self.scale[layer]
+        shape = (-1, *[1] * (y.dim() - 2))
+        return (y - mean.view(shape)) * scale.view(shape) + self.shift[layer].view(shape)
+
+
+@dataclass(frozen=True)
 class _RecordingNorm(Norm):
     """Batch norms that keep the statistics of the batch, by layer."""
 
     seen: dict[int, Statistics] = field(default_factory=dict)
 
     def __call__(self, layer: int, y: Tensor) -> Tensor:
-        others = [d for d in range(y.dim()) if d != 1]
-        variance, mean = torch.var_mean(y, others, correction=0)
+        variance, mean = _moments(y)
         self.seen[layer] = (mean, variance)
         return super().__call__(layer, y)
+
+
+def _moments(y: Tensor) -> tuple[Tensor, Tensor]:
+    """Biased variance and mean of each channel of y [n, channels, …]."""
+    return torch.var_mean(y, [d for d in range(y.dim()) if d != 1], correction=0)
 
 
 @torch.no_grad()
@@ -52,7 +84,7 @@ def measure_statistics(
     layers = range(len(body.layers))
     if not recording.seen.keys() >= set(layers):
         raise SettingsError(
-            "stored_statistics needs a body with a batch norm after every layer, such as conv4; "
-            "this one has other normalisations. Drop --stored-statistics."
+            "Stored statistics need a body with a batch norm after every layer, such as conv4. "
+            "This one has other normalisations: drop --stored-statistics and --norm-prior."
         )
     return [recording.seen[layer] for layer in layers]

@@ -35,7 +35,7 @@ def test_the_protocol_is_the_fields(name):
         assert settings.train.select == "id"
         assert settings.method.transductive == (settings.method.name not in INDUCTIVE)
         assert {one.tasks for one in job.measurements} == {10_000}
-        assert create_method(settings.method).stores_statistics
+        assert create_method(settings.method).stored_statistics
 
 
 def test_every_model_is_tested_inductively_and_transductively_on_one_run():

@@ -1,4 +1,4 @@
-"""Inductive tests with stored batch-norm statistics."""
+"""Tests with stored batch-norm statistics, alone or as a prior for those of each set."""
 
 from dataclasses import replace
 
@@ -13,6 +13,7 @@ from anyshot.data.tasks import TaskStream
 from anyshot.inner_loop import adapt, logits_many, query_loss
 from anyshot.methods.stored_statistics import STATISTICS_IMAGES
 from anyshot.models.norm import EPS
+from anyshot.models.stored_norm import ShrunkNorm
 from anyshot.training.stages import train
 
 INNER_LOOP = ("maml", "anil", "meta-sgd", "proto-maml", "taml")
@@ -176,3 +177,54 @@ def test_the_engine_predicts_as_autograd_does(dtype, centre):
     assert expected.std() > 0.01
     tolerance = {"rtol": 0, "atol": 1e-10 if dtype == torch.float64 else 1e-4}
     torch.testing.assert_close(scores("engine"), expected, **tolerance)
+
+
+@pytest.mark.parametrize("reference_size", [None, 4])
+@pytest.mark.parametrize("scale", [None, torch.tensor([1.5, -0.5], dtype=torch.float64)])
+def test_shrunk_statistics_are_those_of_the_batch_and_the_prior_images(reference_size, scale):
+    """Values and second derivatives, against the statistics of all these images together."""
+    rng = torch.Generator().manual_seed(0)
+    prior = torch.randn(3, 2, 5, 5, generator=rng, dtype=torch.float64) + 1
+    x = torch.randn(6, 2, 5, 5, generator=rng, dtype=torch.float64, requires_grad=True)
+    shift = torch.tensor([0.1, -0.2], dtype=torch.float64)
+    given = [(prior.mean((0, 2, 3)), prior.var((0, 2, 3), correction=0))]
+    scales = None if scale is None else [scale]
+    norm = ShrunkNorm([shift], scales, reference_size, statistics=given, prior_images=3.0)
+
+    def expected(x):
+        both = torch.cat([prior, x[:reference_size]])
+        mean, var = both.mean((0, 2, 3), True), both.var((0, 2, 3), correction=0, keepdim=True)
+        y = (x - mean) / (var + EPS).sqrt()
+        return y * (1 if scale is None else scale.view(-1, 1, 1)) + shift.view(-1, 1, 1)
+
+    torch.testing.assert_close(norm(0, x), expected(x), rtol=0, atol=1e-12)
+    found = []
+    for normalise in (lambda x: norm(0, x), expected):
+        (first,) = torch.autograd.grad(normalise(x).pow(3).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.pow(2).sum(), x)
+        found.append((first.detach(), second))
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("transductive", [True, False])
+@pytest.mark.parametrize("name", ["rfs", "meta-sgd", "taml"])
+def test_a_norm_prior_leads_from_the_statistics_of_the_set_to_stored_ones(name, transductive):
+    task, stream = make_task(), TaskStream(make_imageset(), "train", TaskSettings(way=3))
+
+    def prediction(transductive=transductive, **options):
+        method = make_method(name, transductive=transductive, **options)
+        method.before_validation(stream)
+        return method.predict(task)
+
+    own, stored = prediction(), prediction(transductive=False, stored_statistics=True)
+    torch.testing.assert_close(prediction(norm_prior=1e-9), own)
+    torch.testing.assert_close(prediction(norm_prior=1e9), stored)
+    between = prediction(norm_prior=20.0)
+    assert min((between - own).abs().max(), (between - stored).abs().max()) > 1e-5
+
+
+def test_a_norm_prior_leaves_training_as_it_is():
+    task = make_task()
+    shrunk, plain = make_method("meta-sgd", norm_prior=20.0), make_method("meta-sgd")
+    torch.testing.assert_close(shrunk.objective(task).loss, plain.objective(task).loss)
