@@ -144,17 +144,6 @@ def test_only_the_serve_command_imports_the_page():
     assert {m for m in users if not within(m, "classifier.web")} == {"cli.serve"}
 
 
-@pytest.mark.parametrize("folder", ["benchmarks", "examples"])
-def test_scripts_import_only_names_that_exist(folder):
-    """Also inside functions, which nothing runs until somebody measures for hours."""
-    for path in (ROOT.parent / folder).glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("anyshot"):
-                names = [alias.name for alias in node.names]
-                module = __import__(node.module, fromlist=names)
-                assert [name for name in names if not hasattr(module, name)] == [], path
-
-
 def heavy_modules_after(statement: str) -> str:
     """Heavy modules that a fresh Python has loaded after a statement, as a list in text."""
     heavy = ("torch", "numpy", "scipy", "matplotlib", "PIL")

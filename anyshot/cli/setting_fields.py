@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import typer
 
 from anyshot.core.builtin_options import BUILTIN_OPTIONS
-from anyshot.core.options import nested_dataclass
+from anyshot.core.options import nested_dataclass, type_hints
 from anyshot.core.registry import METHODS
 from anyshot.core.settings import MethodSettings, Settings
 
@@ -50,7 +50,7 @@ class Setting(NamedTuple):
 # ------------------------------------------------------------------------------- which settings
 def select_settings(selected: tuple[str, ...]) -> Iterator[Setting]:
     """The settings that are selected, with those of the built-in methods' options."""
-    hints = typing.get_type_hints(Settings)
+    hints = type_hints(Settings)
     for text in selected:
         part, _, name = text.partition(".")
         cls = nested_dataclass(hints[part])
@@ -62,7 +62,7 @@ def select_settings(selected: tuple[str, ...]) -> Iterator[Setting]:
 
 
 def _settings_of(part: str, cls: type) -> Iterator[Setting]:
-    hints = typing.get_type_hints(cls)
+    hints = type_hints(cls)
     for field in dataclasses.fields(cls):
         if part == "options" or "choices" in field.metadata:  # others are parts, not options
             yield Setting(part, field, hints[field.name])

@@ -106,7 +106,7 @@ def from_plain(cls: type, values: Any) -> Any:
         raise SettingsError(f"{cls.__name__} must be a mapping of names to values, not {values!r}.")
     if hasattr(cls, "upgrade"):  # for values that an earlier version wrote
         values = cls.upgrade(values)
-    hints = typing.get_type_hints(cls)
+    hints = type_hints(cls)
     for key in values:
         if key not in hints:
             hint = suggestion(str(key), hints)
@@ -145,6 +145,12 @@ def default_of(field: dataclasses.Field[Any]) -> Any:
     return field.default
 
 
+@functools.cache  # reading the annotations would take most of the time of a check
+def type_hints(cls: type) -> dict[str, Any]:
+    """The type of each field of a dataclass."""
+    return typing.get_type_hints(cls)
+
+
 def nested_dataclass(hint: Any) -> type | None:
     """The dataclass in a type hint ``D`` or ``D | None``; None for every other hint."""
     for candidate in (hint, *typing.get_args(hint)):
@@ -172,7 +178,7 @@ def _lists_to_tuples(value: Any) -> Any:
 # ------------------------------------------------------------------------------- checks
 def check_fields(part: Any) -> None:
     """Check every field of a dataclass; make names from a registry canonical."""
-    hints = typing.get_type_hints(type(part))
+    hints = type_hints(type(part))
     for field in dataclasses.fields(part):
         name = field.name
         value = getattr(part, name)
