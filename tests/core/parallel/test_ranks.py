@@ -22,6 +22,7 @@ from anyshot.cli.main import app, main
 from anyshot.core.errors import AnyshotError
 from anyshot.core.files import read_json
 from anyshot.core.parallel import collectives, device, ranks
+from anyshot.runs.checkpoint import CheckpointFolder
 from anyshot.runs.run import Run
 
 HERE = Path(__file__).parents[2] / "helpers"
@@ -93,8 +94,8 @@ def pid_of(process: subprocess.Popen, rank: int) -> int | None:
 
 def reached(folder: Path) -> int:
     """The iteration of the newest checkpoint."""
-    run = Run.find_started(folder) if (folder / "checkpoints").is_dir() else None
-    return round(run.progress() * run.settings.train.iterations) if run else 0
+    paths = CheckpointFolder(folder / "checkpoints").paths()
+    return int(paths[-1].stem.rpartition("-")[2]) if paths else 0
 
 
 def kill_in_the_middle(process: subprocess.Popen, rank: int, folder: Path) -> None:
