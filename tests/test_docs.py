@@ -1,8 +1,9 @@
-"""The Python code of docs/extend.md and docs/experiments.md runs."""
+"""The Python code of docs/extend.md, docs/experiments.md and docs/any_module.md runs."""
 
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,12 @@ def test_experiment_of_the_page_runs(tmp_path):
     outcome = reproduce(Request(experiment, "smoke", tmp_path))
     assert [figure.name for figure in outcome.figures] == ["omega", "training"]
     assert all(cell.summary for cell in outcome.comparison.cells.values())
+
+
+def test_inner_loop_of_the_page_learns_its_step_size(tmp_path):
+    page = runpy.run_path(blocks("any_module.md", tmp_path / "page.py"))
+    assert page["body"].width == 8 * 7 * 7
+    assert page["rate"].item() != pytest.approx(0.01)
 
 
 @pytest.mark.parametrize("transductive", [True, False])
