@@ -115,7 +115,7 @@ class TorchLoop:
         state, s = ours.method.state_dict(), ours.settings
         self.rate = s.rate
         self.weights = [
-            self._leaf(state[f"theta.{unit.weight}"]) for unit in ours.method.body.layers
+            self._leaf(state[f"theta.{layer.weight}"]) for layer in ours.method.body.layers
         ]
         self.shifts = [self._leaf(shift) for shift in ours.method.shift]
         self.layer = [self._leaf(t) for t in ours.layer]

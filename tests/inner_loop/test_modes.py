@@ -20,15 +20,15 @@ class GroupNorm(Norm):
 
     groups: int = 2
 
-    def __call__(self, unit, y):
-        return F.group_norm(y, self.groups) + self.shift[unit].view(1, -1, 1, 1)
+    def __call__(self, layer, y):
+        return F.group_norm(y, self.groups) + self.shift[layer].view(1, -1, 1, 1)
 
 
 class ScaledNorm(Norm):
     """A subclass that is not a dataclass, with an attribute of its own."""
 
-    def __call__(self, unit, y):
-        return self.factor * super().__call__(unit, y)
+    def __call__(self, layer, y):
+        return self.factor * super().__call__(layer, y)
 
 
 def scaled_norm(norm, factor=0.5):

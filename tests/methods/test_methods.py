@@ -406,14 +406,16 @@ def test_mt_nets_steps_move_masked_weights_before_the_mixing():
 
     def mixed(theta):
         return theta | {
-            unit.weight: (method.mixing[unit.weight] @ theta[unit.weight].flatten(1)).view_as(
-                theta[unit.weight]
+            layer.weight: (method.mixing[layer.weight] @ theta[layer.weight].flatten(1)).view_as(
+                theta[layer.weight]
             )
-            for unit in method.body.layers
+            for layer in method.body.layers
         }
 
     moving = {"head_bias": mask["head_weight"], "head_weight": mask["head_weight"][:, None]}
-    moving |= {unit.weight: mask[unit.weight][:, None, None, None] for unit in method.body.layers}
+    moving |= {
+        layer.weight: mask[layer.weight][:, None, None, None] for layer in method.body.layers
+    }
     rates = {name: 0.3 * moving.get(name, 1.0) for name in inner.theta}
     expected = mixed(
         stepped(

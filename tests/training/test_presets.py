@@ -14,7 +14,7 @@ from anyshot.training.presets import preset
 # what all three settings of the paper share; whatever the paper does not have is off
 TASK = {"shots": "any-shot:1-50", "query": 15}
 OPTIONS = {
-    "stored_statistics": False,
+    "stored_statistics": False, "norm_prior": 0.0,
     "head": "zero", "class_mean": False, "balance": ("omega", "gamma", "z"), "bayesian": True,
     "prediction": "mc", "samples": 10, "z_site": "weight", "hierarchical": True,
     "statistics": ("mean", "var", "N"), "encoder": "convolutional", "pooling": "statistics",
@@ -126,7 +126,7 @@ def test_the_few_shot_protocol_has_presets(images, shots, meta_batch):
         1e-3,
     )
     method = create_method(found.method, (CATALOGUE[images].side,) * 2)
-    assert [unit.channels for unit in method.body.layers] == [64] * 4
+    assert [layer.channels for layer in method.body.layers] == [64] * 4
     assert preset(f"{images}-{shots}shot", "proto-maml").method.alpha_head == 0.01
 
 

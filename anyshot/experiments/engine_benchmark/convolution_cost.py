@@ -52,12 +52,12 @@ def time_required_convolutions(case: Case, repeats: int = 5) -> dict[str, float]
         "weights": conv_dW,
         "input": conv_dx,
     }
-    for layer, unit in enumerate(conv4((case.size, case.size)).layers):
-        side = case.size >> layer
-        x = torch.rand(n, unit.size[1], side, side).contiguous(memory_format=CHANNELS_LAST)
-        W = torch.rand(unit.size).contiguous(memory_format=CHANNELS_LAST)
+    for index, layer in enumerate(conv4((case.size, case.size)).layers):
+        side = case.size >> index
+        x = torch.rand(n, layer.size[1], side, side).contiguous(memory_format=CHANNELS_LAST)
+        W = torch.rand(layer.size).contiguous(memory_format=CHANNELS_LAST)
         y = conv(x, W)
-        for kind, times in count_convolutions(case.steps)[layer > 0].items():
+        for kind, times in count_convolutions(case.steps)[index > 0].items():
             images = total * times + queries
             seconds += images / n * _fastest(partial(kinds[kind], y, x, W), repeats)
             flops += images * 2 * W.numel() * side * side
