@@ -151,7 +151,7 @@ def test_a_wrong_own_setting_is_wrong_usage_and_leaves_nothing_behind(
         ("tmal", "did you mean 'taml'"),
     ],
 )
-def test_a_method_that_cannot_be_had_is_wrong_usage(
+def test_a_method_that_cannot_be_loaded_is_wrong_usage(
     own, tmp_path, method, sentence, capsys, monkeypatch
 ):
     monkeypatch.setenv("COLUMNS", "300")
