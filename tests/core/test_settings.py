@@ -110,7 +110,7 @@ def test_a_whole_number_will_do_for_a_real_one():
     assert Settings(train=TrainSettings(rate=1, clip=3)).train.rate == 1
 
 
-def test_settings_can_be_told_apart_and_grouped():
+def test_settings_can_be_compared_and_grouped():
     one, other = (
         Settings(method=MethodSettings(name="own.py:M", options={"factor": f})) for f in (1, 2)
     )

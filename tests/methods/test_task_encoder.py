@@ -76,7 +76,7 @@ def test_a_class_of_1_is_0_to_the_encoder_one_of_50_is_1_and_a_task_the_mean_of_
     assert of_task == pytest.approx([sum(of_classes) / 4])
 
 
-def test_sizes_may_be_told_by_their_logarithms():
+def test_sizes_may_be_encoded_by_their_logarithms():
     of_classes, of_task = cardinalities(encoder(cardinality="log"), [1, 50, 2, 2500])
     assert of_classes == pytest.approx([0, 1, math.log(2) / math.log(50), 2])
     assert of_task == pytest.approx([sum(of_classes) / 4])
