@@ -161,6 +161,21 @@ def test_the_package_has_at_most_fourteen_entries():
     assert len(entries) <= 14, sorted(entries)
 
 
+def test_files_and_functions_are_short():
+    """At most 350 lines a file and 60 a function, its docstring not counted."""
+    too_long = []
+    for path in sorted(ROOT.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        lengths = {"the file": (len(text.splitlines()), 350)}
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                first = node.body[0]
+                docstring = first.end_lineno - first.lineno + 1 if ast.get_docstring(node) else 0
+                lengths[node.name] = (node.end_lineno - node.lineno + 1 - docstring, 60)
+        too_long += [(path.name, name) for name, (lines, most) in lengths.items() if lines > most]
+    assert too_long == []
+
+
 def test_type_checkers_and_python_see_the_same_public_names():
     tree = ast.parse(Path(anyshot.__file__).read_text(encoding="utf-8"))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]

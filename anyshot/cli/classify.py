@@ -27,6 +27,15 @@ from anyshot.cli.settings_options import Device
 
 log = logging.getLogger(__name__)
 
+Html = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write a page with all photos, the most uncertain first. With more than 400, "
+        "their thumbnails go into a folder next to it.",
+    ),
+]
+
 
 def classify(
     support: Support,
@@ -34,14 +43,7 @@ def classify(
         Path, typer.Option(metavar="DIR", help="Photos to classify: a folder, or one file.")
     ],
     csv: Csv = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write a page with all photos, the most uncertain first. With more than 400, "
-            "their thumbnails go into a folder next to it.",
-        ),
-    ] = None,
+    html: Html = None,
     backbone: Backbone = DEFAULT,
     weights: Weights = LEARNER,
     quality: Quality = "fast",

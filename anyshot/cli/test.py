@@ -91,43 +91,32 @@ def test(
     --shots class-imbalance:1-50 --json out.json
     """
     from anyshot.core.parallel.device import choose_device
-    from anyshot.evaluation.compare_runs import (
-        add_differences,
-        check_poolable,
-        evaluate_runs,
-        plan_runs,
-        pool_rows,
-    )
-    from anyshot.evaluation.report.result_files import (
-        results_as_json,
-        write_csv,
-        write_per_task,
-        write_results,
-    )
+    from anyshot.evaluation import compare_runs
+    from anyshot.evaluation.report import result_files
     from anyshot.evaluation.report.tables import describe_tasks
 
     check_files(json, csv, per_task)
     extra = parse_metrics(metrics)
     with process_group(choose_device(device)):
         runs = open_runs(folders, chosen, trust_code)
-        trials = plan_runs(runs, parse_images(images), split, seed, device)
+        trials = compare_runs.plan_runs(runs, parse_images(images), split, seed, device)
         if pool_seeds:
-            check_poolable(trials)
+            compare_runs.check_poolable(trials)
         notes = print_size_warnings(trials)
         print_time_estimate(trials, tasks, workers)
-        single = evaluate_runs(trials, tasks, workers, extra)
+        single = compare_runs.evaluate_runs(trials, tasks, workers, extra)
     if rank():
         return
-    rows = add_differences(pool_rows(single) if pool_seeds else single)
+    rows = compare_runs.add_differences(compare_runs.pool_rows(single) if pool_seeds else single)
     print_results(rows, f"Classes of the {split} split, {describe_tasks(runs, notes)}")
     if csv:
-        write_csv(csv, rows)
+        result_files.write_csv(csv, rows)
     if per_task:
-        write_per_task(per_task, single)
+        result_files.write_per_task(per_task, single)
     if json:
-        write_results(
+        result_files.write_results(
             json,
-            results_as_json(rows),
+            result_files.results_as_json(rows),
             settings={str(run.folder): run.settings.as_dict() for run in runs},
             split=split,
             tasks=tasks,
