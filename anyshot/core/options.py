@@ -178,7 +178,8 @@ def _lists_to_tuples(value: Any) -> Any:
 # ------------------------------------------------------------------------------- checks
 def check_fields(part: Any) -> None:
     """Check every field of a dataclass; make names from a registry canonical."""
-    hints = type_hints(type(part))
+    cls: type = type(part)
+    hints = type_hints(cls)
     for field in dataclasses.fields(part):
         name = field.name
         value = getattr(part, name)
