@@ -142,7 +142,7 @@ def count_merged(arguments):
         for i in range(arguments.tasks):
             task = test_task(data, i)
             view = View(tuple(block_edges(task.support, task.widths)))
-            groups = group_near_copies(view(task.support), task.labels)
+            groups, _ = group_near_copies(view(task.support), task.labels)
             sizes.append([len(groups), int(groups.max()) + 1])
         found[name] = dict(zip(("images", "groups"), np.mean(sizes, 0).tolist(), strict=True))
         print(name, found[name], flush=True)

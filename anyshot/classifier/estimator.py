@@ -25,7 +25,7 @@ class AnyShotClassifier(SelfAssessment):
 
     Eleven heads (logistic regression, Bayesian discriminants, TAML on the head, kernel ridge
     regression) are fitted to features of several depths. A small meta-trained network weighs them
-    class by class. Near-copies, such as frames of a video, count as one image. The estimator
+    class by class. Near-copies, such as bursts, count as one image. The estimator
     follows scikit-learn's contract.
 
     Parameters

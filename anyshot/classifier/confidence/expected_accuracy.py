@@ -6,9 +6,10 @@ variance 1 / (4n + 2) for every share. It is finite and not zero even if all ima
 
 Every support image was predicted by heads that were fitted without it. The share r of correct
 predictions (the mean over classes of two or more images) has the precision of n = k² / Σ 1/n_c
-images, where k is the number of these classes. A single one of them says nothing: it was compared
-with classes of one image only, and a classifier that always answers with it would have r = 1. It
-then counts as if no image had been held out (`compared_classes`).
+images, where k is the number of these classes. A single one of them says little: it was compared
+with classes of one image only, and a classifier that always answers with it would have r = 1. There
+are two readings then, without its results (as if no image had been held out) and with them; the
+model's answer has room for both.
 
     e = φ(r) + c₁ penalty + c₂ singles
     variance of e:  v = 1 / (4n + 2) + b₀ + b₁ penalty² + b₂ singles²
@@ -32,7 +33,7 @@ import torch
 from torch import Tensor, nn
 
 from anyshot.classifier.heads.learner import AdaptedLearner
-from anyshot.classifier.heads.mixture import compared_classes, held_out_images
+from anyshot.classifier.heads.mixture import compared_classes
 from anyshot.classifier.heads.support_set import SupportSet, squared_distances
 
 HELD_OUT_FEATURES = 3  # the first numbers of task_evidence: results on held-out images
@@ -76,9 +77,12 @@ class AccuracyModel(nn.Module):
         mean = w * corrected + (1 - w) * guess
         return mean, (1 - w) * prior_variance + 1 / (4 * queries + 2)
 
-    def interval(self, adapted: AdaptedLearner) -> tuple[float, float, float]:
-        """Expected accuracy on a test of TEST_IMAGES a class, and its 90% interval (low, high)."""
-        x = task_evidence(adapted).to(self.margin)[None]
+    def interval(self, adapted: AdaptedLearner, lone: bool = False) -> tuple[float, float, float]:
+        """Expected accuracy on a test of TEST_IMAGES a class, and its 90% interval (low, high).
+
+        `lone`: results of a single class of several images count, too.
+        """
+        x = task_evidence(adapted, lone).to(self.margin)[None]
         queries = x.new_tensor([TEST_IMAGES * adapted.support.way])
         mean, variance = self(x, self.prior_guess(x), queries)
         least = to_angle(0.5 / queries)  # half an image, so that the mean is never 0 or 1
@@ -103,7 +107,7 @@ def angle_of_share(hits: Tensor, total: Tensor) -> Tensor:
     return to_angle((hits + 0.375) / (total + 0.75))
 
 
-def task_evidence(adapted: AdaptedLearner) -> Tensor:
+def task_evidence(adapted: AdaptedLearner, lone: bool = False) -> Tensor:
     """Evidence on a task's accuracy [10].
 
     φ(r), n, penalty; singles, φ(held-out confidence), φ(chance), 1 if no held-out image counts,
@@ -111,14 +115,14 @@ def task_evidence(adapted: AdaptedLearner) -> Tensor:
     """
     support = adapted.support
     p = adapted.held_out.to(support.z).exp()
-    several = compared_classes(support.counts)
+    several = support.counts > 1 if lone else compared_classes(support.counts)
     singles = (~several).to(p).mean()
     chance = to_angle(p.new_tensor(1 / support.way))
     zero, one = p.new_zeros(()), p.new_ones(())
     if not several.any():
         return torch.stack([zero, zero, zero, singles, zero, chance, one, zero, zero, zero])
     counts = support.counts[several]
-    images = held_out_images(counts)
+    images = len(counts) ** 2 / (1 / counts).sum()
     truth = p.gather(1, support.labels[:, None])[:, 0]
     hits, confidence, truth = (
         class_averages(adapted, values)[several].mean()

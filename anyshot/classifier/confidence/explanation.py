@@ -39,7 +39,7 @@ class ClassEvidence:
     gain : float
         Expected gain of overall accuracy from MORE_IMAGES more images of the class.
     groups : int
-        Number of support images if near-copies, such as frames of a video, count as one.
+        Number of support images if near-copies count as one.
     """
 
     name: str
@@ -65,6 +65,8 @@ class Explanation:
         Above 1 if the images are unlike those of meta-training; the numbers are less reliable then.
     suspects : tuple of CheckedLabel
         Support images whose label looks wrong, the most suspicious first.
+    series : int or None
+        Number of support images if those of a series also count as one; None if there are none.
     """
 
     classes: tuple[ClassEvidence, ...]
@@ -73,6 +75,7 @@ class Explanation:
     high: float
     unfamiliarity: float
     suspects: tuple[CheckedLabel, ...] = ()
+    series: int | None = None
 
     @property
     def next_class(self) -> str:
@@ -81,13 +84,17 @@ class Explanation:
 
     @property
     def near_copies(self) -> str:
-        """A sentence on images that are near-copies of others, or an empty string."""
+        """What near-copies and series of images count, or an empty string."""
         images, groups = (sum(getattr(c, k) for c in self.classes) for k in ("images", "groups"))
-        if images == groups:
-            return ""
-        return (
-            f"{images} images count as {groups}: the others are near-copies, or of the same series."
-        )
+        found = []
+        if images > groups:
+            found.append(f"{images} images count as {groups}: the others are near-copies.")
+        if self.series is not None:
+            found.append(
+                "Images that look alike may be a series of the same object: they then count as "
+                f"{self.series}, and the interval has room for this."
+            )
+        return " ".join(found)
 
     @property
     def caution(self) -> str:
@@ -144,8 +151,10 @@ def explain(
         )
         for c, name in enumerate(names)
     )
+    series = adapted.as_series
     return Explanation(
         classes=classes,
+        series=None if series is None else len(series.held_out),
         expected=accuracy.overall,
         low=accuracy.low,
         high=accuracy.high,

@@ -72,8 +72,19 @@ class ConfidenceModel(nn.Module):
         self.register_buffer("spread", torch.eye(DESCRIPTOR_SIZE))
 
     def expected_accuracy(self, adapted: AdaptedLearner) -> ExpectedAccuracy:
-        """Expected accuracy of the task and its classes, with a 90% interval."""
-        overall, low, high = self.accuracy.interval(adapted)
+        """Expected accuracy of the task and its classes, with a 90% interval.
+
+        The evidence may have two readings: images may be of the same series or not, and the results
+        of a single class of several images may count or not. The accuracy is the mean of the
+        readings, and the interval has room for all.
+        """
+        readings = [self.accuracy.interval(adapted)]
+        if adapted.as_series is not None:
+            readings.append(self.accuracy.interval(adapted.as_series))
+        if int((adapted.support.counts > 1).sum()) == 1:
+            readings.append(self.accuracy.interval(adapted, lone=True))
+        expected, lows, highs = zip(*readings, strict=True)
+        overall, low, high = sum(expected) / len(readings), min(lows), max(highs)
         relative = self.own(class_accuracy_features(adapted).to(self.own.weight))[:, 0]
         return ExpectedAccuracy(shift_to_mean(relative, overall), overall, low, high)
 

@@ -53,8 +53,8 @@ HEADS = (*FIXED, *LAST_LAYER, *DEEPER, DEEP_KERNEL)
 #: leaves small classes a little too weak; 0.1 was chosen on left-out sets
 SMALL_CLASS_TILT = 0.1
 #: the same if at most one class has held-out results: nothing shows then that a large class is
-#: preferred too much; 0.4 was chosen on simulated brain lesions, clip art, textures and faces
-TILT_WITHOUT_EVIDENCE = 0.4
+#: preferred too much; 0.5 was chosen on simulated brain lesions, clip art, textures and faces
+TILT_WITHOUT_EVIDENCE = 0.5
 VIEW_OF_HEAD = (
     *(0 for _ in (*FIXED, *LAST_LAYER)),
     *range(1, len(VIEWS)),
@@ -79,6 +79,8 @@ class AdaptedLearner:
     weights: MixtureWeights
     held_out: Tensor  # [N, C], held-out log-probabilities of the support images
     groups: Tensor | None = None  # the support image that each image was merged into; None: itself
+    #: the same task if each series counts as one image, for the expected accuracy; None: no series
+    as_series: AdaptedLearner | None = None
 
     @property
     def group_of_image(self) -> Tensor:
@@ -114,6 +116,7 @@ class AdaptedLearner:
             self,
             weights=dataclasses.replace(self.weights, omega=omega),
             held_out=tilted.log_softmax(1),
+            as_series=self.as_series and self.as_series.under_prior(shares),
         )
 
 
@@ -187,17 +190,43 @@ class Learner(nn.Module):
 
         `merge`: near-copies count as one image, the mean of their features.
         """
-        groups = None
-        if merge:
-            edges = block_edges(features, self._block_widths(features, native, widths))
-            groups = group_near_copies(View(tuple(edges))(features), labels, len(edges) == 1)
-            features = merge_groups(features, groups)
-            labels = labels.new_zeros(len(features)).scatter(0, groups, labels)
+        if not merge:
+            return self._adapt_tilted(features, labels, native, widths)
+        edges = block_edges(features, self._block_widths(features, native, widths))
+        copies, series = group_near_copies(View(tuple(edges))(features), labels, len(edges) == 1)
+        adapted = self._adapt_groups(features, labels, native, widths, copies)
+        if torch.equal(copies, series):
+            return adapted
+        as_series = self._adapt_groups(features, labels, native, widths, series)
+        return dataclasses.replace(adapted, as_series=as_series)
+
+    def _adapt_groups(
+        self,
+        features: Tensor,
+        labels: Tensor,
+        native: bool,
+        widths: Sequence[int],
+        groups: Tensor,
+    ) -> AdaptedLearner:
+        """Fit a task in which each group counts as one image."""
+        merged = merge_groups(features, groups)
+        labels = labels.new_zeros(len(merged)).scatter(0, groups, labels)
+        adapted = self._adapt_tilted(merged, labels, native, widths)
+        return dataclasses.replace(adapted, groups=groups)
+
+    def _adapt_tilted(
+        self,
+        features: Tensor,
+        labels: Tensor,
+        native: bool,
+        widths: Sequence[int],
+    ) -> AdaptedLearner:
+        """Fit a task, with a tilt towards small classes."""
         adapted = self.adapt(features, labels, native, widths)
         counts = adapted.support.counts
         known = bool(compared_classes(counts).any())
         tilt = counts ** -(SMALL_CLASS_TILT if known else TILT_WITHOUT_EVIDENCE)
-        return dataclasses.replace(adapted.under_prior(tilt / tilt.sum()), groups=groups)
+        return adapted.under_prior(tilt / tilt.sum())
 
     @torch.no_grad()
     def adapt(

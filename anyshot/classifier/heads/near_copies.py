@@ -5,11 +5,13 @@ that is predicted by heads that saw its near-copy is no evidence about new photo
 are therefore clustered (average linkage). Distances are relative to the median distance of images
 of different classes, which are not copies. Clusters closer than a threshold are one group:
 
-    t = STRICT + s (LOOSE − STRICT)
+    near-copies:  STRICT            series:  STRICT + s (LOOSE − STRICT)
 
 s is 0 in usual tasks and 1 for series. It grows with the share of pairs that are near (below NEAR)
 among those that are less than FAR apart: in usual tasks the number of pairs rises steeply with the
-distance, and near ones are a few percent.
+distance, and near ones are a few percent. The images of a homogeneous class, such as close-ups of
+one material, are as alike as a series, but new ones are like them. Images alone cannot tell the
+two apart. Predictions therefore merge near-copies only; the expected accuracy allows for both.
 
 This needs features of several depths. The last layer of a good backbone can be as alike for a whole
 class as for a series; with it alone, only copies are grouped.
@@ -34,20 +36,32 @@ SAMPLE = 500  # images of all classes that the median distance is taken from
 Distances = list[tuple[Tensor, NDArray[np.float64]]]  # members of a class, distances of its pairs
 
 
-def group_near_copies(x: Tensor, labels: Tensor, copies_only: bool = False) -> Tensor:
-    """The group [N] of each image, from normalised features [N, d] and labels [N] in 0..C−1.
+def group_near_copies(
+    x: Tensor, labels: Tensor, copies_only: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The near-copies and the series [N] that images belong to.
 
-    Groups are numbered by their first image; a group has one label. `copies_only`: only images that
-    are practically the same form a group.
+    They are computed from normalised features [N, d] and labels [N] in 0..C−1. Groups are numbered
+    by their first image; a group has one label. `copies_only`: only images that are practically the
+    same form a group.
 
     >>> angles = torch.tensor([0.0, 0.01, 1.5, 3.0, 4.5])
     >>> x = torch.stack([angles.cos(), angles.sin()], 1)
-    >>> group_near_copies(x, torch.tensor([0, 0, 0, 1, 1]))
+    >>> group_near_copies(x, torch.tensor([0, 0, 0, 1, 1]))[0]
     tensor([0, 0, 1, 2, 3])
     """
-    first = torch.arange(len(x))
     distances = _relative_distances(x.double(), labels)
-    threshold = COPY if copies_only else _choose_threshold(distances)
+    if copies_only:
+        copies = _group_within(distances, len(x), COPY)
+        return copies, copies
+    threshold = _choose_threshold(distances)
+    copies = _group_within(distances, len(x), STRICT)
+    return copies, copies if threshold == STRICT else _group_within(distances, len(x), threshold)
+
+
+def _group_within(distances: Distances, images: int, threshold: float) -> Tensor:
+    """The group of each image, for a threshold of the relative distances."""
+    first = torch.arange(images)
     for members, of_pairs in distances:
         if (of_pairs <= threshold).any():
             first[members] = members[_first_of_cluster(of_pairs, threshold)]
@@ -75,7 +89,7 @@ def _relative_distances(x: Tensor, labels: Tensor) -> Distances:
 
 
 def _choose_threshold(distances: Distances) -> float:
-    """The threshold t of a task."""
+    """The threshold of series in a task."""
     near, far = (sum(int((d <= limit).sum()) for _, d in distances) for limit in (NEAR, FAR))
     share = near / max(far, 1)
     s = (share - USUAL_SHARE) / (SERIES_SHARE - USUAL_SHARE)

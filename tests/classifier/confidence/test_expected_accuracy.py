@@ -113,14 +113,18 @@ def test_classes_of_one_image_add_no_held_out_evidence():
 
 
 @pytest.mark.parametrize("sizes", [[1, 50], [1, 1, 1, 9]])
-def test_a_single_class_of_several_images_is_no_evidence(sizes):
+def test_a_single_class_of_several_images_has_two_readings(sizes):
     right, wrong = (adapted_task(sizes, [share] * len(sizes)) for share in (1.0, 0.0))
     torch.testing.assert_close(task_evidence(right), task_evidence(wrong))
     torch.testing.assert_close(
         task_evidence(right), task_evidence(adapted_task([1] * len(sizes), [1.0] * len(sizes)))
     )
-    found = open_weights("photos-lite0").confidence.expected_accuracy(right)
-    assert found.high - found.low > 0.5
+    assert float(task_evidence(right, lone=True)[1]) == pytest.approx(max(sizes))
+    confidence = open_weights("photos-lite0").confidence
+    found = confidence.expected_accuracy(right)
+    without, with_it = (confidence.accuracy.interval(right, lone) for lone in (False, True))
+    assert found.overall == pytest.approx((without[0] + with_it[0]) / 2)
+    assert (found.low, found.high) == (without[1], with_it[2])
 
 
 @pytest.mark.parametrize("way", [2, 5, 40])

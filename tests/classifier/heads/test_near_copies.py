@@ -8,6 +8,8 @@ import torch
 from support import colours
 
 from anyshot.classifier import AnyShotClassifier
+from anyshot.classifier.confidence.explanation import explain
+from anyshot.classifier.confidence.model import ConfidenceModel
 from anyshot.classifier.heads.learner import Learner
 from anyshot.classifier.heads.near_copies import (
     LOOSE,
@@ -15,6 +17,7 @@ from anyshot.classifier.heads.near_copies import (
     group_near_copies,
     merge_groups,
 )
+from anyshot.classifier.heads.support_set import View
 
 WIDTHS = (40, 30, 20)
 
@@ -54,19 +57,19 @@ def average_linkage(x, labels, threshold):
 
 
 def test_series_are_groups_and_usual_images_are_not():
-    x, labels, series = make_series([(5, 1, 3), (2, 4), (1, 1)], noise=0.2)
-    assert group_near_copies(x, labels).tolist() == series.tolist()
+    x, labels, series = make_series([(5, 1, 3), (2, 4), (1, 1)], noise=0.45)
+    assert group_near_copies(x, labels)[1].tolist() == series.tolist()
     x, labels, _ = make_series([(1,) * 9, (1,) * 7], noise=0.2)
-    assert group_near_copies(x, labels).tolist() == list(range(16))
+    for groups in group_near_copies(x, labels):
+        assert groups.tolist() == list(range(16))
 
 
-@pytest.mark.parametrize(
-    ("noise", "threshold"), [(0.45, LOOSE), (0.0, LOOSE)], ids=["frames", "copies"]
-)
-def test_groups_are_those_of_average_linkage(noise, threshold):
+@pytest.mark.parametrize("noise", [0.45, 0.3, 0.0], ids=["frames", "bursts", "copies"])
+def test_groups_are_those_of_average_linkage(noise):
     x, labels, _ = make_series([(6, 5, 4), (7, 3, 2)], noise, seed=2)
-    expected = average_linkage(x.double().numpy(), labels.numpy(), threshold)
-    assert group_near_copies(x, labels).tolist() == expected
+    for groups, threshold in zip(group_near_copies(x, labels), (STRICT, LOOSE), strict=True):
+        expected = average_linkage(x.double().numpy(), labels.numpy(), threshold)
+        assert groups.tolist() == expected
 
 
 def test_many_usual_images_do_not_loosen_the_threshold():
@@ -77,26 +80,28 @@ def test_many_usual_images_do_not_loosen_the_threshold():
     d = d[np.triu(labels[:, None] == labels, 1)] / np.median(d[labels[:, None] != labels])
     assert d.min() > STRICT
     assert (d < LOOSE).sum() > 100
-    groups = group_near_copies(torch.from_numpy(x), torch.from_numpy(labels))
-    assert len(groups.unique()) == 300
+    _, series = group_near_copies(torch.from_numpy(x), torch.from_numpy(labels))
+    assert len(series.unique()) == 300
 
 
 def test_images_of_two_classes_are_never_one_group():
     x, labels, _ = make_series([(2, 1), (2,)], noise=0.0)
     x[4] = x[0]  # the same photo with another label
-    groups = group_near_copies(x, labels)
-    assert groups.tolist() == [0, 0, 1, 2, 3]
+    for groups in group_near_copies(x, labels):
+        assert groups.tolist() == [0, 0, 1, 2, 3]
 
 
 def test_with_copies_only_a_series_is_not_merged():
     x, labels, _ = make_series([(3, 2), (2,)], noise=0.2)
-    assert len(group_near_copies(x, labels, copies_only=True).unique()) == 7
+    for groups in group_near_copies(x, labels, copies_only=True):
+        assert len(groups.unique()) == 7
     x[1] = x[0]
-    assert group_near_copies(x, labels, copies_only=True).tolist() == [0, 0, 1, 2, 3, 4, 5]
+    for groups in group_near_copies(x, labels, copies_only=True):
+        assert groups.tolist() == [0, 0, 1, 2, 3, 4, 5]
 
 
 def test_the_learner_fits_the_means_of_the_groups():
-    x, labels, series = make_series([(5, 1, 3), (2, 4), (1, 1)], noise=0.2)
+    x, labels, series = make_series([(5, 1, 3), (2, 4), (1, 1)], noise=0.02)
     features = x.abs() + 0.1
     learner = Learner().requires_grad_(False)
     merged = learner.adapt_for_use(features, labels, widths=WIDTHS)
@@ -109,6 +114,32 @@ def test_the_learner_fits_the_means_of_the_groups():
     assert by_hand.groups is None
     torch.testing.assert_close(merged(features), by_hand(features), atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(merged.held_out, by_hand.held_out, atol=1e-4, rtol=1e-3)
+
+
+def test_series_change_no_answer_and_widen_the_interval():
+    x, labels, _ = make_series([(5, 4, 3), (2, 4), (3, 3)], noise=0.45)
+    features = x.abs() + 0.1
+    learner, confidence = Learner().requires_grad_(False), ConfidenceModel().requires_grad_(False)
+    adapted = learner.adapt_for_use(features, labels, widths=WIDTHS)
+    each = learner.adapt_for_use(features, labels, widths=WIDTHS, merge=False)
+    groups = group_near_copies(View(((0, 40), (40, 70), (70, 90)))(features), labels)
+    assert len(groups[0].unique()) == len(labels) > len(groups[1].unique())
+    assert adapted.as_series.group_of_image.tolist() == groups[1].tolist()
+    torch.testing.assert_close(adapted(features), each(features))
+    found, of_each, of_series = (
+        confidence.accuracy.interval(task) for task in (adapted, each, adapted.as_series)
+    )
+    expected = confidence.expected_accuracy(adapted)
+    assert found == of_each
+    assert expected.overall == pytest.approx((of_each[0] + of_series[0]) / 2)
+    assert (expected.low, expected.high) == (
+        min(of_each[1], of_series[1]),
+        max(of_each[2], of_series[2]),
+    )
+    tilted = adapted.under_prior(torch.tensor([0.5, 0.3, 0.2]))
+    assert not torch.equal(tilted.as_series.held_out, adapted.as_series.held_out)
+    sentence = f"count as {len(groups[1].unique())}, and"
+    assert sentence in explain(adapted, confidence, "abc").near_copies
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +168,7 @@ def test_copies_are_counted_and_each_has_its_label_checked(once_and_twice):
     once, twice, _ = once_and_twice
     explanation = twice.explain()
     assert [(c.images, c.groups) for c in explanation.classes] == [(6, 6), (10, 5), (3, 3)]
-    sentence = "19 images count as 14: the others are near-copies, or of the same series."
+    sentence = "19 images count as 14: the others are near-copies."
     assert explanation.near_copies == sentence
     assert sentence in str(explanation)
     assert once.explain().near_copies == ""
