@@ -1,5 +1,7 @@
 """What a head on three depths adds to the recipe, and what γ and its evidence add to that.
 
+All variants normalise with the statistics of each set alone; the preset also has --norm-prior.
+
     python benchmarks/depths.py OUT [--tasks 300] [--split test]
 
 Trains each variant from the body of the weights `cifar-fs` (500 iterations, about eight minutes of
@@ -39,7 +41,7 @@ def load_variant(name: str, out: Path) -> anyshot.Method:
     settings = anyshot.preset("cifar-fs-depths", method)
     images = changes.get("images", settings.images)
     changes = {key: value for key, value in changes.items() if key != "images"}
-    method_settings = settings.method.with_values(changes)
+    method_settings = settings.method.with_values({"norm_prior": 0.0, **changes})
     settings = replace(settings, images=images, method=method_settings)
     folder = out / "runs" / f"{list(VARIANTS).index(name)}-{method}"
     return anyshot.train(settings, folder, workers=1).load_method()

@@ -55,6 +55,7 @@ DEPTHS_METHOD: dict[str, Any] = {
     "start": "he",
     "alpha_head": 0.4,
     "steps": 20,
+    "norm_prior": 100.0,
     "balance": ("gamma",),
     "bayesian": False,
     "evidence": True,
