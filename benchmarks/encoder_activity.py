@@ -1,10 +1,11 @@
 """Does the encoder of Bayesian TAML see the images? Activity of its layers during meta-training.
 
     python benchmarks/encoder_activity.py OUT --seed 0 [--iterations 2000] [--start paper]
+    python benchmarks/encoder_activity.py OUT --run RUN CHECKPOINT [CHECKPOINT ...]
     python benchmarks/encoder_activity.py OUT --draw
 
-Trains by the paper's protocol (`cifar-fs-paper`) and looks at the encoder after every 25
-iterations, on support images of 20 validation tasks of each set:
+The first form trains by the paper's protocol (`cifar-fs-paper`) and looks at the encoder after
+every 25 iterations, on support images of 20 validation tasks of each set:
 
 - the share of units that are positive after each of its two convolutions,
 - the share of images for which at least one unit is positive after the second,
@@ -12,8 +13,10 @@ iterations, on support images of 20 validation tasks of each set:
 
 An encoder whose second convolution is zero for all images cannot tell one image from another: what
 it infers depends on the class sizes alone, and no gradient reaches the convolutions any more. The
-run stops there. One core takes about 1.1 seconds per iteration; a killed run resumes. Writes
-OUT/NAME.json, where NAME is the start and the seed; `--draw` makes OUT/activity.png of all of them.
+run stops there. One core takes about 1.1 seconds per iteration; a killed run resumes. It writes
+OUT/NAME.json, where NAME is the start and the seed. `--run` looks at checkpoints of a run, or at a
+best.safetensors, and writes OUT/checkpoints.json. `--draw` makes OUT/activity.png of the training
+runs.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
+from paper_protocol import iteration_of, load_checkpoint
 
 import anyshot
 
@@ -56,6 +60,34 @@ def look(method: anyshot.Method, tasks: list[anyshot.Task]) -> dict[str, float]:
     return {key: float(torch.stack(value).mean()) for key, value in values.items()}
 
 
+def even_tasks() -> dict[str, list[anyshot.Task]]:
+    """Tasks whose classes all have the same number of images, by image set."""
+    even = anyshot.TaskSettings(shots="task-imbalance:1-50")
+    return {
+        images: [
+            anyshot.TaskStream(anyshot.open_images(images), "validation", even, 1).task(index)
+            for index in range(TASKS)
+        ]
+        for images in SETS
+    }
+
+
+def look_at_checkpoints(out: Path, folder: Path, checkpoints: list[Path]) -> None:
+    """One record per checkpoint of a run, added to those that are there."""
+    run, tasks = anyshot.Run(folder), even_tasks()
+    target = out / "checkpoints.json"
+    looks = json.loads(target.read_text()) if target.exists() else []
+    for path in checkpoints:
+        iteration, method = iteration_of(path), load_checkpoint(run, path)
+        looks = [past for past in looks if past["iteration"] != iteration]
+        looks.append(
+            {"iteration": iteration, **{images: look(method, tasks[images]) for images in SETS}}
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    looks.sort(key=lambda record: record["iteration"])
+    target.write_text(json.dumps(looks, indent=1) + "\n")
+
+
 def measure(out: Path, start: str, seed: int, iterations: int) -> None:
     """Train and look; one record per look."""
     name = f"{start}-{seed}"
@@ -73,14 +105,7 @@ def measure(out: Path, start: str, seed: int, iterations: int) -> None:
             validation_tasks=10,
         ),
     )
-    even = anyshot.TaskSettings(shots="task-imbalance:1-50")
-    tasks = {
-        images: [
-            anyshot.TaskStream(anyshot.open_images(images), "validation", even, 1).task(index)
-            for index in range(TASKS)
-        ]
-        for images in SETS
-    }
+    tasks = even_tasks()
     target = out / f"{name}.json"
     looks = json.loads(target.read_text())["looks"] if target.exists() else []
 
@@ -88,24 +113,16 @@ def measure(out: Path, start: str, seed: int, iterations: int) -> None:
         iteration = record["iteration"] - 1  # its checkpoint is the newest
         if record["kind"] != "iteration" or iteration % EVERY:
             return
-        run = anyshot.Run(folder)
-        method = run.new_method().requires_grad_(False)
-        prefix = "method."
-        method.load_state_dict(
-            {
-                key.removeprefix(prefix): value
-                for key, value in run.latest_checkpoint().tensors.items()
-                if key.startswith(prefix)
-            }
-        )
+        newest = max((folder / "checkpoints").glob("*.safetensors"))
+        method = load_checkpoint(anyshot.Run(folder), newest)
         looks[:] = [past for past in looks if past["iteration"] < iteration]
         looks.append(
             {"iteration": iteration, **{images: look(method, tasks[images]) for images in SETS}}
         )
         target.write_text(json.dumps({"start": start, "seed": seed, "looks": looks}, indent=1))
-        newest = looks[-PATIENCE:]
-        if len(newest) == PATIENCE and not any(
-            past[images]["images"] for past in newest for images in SETS
+        last = looks[-PATIENCE:]
+        if len(last) == PATIENCE and not any(
+            past[images]["images"] for past in last for images in SETS
         ):
             raise EncoderIsBlindError
 
@@ -119,7 +136,7 @@ def measure(out: Path, start: str, seed: int, iterations: int) -> None:
 def draw(out: Path) -> None:
     """Share of active units and deviation of ω̃ between equal classes, against iterations."""
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.4))
-    for path in sorted(out.glob("*.json")):
+    for path in sorted(out.glob("*-*.json")):
         record = json.loads(path.read_text())
         label = f"{record['start']}, seed {record['seed']}"
         iterations = [past["iteration"] for past in record["looks"]]
@@ -144,10 +161,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--iterations", type=int, default=2000)
     parser.add_argument("--start", choices=("paper", "he"), default="paper")
+    parser.add_argument("--run", type=Path, nargs="+", metavar=("RUN", "CHECKPOINT"))
     parser.add_argument("--draw", action="store_true")
     chosen = parser.parse_args()
     if chosen.draw:
         draw(chosen.out)
+    elif chosen.run:
+        look_at_checkpoints(chosen.out, chosen.run[0], chosen.run[1:])
     else:
         measure(chosen.out, chosen.start, chosen.seed, chosen.iterations)
 
