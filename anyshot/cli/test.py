@@ -117,7 +117,7 @@ def test(
         result_files.write_results(
             json,
             result_files.results_as_json(rows),
-            settings={str(run.folder): run.settings.as_dict() for run in runs},
+            settings={trial.name: trial.settings.as_dict() for trial in trials},
             split=split,
             tasks=tasks,
             seeds=[seed],
