@@ -120,7 +120,7 @@ def _foreign_state() -> tuple[Any, ...]:
 
 
 def _random_layer(features: ModuleFeatures, theta: Parameters, norm: Norm, images: Tensor) -> str:
-    """The first layer whose outputs change from call to call, perhaps seldom (drop path)."""
+    """The first layer whose outputs change from call to call, perhaps rarely (drop path)."""
     calls: list[Sequence[Call]] = []
     for _ in range(REPETITIONS):
         with torch.no_grad(), record_calls() as layers:
