@@ -1,10 +1,11 @@
 """Does the encoder of Bayesian TAML see the images? Activity of its layers during meta-training.
 
-    python benchmarks/encoder_activity.py OUT --seed 0 [--iterations 2000] [--start paper]
+    python benchmarks/encoder_activity.py OUT --seed 0 [--iterations 2000] [--start he]
+    python benchmarks/encoder_activity.py OUT --seed 0 --encoder normalized
     python benchmarks/encoder_activity.py OUT --run RUN CHECKPOINT [CHECKPOINT ...]
     python benchmarks/encoder_activity.py OUT --draw
 
-The first form trains by the paper's protocol (`cifar-fs-paper`) and looks at the encoder after
+The first two forms train by the paper's protocol (`cifar-fs-paper`) and looks at the encoder after
 every 25 iterations, on support images of 20 validation tasks of each set:
 
 - the share of units that are positive after each of its two convolutions,
@@ -14,9 +15,9 @@ every 25 iterations, on support images of 20 validation tasks of each set:
 An encoder whose second convolution is zero for all images cannot tell one image from another: what
 it infers depends on the class sizes alone, and no gradient reaches the convolutions any more. The
 run stops there. One core takes about 1.1 seconds per iteration; a killed run resumes. It writes
-OUT/NAME.json, where NAME is the start and the seed. `--run` looks at checkpoints of a run, or at a
-best.safetensors, and writes OUT/checkpoints.json. `--draw` makes OUT/activity.png of the training
-runs.
+OUT/NAME.json, where NAME is the start (or the encoder) and the seed. `--run` looks at checkpoints
+of a run, or at a best.safetensors, and writes OUT/checkpoints.json. `--draw` makes OUT/activity.png
+of the training runs.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import torch.nn.functional as F
 from paper_protocol import iteration_of, load_checkpoint
 
 import anyshot
+from anyshot.methods.task_encoder import NormalizedTaskEncoder, standardise
 
 SETS = ("cifar-fs", "svhn")
 EVERY = 25  #: iterations between two looks
@@ -47,12 +49,15 @@ class EncoderIsBlindError(Exception):
 def look(method: anyshot.Method, tasks: list[anyshot.Task]) -> dict[str, float]:
     """Activity of the encoder on the support images of some tasks."""
     encoder = method.encoder
+    centre, norm = 0.0, lambda h: h
+    if isinstance(encoder, NormalizedTaskEncoder):
+        centre, norm = 0.5, standardise
     first, second, seen, spread = [], [], [], []
     for task in tasks:
         support, labels, _, _ = method.task_tensors(task)
-        h = F.relu(encoder.conv1(support))
+        h = F.relu(norm(encoder.conv1(support - centre)))
         first.append((h > 0).float().mean())
-        h = encoder.conv2(F.max_pool2d(h, 2)) > 0
+        h = norm(encoder.conv2(F.max_pool2d(h, 2))) > 0
         second.append(h.float().mean())
         seen.append(h.flatten(1).any(1).float().mean())
         spread.append(method.posterior(support, labels, task.way).mean["omega"].std())
@@ -88,14 +93,16 @@ def look_at_checkpoints(out: Path, folder: Path, checkpoints: list[Path]) -> Non
     target.write_text(json.dumps(looks, indent=1) + "\n")
 
 
-def measure(out: Path, start: str, seed: int, iterations: int) -> None:
+def measure(out: Path, start: str, encoder: str, seed: int, iterations: int) -> None:
     """Train and look; one record per look."""
-    name = f"{start}-{seed}"
+    name = f"{start if encoder == 'convolutional' else encoder}-{seed}"
     folder = out / "runs" / name
     settings = anyshot.preset("cifar-fs-paper")
     settings = replace(
         settings,
-        method=replace(settings.method, start=start),
+        method=replace(
+            settings.method, start=start, options=settings.method.options | {"encoder": encoder}
+        ),
         train=replace(
             settings.train,
             iterations=iterations,
@@ -119,7 +126,7 @@ def measure(out: Path, start: str, seed: int, iterations: int) -> None:
         looks.append(
             {"iteration": iteration, **{images: look(method, tasks[images]) for images in SETS}}
         )
-        target.write_text(json.dumps({"start": start, "seed": seed, "looks": looks}, indent=1))
+        target.write_text(json.dumps({"name": name, "looks": looks}, indent=1))
         last = looks[-PATIENCE:]
         if len(last) == PATIENCE and not any(
             past[images]["images"] for past in last for images in SETS
@@ -138,11 +145,10 @@ def draw(out: Path) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.4))
     for path in sorted(out.glob("*-*.json")):
         record = json.loads(path.read_text())
-        label = f"{record['start']}, seed {record['seed']}"
         iterations = [past["iteration"] for past in record["looks"]]
         for axis, key in zip(axes, ("second", "omega_spread"), strict=True):
             line = [past["cifar-fs"][key] for past in record["looks"]]
-            axis.plot(iterations, line, label=label)
+            axis.plot(iterations, line, label=path.stem)
     axes[0].set_ylabel("active units, share")
     axes[0].set_title("After the encoder's second convolution", fontsize=10)
     axes[1].set_ylabel("deviation of E ω̃")
@@ -161,6 +167,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--iterations", type=int, default=2000)
     parser.add_argument("--start", choices=("paper", "he"), default="paper")
+    parser.add_argument(
+        "--encoder", choices=("convolutional", "normalized"), default="convolutional"
+    )
     parser.add_argument("--run", type=Path, nargs="+", metavar=("RUN", "CHECKPOINT"))
     parser.add_argument("--draw", action="store_true")
     chosen = parser.parse_args()
@@ -169,7 +178,7 @@ def main() -> None:
     elif chosen.run:
         look_at_checkpoints(chosen.out, chosen.run[0], chosen.run[1:])
     else:
-        measure(chosen.out, chosen.start, chosen.seed, chosen.iterations)
+        measure(chosen.out, chosen.start, chosen.encoder, chosen.seed, chosen.iterations)
 
 
 if __name__ == "__main__":

@@ -142,7 +142,10 @@ class TAMLOptions(MetaSGDOptions, SamplingOptions):
         ("mean", "var", "N"), "Set statistics that the task encoder pools.", choices=STATISTICS
     )
     encoder: str = option(
-        "convolutional", "The task encoder, from images to balancing variables.", choices=ENCODERS
+        "convolutional",
+        "The task encoder, from images to balancing variables: convolutional (paper), or "
+        "normalized, which cannot become blind to the images.",
+        choices=ENCODERS,
     )
     pooling: str = option(
         "statistics",

@@ -168,7 +168,11 @@ STATISTICS = Registry(
     },
 )  #: functions of :class:`anyshot.methods.set_statistics.FeatureSets` → [sets, width]
 ENCODERS = Registry(
-    "task encoder", {"convolutional": "anyshot.methods.task_encoder:TaskEncoder"}
+    "task encoder",
+    {
+        "convolutional": "anyshot.methods.task_encoder:TaskEncoder",
+        "normalized": "anyshot.methods.task_encoder:NormalizedTaskEncoder",
+    },
 )  #: modules (options, body, generator, start, adapt_body) → Posterior; see TaskEncoder
 POOLINGS = Registry(
     "pooling",

@@ -94,6 +94,12 @@ class TaskEncoder(nn.Module):
             return sizes.log() / math.log(MOST_SHOTS)
         return (sizes - 1) / (MOST_SHOTS - 1)
 
+    def embed_images(self, images: Tensor) -> Tensor:
+        """NN1: features [N, 64] of images [N, 3, height, width]."""
+        h = F.max_pool2d(F.relu(self.conv1(images)), 2)
+        h = F.max_pool2d(F.relu(self.conv2(h)), 2)
+        return self.image_features(h.flatten(1))
+
     @single_task_threads()
     def forward(
         self, images: Tensor, labels: Tensor, way: int, evidence: Tensor | None = None
@@ -102,9 +108,7 @@ class TaskEncoder(nn.Module):
 
         ``evidence`` [evidence_width] is what held-out support images say about the features.
         """
-        h = F.max_pool2d(F.relu(self.conv1(images)), 2)  # NN1
-        h = F.max_pool2d(F.relu(self.conv2(h)), 2)
-        h = self.image_features(h.flatten(1))  # [N, 64]
+        h = self.embed_images(images)  # [N, 64]
         members = F.one_hot(labels, way).t().to(h)  # [C, N]
         shots = self.encode_size(members.sum(1))  # [C]
         s = self.class_pooling(h, members, shots)  # s_c, [C, 256]
@@ -118,3 +122,28 @@ class TaskEncoder(nn.Module):
             mean[name] = mu.flatten()
             deviation[name] = F.softplus(sigma).flatten()
         return Posterior(mean, deviation)
+
+
+class NormalizedTaskEncoder(TaskEncoder):
+    """An encoder that cannot become blind: the activations of each image are standardised.
+
+    In the paper's encoder all units of an image can end up negative, and no gradient reaches the
+    convolutions any more. Here the activations of an image have mean 0 and variance 1 before each
+    ReLU, so that a part of them is positive whatever the weights are. No statistic is shared
+    between images. The weights start at He's scale, because at σ = 0.02 six layers pass on nearly
+    nothing of what the images differ in.
+    """
+
+    def _initialise(self, generator: torch.Generator, start: str) -> None:
+        super()._initialise(generator, "he")
+
+    def embed_images(self, images: Tensor) -> Tensor:
+        """NN1 with standardised activations: features [N, 64] of images [N, 3, height, width]."""
+        h = F.max_pool2d(F.relu(standardise(self.conv1(images - 0.5))), 2)
+        h = F.max_pool2d(F.relu(standardise(self.conv2(h))), 2)
+        return standardise(self.image_features(h.flatten(1)))
+
+
+def standardise(h: Tensor) -> Tensor:
+    """Give the activations of each image [N, ...] mean 0 and variance 1."""
+    return F.layer_norm(h, h.shape[1:])

@@ -10,7 +10,7 @@ from anyshot.core.builtin_options import TAMLOptions
 from anyshot.core.errors import CodeError
 from anyshot.core.random import torch_rng
 from anyshot.methods.pooling import AttentionPooling
-from anyshot.methods.task_encoder import TaskEncoder
+from anyshot.methods.task_encoder import NormalizedTaskEncoder, TaskEncoder
 from anyshot.models.bodies.conv4 import conv4
 from anyshot.runs.run import Run
 
@@ -206,6 +206,47 @@ def test_the_start_is_the_papers():
     assert not any(p.any() for n, p in e.named_parameters() if n.endswith("bias"))
     assert abs(e.image_features.weight.std() - 0.02) < 1e-3
     assert e.conv2.weight.abs().max() <= 0.04
+
+
+# ---------------------------------------------------------------------------------- normalized
+def with_units_switched_off(kind: type[TaskEncoder]) -> TaskEncoder:
+    """An encoder whose convolutions have large negative biases."""
+    made = kind(TAMLOptions(), conv4((16, 16), 4), torch_rng(0), "he").double()
+    with torch.no_grad():
+        made.conv1.bias.fill_(-50.0)
+        made.conv2.bias.fill_(-50.0)
+    return made
+
+
+@pytest.mark.parametrize(("kind", "sees"), [(TaskEncoder, False), (NormalizedTaskEncoder, True)])
+def test_only_the_normalized_encoder_sees_images_whatever_its_biases_are(kind, sees):
+    e, labels = with_units_switched_off(kind), torch.tensor([0, 0, 1, 1])
+    mean = e(images(4), labels, 2).mean["omega"]  # classes of one size: only images differ
+    mean[0].backward()
+    assert (abs(mean[0] - mean[1]).item() > 1e-4) is sees
+    assert bool(e.conv1.weight.grad.abs().max() > 1e-8) is sees
+
+
+def test_normalized_features_are_those_of_the_formula_and_of_one_image_alone():
+    e, x = (
+        NormalizedTaskEncoder(TAMLOptions(), conv4((16, 16), 4), torch_rng(0)).double(),
+        images(3),
+    )
+
+    def block(conv: torch.nn.Conv2d, h: torch.Tensor) -> torch.Tensor:
+        h = conv(h)
+        h = torch.stack([(one - one.mean()) / (one.var(correction=0) + 1e-5).sqrt() for one in h])
+        return torch.nn.functional.max_pool2d(h.relu(), 2)
+
+    h = e.image_features(block(e.conv2, block(e.conv1, x - 0.5)).flatten(1))
+    expected = (h - h.mean(1, keepdim=True)) / (h.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
+    torch.testing.assert_close(e.embed_images(x), expected)
+    torch.testing.assert_close(e.embed_images(x[1:2]), expected[1:2])
+
+
+def test_the_normalized_encoder_starts_at_hes_scale():
+    e = NormalizedTaskEncoder(TAMLOptions(), conv4((32, 32)), torch_rng(0), "paper")
+    assert abs(e.image_features.weight.std() - (2 / 640) ** 0.5) < 1e-3
 
 
 # ------------------------------------------------------------------------------------- by name
