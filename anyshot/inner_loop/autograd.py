@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from anyshot.models.bodies import conv4
 from anyshot.models.network import (
@@ -110,14 +111,10 @@ def differentiable_views(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 def _norm_without_inference_mode(norm: Norm) -> Norm:
     """The normalisation, of whatever class, with tensors that autograd accepts."""
-    tensors = [*norm.shift, *(norm.scale or ())]
-    if not any(t.is_inference() for t in tensors):
-        return norm
-    shift = [_without_inference_mode(t) for t in norm.shift]
-    scale = None if norm.scale is None else [_without_inference_mode(t) for t in norm.scale]
-    changed = copy.copy(norm)  # keeps the attributes of a subclass
-    object.__setattr__(changed, "shift", shift)
-    object.__setattr__(changed, "scale", scale)
+    changed = copy.copy(norm)  # keeps the class
+    for name, value in vars(norm).items():
+        converted = tree_map_only(Tensor, _without_inference_mode, value)
+        object.__setattr__(changed, name, converted)
     return changed
 
 

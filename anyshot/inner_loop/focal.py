@@ -22,6 +22,8 @@ def focal_loss(losses: Tensor, gamma: float) -> Tensor:
 
 
 def focal_slope(losses: Tensor, gamma: float) -> Tensor:
-    """F'(CE_n) [N], for γ of at least 1."""
+    """F'(CE_n) [N], for γ of at least 1; differentiable also where CE_n = 0."""
+    # the derivative of (1 − p)^(γ − 1) is infinite at p = 1 if γ < 2
+    losses = losses.clamp_min(torch.finfo(losses.dtype).tiny)
     wrong = -torch.expm1(-losses)  # 1 − p
     return wrong**gamma + gamma * wrong ** (gamma - 1) * (-losses).exp() * losses

@@ -102,6 +102,13 @@ def test_focal_slope_is_the_derivative_of_the_focal_loss():
         torch.testing.assert_close(focal_slope(losses.detach(), gamma), expected)
 
 
+@pytest.mark.parametrize("gamma", [1.0, 1.5, 2.0, 3.5])
+def test_meta_gradients_of_focal_loss_are_finite_for_an_image_without_loss(gamma):
+    losses = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(focal_slope(losses, gamma), losses)
+    assert slope.isfinite().all()
+
+
 def support_loss(remedy, scores, y):
     """The support loss of MAML under a remedy, written out in plain torch."""
     shots = torch.bincount(y).to(scores)

@@ -179,6 +179,17 @@ def test_the_engine_predicts_as_autograd_does(dtype, centre):
     torch.testing.assert_close(scores("engine"), expected, **tolerance)
 
 
+@pytest.mark.parametrize("engine", ["auto", "autograd"])
+@pytest.mark.parametrize("options", [STORED, {"norm_prior": 20.0}])
+def test_a_method_that_is_created_inside_inference_mode_predicts(engine, options):
+    task = make_task()
+    with torch.inference_mode():
+        method = make_method("maml", **options)
+        method.engine = engine
+        inside = method.predict(task)
+    torch.testing.assert_close(inside, make_method("maml", **options).predict(task))
+
+
 @pytest.mark.parametrize("reference_size", [None, 4])
 @pytest.mark.parametrize("scale", [None, torch.tensor([1.5, -0.5], dtype=torch.float64)])
 def test_shrunk_statistics_are_those_of_the_batch_and_the_prior_images(reference_size, scale):
