@@ -217,7 +217,7 @@ class Pretraining(TrainingLoop):
         self.epoch = checkpoint.state["epoch"]
         for i, parameter in enumerate(self.parameters):
             if (momentum := checkpoint.tensors.get(f"momentum.{i}")) is not None:
-                self.sgd.state[parameter]["momentum_buffer"] = momentum
+                self.sgd.state[parameter]["momentum_buffer"] = momentum.to(parameter.device)
         for name, value in self.tensors().items():
             value.copy_(checkpoint.tensors[name])
 

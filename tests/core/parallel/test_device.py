@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from support import make_imageset, make_method, make_task
+from tiny_runs import pretrain_tiny, tiny_pretraining
 
 from anyshot.cli.main import main
 from anyshot.core.errors import SettingsError
@@ -20,6 +21,7 @@ from anyshot.core.settings import (
 from anyshot.evaluation.inspection import inspect_task
 from anyshot.runs.run import Run
 from anyshot.training.meta_training import task_gradients
+from anyshot.training.pretraining import Pretraining
 from anyshot.training.stages import pretrain, train
 
 CASES = {
@@ -32,6 +34,12 @@ CASES = {
         "class_mean": True,
         "z_site": "activation",
     },
+    "evidence": {"evidence": True, "gains": (2.0, 0.1, 0.03)},
+    "attention": {"encoder": "normalized", "pooling": "attention", "norm_prior": 5.0},
+    "frozen": {"adapt_body": False, "transductive": False, "stored_statistics": True},
+    "views": {"flips": True, "zooms": (0.8,), "shift": 1, "remedy": "oversampling+"},
+    "focal": {"remedy": "focal", "order": 1},
+    "offset": {"remedy": "logit-adjustment", "divide_by_shots": True},
 }
 
 
@@ -134,6 +142,18 @@ def test_pretraining_works_on_another_device(fake, tmp_path):
     here, there = (Run(tmp_path / device).load_method().theta for device in ("cpu", fake))
     for name, value in here.items():
         torch.testing.assert_close(there[name], value, rtol=1e-3, atol=1e-5)
+
+
+def test_pretraining_continues_on_another_device(fake, tmp_path):
+    folder, sets = tmp_path / "run", [make_imageset()]
+    run = Run.open_or_create(folder, tiny_pretraining(epochs=2), (16, 16))
+    first = Pretraining(run, sets)
+    first.step(lambda *_: None)
+    first.save_checkpoint()
+    pretrain_tiny(run.settings, folder, sets, device=fake)
+    whole = pretrain_tiny(run.settings, tmp_path / "whole", sets)
+    for name, value in whole.load_method().theta.items():
+        torch.testing.assert_close(run.load_method().theta[name], value, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
