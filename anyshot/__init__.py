@@ -73,6 +73,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "ABML",
             "ANIL",
             "EmbeddingMethod",
+            "Ensemble",
             "GradientMethod",
             "MAML",
             "MTNet",
@@ -168,6 +169,7 @@ if TYPE_CHECKING:
     from anyshot.methods import RFS as RFS
     from anyshot.methods import TAML as TAML
     from anyshot.methods import EmbeddingMethod as EmbeddingMethod
+    from anyshot.methods import Ensemble as Ensemble
     from anyshot.methods import GradientMethod as GradientMethod
     from anyshot.methods import MetaSGD as MetaSGD
     from anyshot.methods import Method as Method

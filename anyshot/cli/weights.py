@@ -38,11 +38,13 @@ def list_weights() -> None:
         settings = config.get("settings")
         if settings:
             what = f"{settings['method']['name']}, {settings['method']['body']}"
+            if members := config.get("members"):
+                what += f", {1 + len(members)} networks"
             sets = settings["images"]
         else:
             what = f"classifier on {config['backbone']}"
             sets = config["sets"]
-        files = (pretrained.HOME / name).glob("*.safetensors")
+        files = (pretrained.HOME / name).rglob("*.safetensors")
         size = sum(file.stat().st_size for file in files) / 1000
         table.add_row(name, what, ", ".join(sets), f"{size:.0f}")
     print_tables(table)
@@ -64,16 +66,22 @@ def show(name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the w
 
 @app.command()
 def pack(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN", help="Folder of a run; several become an ensemble."),
+    ],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write the weights.")],
 ) -> None:
     """Copy what is needed to use a run: settings, image sets, parameters; no log, no checkpoints.
 
+    Several runs become an ensemble, which averages their probabilities and is used like a run.
+
     Example: anyshot weights pack runs/taml anyshot/runs/weights/mine
     """
+    from anyshot.runs.ensemble import pack_ensemble
     from anyshot.runs.run import Run
 
-    Run(run).export(folder)
+    pack_ensemble([Run(run) for run in runs], folder)
 
 
 @app.command()

@@ -14,6 +14,7 @@ from anyshot.methods.anil import ANIL
 from anyshot.methods.base import Method, Objective
 from anyshot.methods.create import create_method, method_class
 from anyshot.methods.embedding_method import EmbeddingMethod
+from anyshot.methods.ensemble import Ensemble
 from anyshot.methods.gradient_method import GradientMethod
 from anyshot.methods.maml import MAML
 from anyshot.methods.meta_sgd import MetaSGD
@@ -27,7 +28,8 @@ from anyshot.methods.simpleshot import SimpleShot
 from anyshot.methods.taml import TAML
 
 __all__ = [
-    "ABML", "ANIL", "MAML", "METHODS", "R2D2", "RFS", "TAML", "EmbeddingMethod", "GradientMethod",
+    "ABML", "ANIL", "MAML", "METHODS", "R2D2", "RFS", "TAML", "EmbeddingMethod", "Ensemble",
+    "GradientMethod",
     "MTNet", "MetaSGD", "Method", "Objective", "Predictor", "ProtoMAML", "ProtoNet", "SimpleShot",
     "create_method", "method_class",
 ]  # fmt: skip

@@ -30,7 +30,7 @@ from anyshot.core.settings_diff import describe_differences
 from anyshot.core.text import join_words
 from anyshot.core.version import VERSION
 from anyshot.data import ImageSet
-from anyshot.methods import Method, create_method
+from anyshot.methods import Ensemble, Method, create_method
 from anyshot.runs import pretrained, user_code
 from anyshot.runs.checkpoint import (
     Checkpoint,
@@ -40,6 +40,7 @@ from anyshot.runs.checkpoint import (
     write_checkpoint,
 )
 from anyshot.runs.description import description_file, read_description
+from anyshot.runs.ensemble import other_members
 from anyshot.runs.identity import extends, is_longer, run_identity
 from anyshot.runs.image_record import SetRecord
 from anyshot.runs.image_sets import open_for_evaluation
@@ -332,7 +333,8 @@ class Run:
             best = best or self.best()
             method.load_state_dict(best.tensors)
             method.temperature = float(best.state.get("temperature", 1.0))
-        return method.requires_grad_(False)
+        members = [member.load_method(device) for member in other_members(self)]
+        return (Ensemble([method, *members]) if members else method).requires_grad_(False)
 
     @contextmanager
     def matching_tensors(self, name: str) -> Iterator[None]:

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from support import make_imageset
+from tiny_runs import tiny, train_tiny
+
+import anyshot
+from anyshot.core.errors import RunError, SettingsError
+from anyshot.runs.ensemble import pack_ensemble
+from anyshot.runs.run import Run
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Three runs: two seeds of MAML, one of them with fewer channels, and one of Meta-SGD."""
+    folder = tmp_path_factory.mktemp("runs")
+    narrow = tiny("maml", seed=1)
+    narrow = replace(narrow, method=replace(narrow.method, channels=16))
+    made = {"one": tiny("maml"), "two": narrow, "other": tiny("meta-sgd")}
+    return [train_tiny(settings, folder / name) for name, settings in made.items()]
+
+
+@pytest.fixture(scope="module")
+def ensemble(runs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("packed") / "ensemble"
+    pack_ensemble(runs[:2], folder)
+    return Run(folder)
+
+
+def task_of(run: Run) -> anyshot.Task:
+    return anyshot.TaskStream(make_imageset(), "test", run.settings.task).task(0)
+
+
+def test_probabilities_are_the_mean_of_those_of_the_members(runs, ensemble):
+    task, method = task_of(ensemble), ensemble.load_method()
+    each = [run.load_method().predict(task) for run in runs[:2]]
+    assert (each[0] - each[1]).abs().max() > 1e-3
+    torch.testing.assert_close(method.predict(task), (each[0] + each[1]) / 2)
+    predictor = method.adapt(task.support, task.support_labels)
+    torch.testing.assert_close(predictor(task.query), (each[0] + each[1]) / 2)
+
+
+def test_settings_of_a_test_reach_every_member(runs, ensemble):
+    def with_steps(run: Run, steps: int) -> Run:
+        run = Run(run.folder)
+        method = replace(run.settings.method, test_steps=steps)
+        run.settings = replace(run.settings, method=method)
+        return run
+
+    task = task_of(ensemble)
+    each = [with_steps(run, 1).load_method().predict(task) for run in runs[:2]]
+    averaged = with_steps(ensemble, 1).load_method().predict(task)
+    torch.testing.assert_close(averaged, (each[0] + each[1]) / 2)
+    assert (averaged - ensemble.load_method().predict(task)).abs().max() > 1e-4
+
+
+def test_a_single_packed_run_is_no_ensemble(runs, tmp_path):
+    pack_ensemble(runs[:1], tmp_path)
+    assert not isinstance(Run(tmp_path).load_method(), anyshot.Ensemble)
+
+
+def test_runs_of_different_methods_are_not_packed(runs, tmp_path):
+    with pytest.raises(RunError, match="other settings of the method"):
+        pack_ensemble(runs, tmp_path / "mixed")
+    assert not (tmp_path / "mixed").exists()
+
+
+def test_runs_that_learned_from_other_images_are_not_packed(runs, tmp_path):
+    images = make_imageset(images=25)
+    other = anyshot.train(tiny("maml"), tmp_path / "run", imagesets=[images], ood=[])
+    with pytest.raises(RunError, match="has learned from other images"):
+        pack_ensemble([runs[0], other], tmp_path / "mixed")
+
+
+def test_members_take_images_of_one_size():
+    members = [
+        anyshot.create_method(anyshot.MethodSettings(name="protonet"), image_size=(side, side))
+        for side in (16, 32)
+    ]
+    with pytest.raises(SettingsError, match=r"\(16, 16\) and \(32, 32\)"):
+        anyshot.Ensemble(members)
+    with pytest.raises(SettingsError, match="at least one"):
+        anyshot.Ensemble([])
