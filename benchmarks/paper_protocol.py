@@ -31,7 +31,14 @@ PAPER = {
     "TAML, S = 10": (75.15, 51.87),
 }
 TICKS = (1_000, 2_500, 5_000, 10_000, 20_000, 50_000)
-COLOURS = {"Meta-SGD": "tab:blue", "TAML, naive": "tab:orange", "TAML, S = 10": "tab:red"}
+COLOURS = {
+    "Meta-SGD": "tab:blue",
+    "TAML, naive": "tab:orange",
+    "TAML, S = 10": "tab:red",
+    "TAML normalized, naive": "tab:olive",
+    "TAML normalized, S = 10": "tab:green",
+}
+SHIFTS = (0.95, 0.975, 1, 1.025, 1.05)  #: factors that keep the intervals of models apart
 
 
 def load_checkpoint(run: anyshot.Run, path: Path) -> anyshot.Method:
@@ -86,15 +93,17 @@ def measure(out: Path, name: str, folder: Path, checkpoints: list[Path], tasks: 
                 target.write_text(json.dumps(record))
                 print(title, iteration_of(path), images, f"{100 * summary.accuracy:.2f}")
         if run.settings.method.name == "taml":
-            inspect(out, method, streams, iteration_of(path), tasks=100)
+            inspect(out, name, method, streams, iteration_of(path), tasks=100)
 
 
-def inspect(out: Path, method: anyshot.Method, streams: dict, iteration: int, tasks: int) -> None:
+def inspect(
+    out: Path, name: str, method: anyshot.Method, streams: dict, iteration: int, tasks: int
+) -> None:
     """Keep the posterior means of ω̃ by class size, and of γ̃ by task size."""
-    target = out / "measured" / f"posterior {iteration}.json"
+    target = out / "posteriors" / f"{name} {iteration}.json"
     if target.exists():
         return
-    record: dict = {"iteration": iteration}
+    record: dict = {"name": name, "iteration": iteration}
     for images, stream in streams.items():
         omega, gamma = [], []
         for index in range(tasks):
@@ -104,6 +113,7 @@ def inspect(out: Path, method: anyshot.Method, streams: dict, iteration: int, ta
             omega += list(zip(map(int, task.shots), mean["omega"].flatten().tolist(), strict=True))
             gamma.append((int(sum(task.shots)), mean["gamma"].flatten().tolist()))
         record[images] = {"omega": omega, "gamma": gamma}
+    target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(record))
 
 
@@ -114,8 +124,10 @@ def half_width(values: np.ndarray) -> float:
 
 def draw(out: Path) -> None:
     """Collect what was measured into one results file, a table and the figures."""
-    records = [json.loads(path.read_text()) for path in sorted((out / "measured").glob("*.json"))]
-    tests = [record for record in records if "model" in record]
+    tests, looks = (
+        [json.loads(path.read_text()) for path in sorted((out / folder).glob("*.json"))]
+        for folder in ("measured", "posteriors")
+    )
     found = {(r["model"], r["iteration"], r["images"]): r for r in tests}
     rows = []
     for (model, iteration, images), record in sorted(found.items(), key=lambda item: item[0]):
@@ -134,7 +146,7 @@ def draw(out: Path) -> None:
     (out / "curve.json").write_text(json.dumps(rows, indent=1))
     (out / "table.md").write_text(table(rows))
     curves(rows, out / "curves.png")
-    posteriors([r for r in records if "model" not in r], out / "posteriors.png")
+    posteriors([look for look in looks if look["name"] == "TAML"], out / "posteriors.png")
 
 
 def table(rows: list[dict]) -> str:
@@ -144,7 +156,7 @@ def table(rows: list[dict]) -> str:
         "|--:|---|--:|--:|--:|--:|--:|--:|",
     ]
     for iteration in sorted({row["iteration"] for row in rows}):
-        for model in PAPER:
+        for model in COLOURS:
             cells = []
             for images in SETS:
                 key = (model, iteration, images)
@@ -171,12 +183,14 @@ def curves(rows: list[dict], path: Path) -> None:
     """Accuracy and NLL against iterations; dotted lines are the paper's accuracies."""
     figure, axes = plt.subplots(2, 2, figsize=(9, 6.5), sharex=True)
     for column, images in enumerate(SETS):
-        for shift, (model, colour) in zip((0.95, 1, 1.05), COLOURS.items(), strict=True):
+        for shift, (model, colour) in zip(SHIFTS, COLOURS.items(), strict=True):
             some = [r for r in rows if r["model"] == model and r["images"] == images]
+            if not some:
+                continue
             some.sort(key=lambda r: r["iteration"])
             for line, key in enumerate(("accuracy", "nll")):
                 axes[line, column].errorbar(
-                    [shift * r["iteration"] for r in some],  # keeps the intervals apart
+                    [shift * r["iteration"] for r in some],
                     [r[key] for r in some],
                     [r[f"{key}_interval"] for r in some],
                     label=model,
@@ -185,7 +199,9 @@ def curves(rows: list[dict], path: Path) -> None:
                     markersize=4,
                     capsize=2,
                 )
-            axes[0, column].axhline(PAPER[model][column], color=colour, linestyle=":", linewidth=1)
+            if model in PAPER:
+                published = PAPER[model][column]
+                axes[0, column].axhline(published, color=colour, linestyle=":", linewidth=1)
         axes[0, column].set_title(TITLES[images])
         axes[1, column].set_xlabel("meta-iterations, in thousands (log scale)")
         axes[1, column].set_xscale("log")
@@ -233,7 +249,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     measuring = commands.add_parser("measure")
     measuring.add_argument("out", type=Path)
-    measuring.add_argument("name", choices=("Meta-SGD", "TAML"))
+    measuring.add_argument("name", choices=("Meta-SGD", "TAML", "TAML normalized"))
     measuring.add_argument("run", type=Path)
     measuring.add_argument("checkpoints", type=Path, nargs="+")
     measuring.add_argument("--tasks", type=int, default=300)
