@@ -18,6 +18,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from paired_rows import half_width
 
 import anyshot
 from anyshot.runs.checkpoint import read_checkpoint
@@ -115,11 +116,6 @@ def inspect(
         record[images] = {"omega": omega, "gamma": gamma}
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(record))
-
-
-def half_width(values: np.ndarray) -> float:
-    """1.96 standard errors of a mean."""
-    return float(1.96 * values.std(ddof=1) / len(values) ** 0.5)
 
 
 def draw(out: Path) -> None:

@@ -44,7 +44,7 @@ def signed_sqrt_normalize(features: Tensor, damping: WithinClassDamping | None =
     x = features.sign() * features.abs().sqrt()
     norm = x.norm(dim=1, keepdim=True)
     extreme = (norm < SMALLEST_NORM) | norm.isinf()  # the squares under- or overflow
-    if torch.compiler.is_exporting() or extreme.any():  # a graph has no branches
+    if torch.compiler.is_compiling() or extreme.any():  # a graph has no branches
         largest = x.abs().amax(1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
         x = torch.where(extreme, x / largest, x)
         norm = x.norm(dim=1, keepdim=True)
