@@ -202,7 +202,8 @@ def fsync(path: PathLike) -> None:
     """Flush a file or folder to disk. Windows cannot open folders and does not need it for them."""
     if os.name == "nt" and os.path.isdir(path):
         return
-    descriptor = os.open(path, os.O_RDONLY)
+    # Windows flushes only what is open for writing
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

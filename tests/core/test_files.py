@@ -49,6 +49,27 @@ def test_failed_write_keeps_the_old_file_and_leaves_no_temporary_one(tmp_path, m
     assert names(tmp_path) == ["a.bin"]
 
 
+class WindowsLike:
+    """The module ``os``, but only files that are open for writing can be flushed."""
+
+    name = "nt"
+
+    def __getattr__(self, name):
+        return getattr(os, name)
+
+    @staticmethod
+    def fsync(descriptor):
+        os.write(descriptor, b"")  # an error if the file is open for reading alone
+
+
+def test_files_are_flushed_as_windows_needs_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "os", WindowsLike())
+    (tmp_path / "a.bin").write_bytes(b"one")
+    files.fsync(tmp_path / "a.bin")
+    files.fsync(tmp_path)
+    assert (tmp_path / "a.bin").read_bytes() == b"one"
+
+
 def test_reader_during_writes_sees_complete_files_only(tmp_path):
     path = tmp_path / "a.json"
     files.write_json(path, [0] * 5000)
