@@ -32,6 +32,8 @@ class StoredStatisticsMethod(Method):
         self.stored_statistics: bool = getattr(self.options, "stored_statistics", False)
         self.norm_prior: float = getattr(self.options, "norm_prior", 0.0)
         if self.stored_statistics or self.norm_prior:
+            blank = torch.zeros(1, body.image_channels, *body.image_size)
+            measure_statistics(body, dict(self.theta), self.norm, blank)  # refuses other bodies
             for i, layer in enumerate(body.layers):
                 self.register_buffer(f"stored_mean{i}", torch.zeros(layer.channels))
                 self.register_buffer(f"stored_variance{i}", torch.ones(layer.channels))

@@ -1,6 +1,7 @@
 """Tests with stored batch-norm statistics, alone or as a prior for those of each set."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,9 +9,11 @@ import torch
 import torch.nn.functional as F
 from support import make_imageset, make_method, make_task
 
+from anyshot.core.errors import SettingsError
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
 from anyshot.data.tasks import TaskStream
 from anyshot.inner_loop import adapt, logits_many, query_loss
+from anyshot.methods import create_method
 from anyshot.methods.stored_statistics import STATISTICS_IMAGES
 from anyshot.models.norm import EPS
 from anyshot.models.stored_norm import ShrunkNorm
@@ -177,6 +180,13 @@ def test_the_engine_predicts_as_autograd_does(dtype, centre):
     assert expected.std() > 0.01
     tolerance = {"rtol": 0, "atol": 1e-10 if dtype == torch.float64 else 1e-4}
     torch.testing.assert_close(scores("engine"), expected, **tolerance)
+
+
+@pytest.mark.parametrize("options", [{"stored_statistics": True}, {"norm_prior": 20.0}])
+def test_a_body_whose_statistics_cannot_be_stored_is_refused_at_once(options):
+    body = f"{Path(__file__).parents[1] / 'helpers' / 'modules.py'}:ConvNorm"
+    with pytest.raises(SettingsError, match="--norm-prior"):
+        create_method(MethodSettings(name="rfs", body=body, options=options), (16, 16))
 
 
 @pytest.mark.parametrize("engine", ["auto", "autograd"])
