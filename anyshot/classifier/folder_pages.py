@@ -11,6 +11,7 @@ from anyshot.classifier.folder_report import (
     MAX_CLASSES,
     FolderEvaluation,
     describe_evaluation,
+    describe_next,
 )
 from anyshot.classifier.folders import Classification, LabelledFiles
 from anyshot.core.files import write_bytes
@@ -80,10 +81,11 @@ def write_evaluation_page(
         cell = names.index(label), names.index(a.label)
         cells.setdefault(cell, []).append(figure(url, a.path, a.label, a.probability))
     body = (
-        f"<p>{escape(describe_evaluation(evaluation, explanation))}</p>"
+        f'<p class="lines">{escape(describe_evaluation(evaluation, explanation))}</p>'
         f'<div class="overview">{confusion_table(names, evaluation.counts)}'
-        f"<div>{calibration_plot(evaluation.summary.bins)}<p>Calibration: on the dashed line, "
-        "answers are right as often as they are sure. Larger dots are more photos.</p></div></div>"
+        f'<div class="calibration">{calibration_plot(evaluation.summary.bins)}<p>Calibration: on '
+        "the dashed line, answers are right as often as they are sure. Larger dots are more "
+        "photos.</p></div></div>"
         f"{confusion_cells(names, cells)}<h2>What was expected</h2>{explanation_html(explanation)}"
     )
     write_bytes(path, page("Test of the classifier", body, STYLE).encode())
@@ -110,8 +112,7 @@ def explanation_html(explanation: Explanation) -> str:
     ]
     return (
         f"<p>Expected accuracy on new photos: <b>{explanation.expected:.0%}</b> (90% interval "
-        f"{explanation.low:.0%} to {explanation.high:.0%}). Class to photograph next: "
-        f"<b>{escape(explanation.next_class)}</b>. {explanation.near_copies} "
-        f"{explanation.caution}</p>"
+        f"{explanation.low:.0%} to {explanation.high:.0%}). {escape(describe_next(explanation))} "
+        f"{explanation.near_copies} {explanation.caution}</p>"
         + foldable("Classes", table(head, rows) + MEANING, is_open=len(rows) <= MAX_CLASSES)
     )

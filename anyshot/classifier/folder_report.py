@@ -89,7 +89,7 @@ def predictions_table(answers: Sequence[Classification], root: Path) -> Table:
     result = Table("photo", "class", "probability", title=title)
     for answer in answers[:MAX_SHOWN]:
         name = answer.path.relative_to(root) if root.is_dir() else answer.path.name
-        label = f"unknown? else {answer.label}" if answer.unknown else answer.label
+        label = f"none of these? most like {answer.label}" if answer.unknown else answer.label
         result.add_row(readable(name), readable(label), f"{answer.probability:.1%}")
     if len(answers) > MAX_SHOWN:
         result.add_row(f"… {len(answers) - MAX_SHOWN} more, less uncertain", "", "")
@@ -105,14 +105,18 @@ def classes_table(explanation: Explanation) -> Table:
     return result
 
 
-def describe_expectation(explanation: Explanation, support: LabelledFiles) -> str:
-    """Expected accuracy, the class to photograph next, and photos whose label looks wrong."""
+def describe_expectation(explanation: Explanation, support: LabelledFiles | None) -> str:
+    """Expected accuracy, the class to photograph next, and photos whose label looks wrong.
+
+    Labels are named only if their photos are there: a saved classifier has no `support`.
+    """
     lines = [
         f"Expected accuracy on new photos: {explanation.expected:.0%} "
         f"(90% interval {explanation.low:.0%} to {explanation.high:.0%}).",
-        f"More photos of {readable(explanation.next_class)} would help most.",
+        describe_next(explanation),
     ]
-    if suspects := explanation.suspects:
+    suspects = explanation.suspects
+    if support and suspects:
         named = [
             f"{readable(support.paths[s.index])} (perhaps {readable(s.suggested)})"
             for s in suspects[:MAX_REPEATED]
@@ -122,9 +126,21 @@ def describe_expectation(explanation: Explanation, support: LabelledFiles) -> st
     return "\n".join([*lines, *filter(None, [explanation.near_copies, explanation.caution])])
 
 
+def describe_next(explanation: Explanation) -> str:
+    """The class to photograph next and what it would bring, if that shows."""
+    gain = f"{100 * max(c.gain for c in explanation.classes):.1f}"
+    effect = (
+        "but five more hardly change the accuracy"
+        if gain == "0.0"
+        else f"five more add about {gain} points"
+    )
+    return f"More photos of {readable(explanation.next_class)} would help most: {effect}."
+
+
 def class_accuracy_table(evaluation: FolderEvaluation, explanation: Explanation) -> Table:
-    """Support photos, test photos and accuracy of each class."""
-    result = Table("class", "support", "test", "correct", "accuracy", title="Accuracy by class")
+    """Photos learned from, test photos and accuracy of each class."""
+    head = ("class", "learned from", "tested", "right", "accuracy")
+    result = Table(*head, title="Accuracy by class")
     images = {c.name: c.images for c in explanation.classes}
     for i, name in enumerate(evaluation.names):
         total = int(evaluation.counts[i].sum())
@@ -152,12 +168,17 @@ def confusion_table(evaluation: FolderEvaluation) -> Table:
 
 
 def describe_evaluation(evaluation: FolderEvaluation, explanation: Explanation) -> str:
-    """Accuracy, calibration, the accuracy that was expected, and the effect of repeated photos."""
-    summary = evaluation.summary
+    """Accuracy, the accuracy that was expected, calibration, and the effect of repeated photos."""
+    summary, counts = evaluation.summary, evaluation.counts
+    with np.errstate(invalid="ignore"):
+        worst = int(np.nanargmin(counts.diagonal() / counts.sum(1)))  # NaN: not tested
     lines = [
-        f"Accuracy {summary.accuracy:.1%}, worst class {summary.worst_class:.1%}, "
-        f"NLL {summary.nll:.3f}, calibration error {summary.ece:.1%}. Expected before the test: "
-        f"{explanation.expected:.1%} ({explanation.low:.1%} to {explanation.high:.1%})."
+        f"{counts.trace()} of {counts.sum()} photos are right: accuracy {summary.accuracy:.1%}. "
+        f"Expected before the test: {explanation.expected:.0%} (90% interval "
+        f"{explanation.low:.0%} to {explanation.high:.0%}).",
+        f"The worst class is {readable(evaluation.names[worst])} with {summary.worst_class:.1%}. "
+        f"The probabilities have a calibration error of {summary.ece:.1%} and an NLL of "
+        f"{summary.nll:.3f}.",
     ]
     lines += filter(None, [explanation.near_copies, explanation.caution])
     if evaluation.without_repeated:

@@ -16,24 +16,23 @@ MAX_SHOWN = 40  # photos or pairs on the screen; the CSV file has all photos
 
 def suspects_table(found: LabelCheck, files: LabelledFiles, root: Path) -> Table:
     """Photos whose label looks wrong, the most suspicious first."""
-    title = f"{len(found.suspects)} labels look wrong, the most suspicious first"
-    result = Table("photo", "class", "looks like", "p(class)", "suspicion", title=title)
+    title = "Labels that look wrong, the most suspicious first"
+    result = Table("photo", "class", "probability", "looks like", title=title)
     for image in found.suspects[:MAX_SHOWN]:
         result.add_row(
             readable(files.paths[image.index].relative_to(root)),
             readable(image.label),
-            readable(image.suggested),
             f"{image.probability:.1%}",
-            f"{image.suspicion:.2f}",
+            readable(image.suggested),
         )
     if len(found.suspects) > MAX_SHOWN:
-        result.add_row(f"… {len(found.suspects) - MAX_SHOWN} more, less suspicious", *[""] * 4)
+        result.add_row(f"… {len(found.suspects) - MAX_SHOWN} more, less suspicious", *[""] * 3)
     return result
 
 
 def duplicates_table(found: LabelCheck, files: LabelledFiles, root: Path) -> Table:
     """Pairs of photos that look the same; those in two classes first."""
-    title = f"{len(found.duplicates)} pairs of photos look the same"
+    title = "Photos that look the same"
     result = Table("photo", "also", "similarity", "classes", title=title)
     for pair in found.duplicates[:MAX_SHOWN]:
         paths = (files.paths[i].relative_to(root) for i in (pair.first, pair.second))
@@ -46,11 +45,12 @@ def duplicates_table(found: LabelCheck, files: LabelledFiles, root: Path) -> Tab
 
 def describe_check(found: LabelCheck) -> str:
     """One sentence on the numbers of suspects and pairs."""
-    two = sum(not pair.same_label for pair in found.duplicates)
-    return (
-        f"{len(found.suspects)} of {len(found.images)} labels look wrong; {len(found.duplicates)} "
-        f"pairs of photos look the same, {two} of them in two classes."
-    )
+    labels = f"{len(found.suspects)} of {len(found.images)} labels look wrong"
+    if not found.duplicates:
+        return f"{labels}; no two photos look the same."
+    count, two = len(found.duplicates), sum(not pair.same_label for pair in found.duplicates)
+    pairs = f"{count} pairs of photos look" if count > 1 else "1 pair of photos looks"
+    return f"{labels}; {pairs} the same, {two} of them in two classes."
 
 
 def write_check(path: Path, found: LabelCheck, files: LabelledFiles) -> None:

@@ -90,7 +90,7 @@ def classify(
         log.warning("%s", repeated)
     explanation = classifier.explain()
     print_tables(predictions_table(answers, query), classes_table(explanation))
-    print(describe_expectation(explanation, files))
+    print(describe_expectation(explanation, files if support.is_dir() else None))
     if classifier.unknown_threshold is None:
         log_shift(answers)
     if csv:

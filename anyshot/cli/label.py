@@ -42,6 +42,7 @@ def label(
 
     Example: anyshot label --support trees --pool unsorted --count 10
     """
+    from anyshot.classifier.folder_report import describe_next
     from anyshot.classifier.folders import find_images
     from anyshot.core.text import readable
 
@@ -52,4 +53,4 @@ def label(
     print_skipped(pool, photos)
     for index in classifier.label_next(photos.paths, count):
         print(readable(photos.paths[index]))
-    log.info("More photos of %s would help most.", classifier.explain().next_class)
+    log.info("%s", describe_next(classifier.explain()))

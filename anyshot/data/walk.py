@@ -9,6 +9,8 @@ from pathlib import Path
 from anyshot.core.errors import DataError
 from anyshot.core.text import readable
 
+SYSTEM_FILES = {"thumbs.db", "desktop.ini"}  # that Windows adds to folders of photos
+
 
 def walk_files(folder: Path, root: Path, skipped: list[tuple[str, str]]) -> Iterator[Path]:
     """Yield the regular files in `folder`, at any depth; hidden files and folders are ignored.
@@ -39,13 +41,17 @@ def walk_files(folder: Path, root: Path, skipped: list[tuple[str, str]]) -> Iter
 
 
 def list_visible(folder: Path) -> list[Path]:
-    """Return the entries of a folder that are not hidden, sorted by name."""
+    """Return the entries of a folder, sorted by name, without hidden ones and SYSTEM_FILES."""
     try:
-        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+        return sorted(path for path in folder.iterdir() if not _is_hidden(path.name))
     except OSError as error:
         raise DataError(
             f"Cannot read {folder}: {error.strerror}. Check its permissions."
         ) from error
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name.lower() in SYSTEM_FILES
 
 
 def reason_unusable(path: Path) -> str:

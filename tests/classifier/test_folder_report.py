@@ -17,6 +17,7 @@ from anyshot.classifier.folder_report import (
     class_accuracy_table,
     confusion_table,
     describe_evaluation,
+    describe_next,
     describe_repeated,
     evaluate_folder,
     predictions_table,
@@ -53,7 +54,7 @@ def test_a_long_table_of_predictions_is_shortened(tmp_path, extra):
     answers = [answer(i, unknown=i == 0) for i in range(MAX_SHOWN + extra)]
     rows = rows_of(predictions_table(answers, tmp_path / "single.png"))
     assert [row[0] for row in rows[:MAX_SHOWN]] == [f"{i}.png" for i in range(MAX_SHOWN)]
-    assert "unknown" in rows[0][1]
+    assert rows[0][1] == "none of these? most like a"
     assert rows[1][1:] == ("a", "75.0%")
     assert len(rows) == MAX_SHOWN + (extra > 0)
     assert extra == 0 or f"{extra} more" in rows[-1][0]
@@ -67,6 +68,23 @@ def test_accuracy_by_class_is_the_share_of_its_row():
         ("class 1", "0", "0", "0", "–"),
         ("class 2", "4", "8", "6", "75.0%"),
     ]
+
+
+def test_the_text_of_an_evaluation_names_the_worst_class_that_was_tested():
+    answers = [answer(i, label) for i, label in enumerate("aaab")]
+    truth = LabelledFiles([a.path for a in answers], list("aabb"), [])
+    text = describe_evaluation(evaluate_folder(explanation(), truth, answers), explanation())
+    assert "3 of 4 photos are right: accuracy 75.0%" in text
+    assert "worst class is b with 50.0%" in text
+    assert "(90% interval 60% to 90%)" in text
+
+
+@pytest.mark.parametrize(("gain", "words"), [(0.018, "1.8 points"), (0.0004, "hardly change")])
+def test_more_photos_are_advised_with_what_they_bring(gain, words):
+    c = ClassEvidence("a", 3, 1.0, {}, 0.5, gain, 3)
+    text = describe_next(Explanation((c,), 0.8, 0.6, 0.9, 0.5))
+    assert "a" in text
+    assert words in text
 
 
 @pytest.mark.parametrize("errors", [4, MAX_ERRORS + 5])

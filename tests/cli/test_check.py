@@ -55,7 +55,7 @@ def test_a_photo_in_the_wrong_folder_is_listed_with_its_class(folder, tmp_path):
 def test_folders_without_anything_to_list_are_not_an_error(folder):
     done = check(folder)
     assert done.exit_code == 0
-    assert "0 of 16 labels look wrong; 0 pairs" in done.stdout
+    assert "0 of 16 labels look wrong; no two photos look the same" in done.stdout
 
 
 def test_a_photo_in_two_classes_is_named(folder):

@@ -402,7 +402,8 @@ def test_an_exported_classifier_answers_as_the_folder_does(folders, tmp_path, ca
     expected = probabilities(tmp_path / "out.csv")
     saved = tmp_path / "colours.anyshot"
     run("export", saved, "--support", folders / "train", "--class-prior", "as-given")
-    run("classify", "--support", saved, *query[:-1])
+    done = run("classify", "--support", saved, *query[:-1])
+    assert "photo 1 of" not in done.stdout  # labels are checked where the photos are
     assert probabilities(tmp_path / "out.csv") == expected
     run("classify", "--support", saved, *query, "red=1e-9,green & blue=1")
     assert {float(p) < 0.01 for _, p, _ in probabilities(tmp_path / "out.csv")} == {True}

@@ -7,7 +7,16 @@ from anyshot.data.walk import walk_files
 
 
 def test_files_at_any_depth_are_found_and_hidden_ones_ignored(tmp_path):
-    for name in ("b.png", "a.png", "deep/c.png", "deep/down/d.png", ".hidden/e.png", "deep/.f.png"):
+    for name in (
+        "b.png",
+        "a.png",
+        "deep/c.png",
+        "deep/down/d.png",
+        ".hidden/e.png",
+        "deep/.f.png",
+        "deep/Thumbs.db",
+        "desktop.ini",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     skipped = []

@@ -215,7 +215,7 @@ class Learned:
             "high": explanation.high,
             "next": self.keys[int(explanation.next_class)],
             "caution": explanation.caution,
-            "repeated": " ".join(repeated),
+            "repeated": "\n".join(repeated),
         }
 
     def classify(self, pool: Sequence[str], photos: Photos) -> None:

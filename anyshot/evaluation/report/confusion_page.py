@@ -12,6 +12,8 @@ from anyshot.evaluation.report.html import foldable, sheet
 
 STYLE = """
 .overview { display: flex; flex-wrap: wrap; gap: 1.5rem 2.5rem; align-items: flex-start; }
+.lines { white-space: pre-line; }
+.calibration p { max-width: 19rem; font-size: .85rem; }
 .matrix { font-size: .82rem; }
 .matrix th, .matrix td { border-color: var(--ground); padding: 0 .15rem; }
 .matrix td { min-width: 1.55rem; height: 1.75rem; text-align: center; }

@@ -97,7 +97,7 @@ def test_teach_classify_label_and_take_away(page, files):
     names = "[...document.querySelectorAll('.answer .bar:first-child span')]"
     numbers = "[...document.querySelectorAll('.answer .bar:first-child b')]"
     assert set(page.js(f"{names}.map((name) => name.textContent)")) == {"red", "green"}
-    assert all(p.endswith(" %") for p in page.js(f"{numbers}.map((n) => n.textContent)"))
+    assert all(p.endswith("%") for p in page.js(f"{numbers}.map((n) => n.textContent)"))
 
     page.wait("document.querySelectorAll('.suggestion').length === 2")
     suggested = page.js("document.querySelector('.suggestion').getAttribute('aria-label')")
@@ -196,6 +196,25 @@ def test_unknown_photos_come_first_and_certain_ones_last(page):
     assert names == ["unknown", "uncertain", "certain"]
 
 
+def test_an_answer_is_said_once_and_classes_that_it_excludes_are_left_out(page):
+    page.js(f"import('/static/state.js').then((m) => m.take({{...m.now(), ...{UNSORTED}}}))")
+    bars = "(answer) => [...answer.querySelectorAll('.bar')].map((bar) => bar.innerText.trim())"
+    shown = page.js(f"[...document.querySelectorAll('.answer')].map({bars})")
+    assert [[words.split() for words in answer] for answer in shown] == [
+        [["a", "90%"], ["b", "10%"]],  # unknown: the verdict names no class
+        [[], ["b", "40%"]],
+        [[]],
+    ]
+
+
+def test_the_next_photos_are_advised_without_promising_what_they_do_not_bring(page):
+    for gain, words in ((0.018, "5 more add about 1.8 points"), (0.0004, "hardly change")):
+        page.js(
+            f"import('/static/state.js').then((m) => m.take({{...m.now(), ...{expecting(gain)}}}))"
+        )
+        assert words in page.js("document.querySelector('#advice').innerText")
+
+
 def test_all_controls_have_names_and_visible_focus(page, files):
     teach(page, files)
     page.choose("#pool-files", files / "red" / "3.png")
@@ -250,15 +269,27 @@ def test_light_and_dark_are_both_readable(browser, url):
 
 # A state with three photos in an order that the page has to change.
 UNSORTED = """{
-  classes: [{ id: "a", name: "a", used: 0, pictures: [] }],
+  classes: ["a", "b"].map((id) => ({ id, name: id, used: 0, pictures: [] })),
   pool: [
-    { id: "1", name: "certain", probabilities: { a: 0.99 }, unknown: false },
-    { id: "2", name: "uncertain", probabilities: { a: 0.4 }, unknown: false },
-    { id: "3", name: "unknown", probabilities: { a: 0.9 }, unknown: true },
+    { id: "1", name: "certain", probabilities: { a: 0.995, b: 0.005 }, unknown: false },
+    { id: "2", name: "uncertain", probabilities: { a: 0.6, b: 0.4 }, unknown: false },
+    { id: "3", name: "unknown", probabilities: { a: 0.9, b: 0.1 }, unknown: true },
   ],
   suggested: [],
   expected: null,
 }"""
+
+
+def expecting(gain):
+    """A state with two classes, of which more photos of the first would add `gain`."""
+    return f"""{{
+      classes: ["a", "b"].map((id) => ({{
+        id, name: id, used: 1, pictures: [], weight: 1, expected: 0.9, gain: {gain},
+      }})),
+      expected: {{ overall: 0.9, low: 0.8, high: 0.95, next: "a", caution: "", repeated: "" }},
+      threshold: 0.8,
+    }}"""
+
 
 # The element with the focus, and whether its focus is visible.
 FOCUS = """(() => {

@@ -59,7 +59,8 @@ def folder(tmp_path_factory):
         for i, channel in enumerate(channels):
             file = noise_png(channel, i + 100 * (name == "new"))
             (folder / name / f"{i:02d}.png").write_bytes(file)
-    (folder / "train/red/.hidden").write_bytes(b"")
+    for name in (".hidden", "Thumbs.db"):
+        (folder / "train/red" / name).write_bytes(b"")
     return folder
 
 
@@ -84,6 +85,9 @@ def test_photos_of_a_folder_keep_the_order_of_their_names(taught):
     )
     assert [len(group) for group in groups] == [2, 3, 30]
     assert groups == [sorted(group) for group in groups]
+    assert taught.js(
+        "document.querySelector('#refused').hidden"
+    )  # files of the system are no photos
 
 
 def notices(page):
@@ -194,6 +198,31 @@ def test_several_photos_are_moved_and_undone_together(taught):
     taught.wait("document.querySelector('#pool-count').textContent === ''")
 
 
+def test_many_files_that_cannot_be_used_give_one_notice_and_a_list(page, tmp_path):
+    files = [tmp_path / f"{i}.txt" for i in range(5)]
+    for file in files:
+        file.write_text("no photo")
+    page.choose("#pool-files", *files)
+    page.wait("document.querySelectorAll('#refused-list li').length === 5")
+    assert page.js("document.querySelectorAll('#problems > *').length") == 1
+    assert notices(page).startswith("5 files cannot be used")
+
+
+def test_a_label_that_looks_wrong_is_kept_or_its_photo_moved(taught):
+    taught.js(f"import('/static/state.js').then((m) => {SUSPECT})")
+    buttons = "[...document.querySelectorAll('#suspects .choice')]"
+    assert taught.js(f"{buttons}.map((b) => b.innerText)") == ["Move to red", "Keep green"]
+    taught.js(f"{buttons}[0].click()")
+    taught.wait(f"{STATE}.then((s) => s.classes[1].pictures.length === 4)")
+    assert "red" in taught.js("document.querySelector('#undo').ariaLabel")
+
+
+def test_filters_without_photos_are_not_offered(taught):
+    options = taught.js("[...document.querySelectorAll('#filter option')].map((o) => o.innerText)")
+    assert "All photos (30)" in options
+    assert not any(o.startswith("Also learned from") for o in options)
+
+
 def test_mix_ups_open_their_photos(taught):
     taught.click("#mixups summary")
     taught.wait("document.querySelectorAll('#mixup-table td button').length")
@@ -224,7 +253,7 @@ def test_removal_is_confirmed_with_the_focus_on_keep(taught):
 def test_the_choices_say_what_they_cost(taught):
     taught.click("#choices summary")
     cost = "document.querySelector('#threshold-cost').textContent"
-    taught.wait(f"{cost}.includes('mistakes: about')")
+    taught.wait(f"{cost}.includes('by mistake')")
     before = taught.js(cost)
     taught.js("document.querySelector('#threshold').focus()")
     taught.press("Home")
@@ -251,8 +280,24 @@ def test_example_pictures_are_one_click(page):
     page.click("#examples")
     page.wait("document.querySelectorAll('.answer .verdict b').length > 5")
     assert page.js("document.querySelector('#try').hidden")
+    page.wait("document.activeElement.id === 'classes-title'")  # the button is gone
     page.click("#undo")  # all of them are one change
     page.wait("!document.querySelector('#try').hidden")
+
+
+def test_the_keyboard_skips_the_classes(taught, url):
+    taught.open(url)  # on a desktop, where the links are only for the keyboard
+    taught.wait("document.querySelectorAll('.answer').length")
+    seen = "getComputedStyle(document.querySelector('#jump')).clipPath"
+    assert taught.js(seen) != "none"
+    taught.js("document.querySelector('#mixups summary').focus()")
+    taught.press("Tab")
+    taught.press("Tab")
+    assert taught.js(seen) == "none"
+    taught.press("Enter")
+    taught.press("Tab")
+    assert taught.js("document.activeElement.id") == "pool-files"
+    taught.open(url, **PHONE)
 
 
 def test_spoken_names_contain_the_visible_words(taught):

@@ -64,14 +64,15 @@ const inClass = (id) => (photo) => !photo.unknown && photo.probabilities && verd
 function showFilters({ classes, pool }) {
   $("answer-tools").hidden = pool.length < TOOLS_FROM;
   $("csv").hidden = !pool.some((photo) => photo.probabilities);
-  const options = Object.entries(FILTERS).map(([id, [name, passes]]) => ({ id, name, count: pool.filter(passes).length }));
+  const chosen = $("filter").value;
+  const filters = Object.entries(FILTERS).map(([id, [name, passes]]) => ({ id, name, count: pool.filter(passes).length }));
+  const options = filters.filter(({ id, count }) => count || id === "all" || id === chosen);
   const counts = new Map();
   for (const photo of pool) {
     const id = photo.probabilities && !photo.unknown ? verdict(photo).id : "";
     counts.set(id, (counts.get(id) ?? 0) + 1);
   }
   for (const { id, name } of classes) options.push({ id: `class ${id}`, name, count: counts.get(id) ?? 0 });
-  const chosen = $("filter").value;
   $("filter").replaceChildren(...options.map(({ id, name, count }) => h("option", { value: id }, `${name} (${count})`)));
   $("filter").value = options.some(({ id }) => id === chosen) ? chosen : "all";
 }

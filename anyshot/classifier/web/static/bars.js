@@ -14,8 +14,9 @@ export const nameOf = (id) => now().classes.find((c) => c.id === id)?.name ?? ""
 // [class, probability], the most probable first.
 export const ranked = (probabilities) => Object.entries(probabilities).sort((a, b) => b[1] - a[1]);
 
-export function bars(parent, probabilities, most) {
-  const rows = ranked(probabilities).slice(0, most).map(([id, p]) => ({ id, p }));
+// The largest probabilities; only the first may be less than `least`.
+export function bars(parent, probabilities, most, least = 0) {
+  const rows = ranked(probabilities).map(([id, p]) => ({ id, p })).slice(0, most).filter(({ p }, i) => !i || p >= least);
   follow(parent, rows, () => h("p", { className: "bar" }, h("span"), h("b"), h("i")), (row, { id, p }) => {
     const [name, number, bar] = row.children;
     colour(row, id);

@@ -6,6 +6,7 @@ import { homeOf, photoOf } from "./state.js";
 import { view } from "./viewer.js";
 
 const SHOWN = 3; // bars
+const LEAST = 0.01; // probability of a bar below the answer
 
 export const image = (photo) =>
   h("img", { src: address(photo.id), alt: "", loading: "lazy", width: 160, height: 160 });
@@ -23,7 +24,7 @@ export function fillCard(element, photo) {
   line.hidden = !known && !photo.guess;
   if (known) showVerdict(line, photo);
   else if (photo.guess) show(line, photo.guess, nameOf(photo.guess), photo.sure);
-  bars(element.querySelector(".bars"), photo.probabilities ?? {}, SHOWN);
+  bars(element.querySelector(".bars"), photo.probabilities ?? {}, SHOWN, LEAST);
   element.querySelector("small").textContent = photo.name + (photo.repeated ? " (also learned from)" : "");
 }
 

@@ -39,6 +39,6 @@ function refocus(parent, focused, index) {
   target?.focus({ preventScroll: true });
 }
 
-export const percent = (p) => `${p > 0 && p < 0.005 ? "<1" : p < 1 && p > 0.995 ? ">99" : Math.round(100 * p)} %`;
+export const percent = (p) => `${p > 0 && p < 0.005 ? "<1" : p < 1 && p > 0.995 ? ">99" : Math.round(100 * p)}%`;
 export const photos = (n) => `${n} photo${n === 1 ? "" : "s"}`;
 export const address = (id) => `/api/pictures/${id}`;

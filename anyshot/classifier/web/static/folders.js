@@ -2,7 +2,7 @@
 
 import { $ } from "./dom.js";
 import { change, now, report } from "./state.js";
-import { children, filesOf, newBatch, onChoice, onDrop, uploadAll } from "./upload.js";
+import { SYSTEM, children, filesOf, newBatch, onChoice, onDrop, uploadAll } from "./upload.js";
 
 // Folders with these names are parts of a data set if they contain folders themselves.
 const PARTS = ["train", "training", "val", "valid", "validation", "test", "testing", "query", "support"];
@@ -18,7 +18,7 @@ onDrop($("classes"), async (entries) => {
     const isParent = (await children(folder)).some((entry) => entry.isDirectory);
     found.push({ name: folder.name, files: await filesOf(folder), isParent });
   }
-  const loose = nested ? inside.filter((entry) => entry.isFile && !entry.name.startsWith(".")) : [];
+  const loose = nested ? inside.filter((entry) => entry.isFile && !SYSTEM.test(entry.name)) : [];
   addClasses(found, loose.length, folders[0].name);
 });
 

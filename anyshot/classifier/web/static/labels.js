@@ -1,10 +1,10 @@
 // Labels that look wrong: move the photo to the class that it looks like, or keep its label.
 
 import { image } from "./cards.js";
-import { nameOf } from "./bars.js";
+import { colour, nameOf } from "./bars.js";
 import { $, follow, h } from "./dom.js";
 import { change, homeOf, move, photoOf, watch } from "./state.js";
-import { choice, view } from "./viewer.js";
+import { view } from "./viewer.js";
 
 const SHOWN = 12;
 
@@ -28,8 +28,13 @@ function fill(element, photo) {
   const key = `${photo.home.id} ${photo.home.name} ${photo.suggested} ${nameOf(photo.suggested)}`;
   if (box.dataset.key === key) return; // a button may have the focus
   box.dataset.key = key;
-  const put = choice({ id: photo.suggested, name: nameOf(photo.suggested) }, photo, () => move([photo.id], photo.suggested));
-  const onclick = () => change("POST", "/api/confirm", { photos: [photo.id] });
-  const ariaLabel = `It is ${photo.home.name}: ${photo.name}`;
-  box.replaceChildren(put, h("button", { type: "button", className: "choice", ariaLabel, onclick }, `It is ${photo.home.name}`));
+  const button = (text, id, onclick) => {
+    const made = h("button", { type: "button", className: "choice", ariaLabel: `${text}: ${photo.name}`, onclick }, text);
+    colour(made, id);
+    return made;
+  };
+  box.replaceChildren(
+    button(`Move to ${nameOf(photo.suggested)}`, photo.suggested, () => move([photo.id], photo.suggested)),
+    button(`Keep ${photo.home.name}`, photo.home.id, () => change("POST", "/api/confirm", { photos: [photo.id] })),
+  );
 }

@@ -44,14 +44,15 @@ function showTools({ classes, pool, undo, redo }) {
 function showExpected({ expected, classes }) {
   const { overall, low, high } = expected;
   $("expected").textContent = percent(overall);
-  $("interval").textContent = `90 % sure: between ${percent(low)} and ${percent(high)}`;
+  $("interval").textContent = `90% sure: between ${percent(low)} and ${percent(high)}`;
   for (const [name, value] of Object.entries({ low, high, overall })) $("scale").style.setProperty(`--${name}`, value);
-  $("scale").ariaLabel = `Expected accuracy ${percent(overall)}, 90 % interval ${percent(low)} to ${percent(high)}`;
-  $("caution").textContent = [expected.caution, expected.repeated, expected.shift].join(" ").trim();
+  $("scale").ariaLabel = `Expected accuracy ${percent(overall)}, 90% interval ${percent(low)} to ${percent(high)}`;
+  $("caution").textContent = [expected.caution, expected.repeated, expected.shift].filter(Boolean).join("\n");
   const next = classes.find((c) => c.id === expected.next);
   const name = document.createElement("b");
   name.textContent = next.name;
-  const gain = `5 more photos add about ${(100 * next.gain).toFixed(1)} points.`;
+  const points = (100 * next.gain).toFixed(1);
+  const gain = points === "0.0" ? "But 5 more hardly change the accuracy." : `5 more add about ${points} points.`;
   $("advice").replaceChildren("Best next: more photos of ", name, `. ${gain}`);
 }
 
@@ -76,7 +77,9 @@ $("over").addEventListener("click", async () => {
 });
 
 for (const id of ["undo", "redo"]) $(id).addEventListener("click", () => change("POST", `/api/${id}`));
-$("examples").addEventListener("click", () => change("POST", "/api/examples"));
+$("examples").addEventListener("click", async () => {
+  if (await change("POST", "/api/examples")) $("classes-title").focus();
+});
 
 // Ctrl+Z and Ctrl+Shift+Z, except in a text field, which has its own
 document.addEventListener("keydown", (event) => {

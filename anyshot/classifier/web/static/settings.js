@@ -51,12 +51,13 @@ function showCost() {
   const threshold = sliding ?? now().threshold;
   const { pool } = now();
   const count = pool.filter((photo) => photo.score > threshold).length;
-  const flagged = `Now ${count} of ${pool.length} photos to classify (unknown score above ${threshold.toFixed(2)}).`;
+  const flagged = `${count} of ${pool.length} photos are called so now (unknown score above ${threshold.toFixed(2)}).`;
   if (!cost) return ($("threshold-cost").textContent = `${flagged} Estimating the mistakes …`);
-  const wrong = `Estimated mistakes: about ${percent(at(cost.flagged, threshold))} of photos of your classes are called so`;
-  const missed = cost.found ? `, and about ${percent(1 - at(cost.found, threshold))} of photos of other things are not` : "";
-  const why = cost.found ? "" : " How many photos of other things are missed can be estimated from three classes on.";
-  $("threshold-cost").textContent = `${flagged} ${wrong}${missed}.${why}`;
+  const wrong = `Estimate: ${percent(at(cost.flagged, threshold))} of photos of your classes are called so by mistake`;
+  const missed = cost.found
+    ? `; ${percent(1 - at(cost.found, threshold))} of photos of other things are missed.`
+    : ". How many photos of other things are missed can be estimated from three classes on.";
+  $("threshold-cost").textContent = `${flagged} ${wrong}${missed}`;
 }
 
 // Sends the last position as soon as the previous request was answered.

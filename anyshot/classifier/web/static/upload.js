@@ -5,7 +5,8 @@ import { $, h } from "./dom.js";
 import { limits, refresh, report } from "./state.js";
 
 const KINDS = "image/jpeg,image/png,image/webp,image/avif,image/gif,image/bmp,image/tiff,.heic,.heif,.hif";
-const REPORTED = 3; // notices about single files; the list has all
+const REPORTED = 3; // files with a notice of their own; the list has all
+export const SYSTEM = /^(\..*|thumbs\.db|desktop\.ini)$/i; // files that systems add to folders
 const REFRESH = 1500; // milliseconds between updates of the answers, or five times what one takes
 
 let waiting = 0;
@@ -31,9 +32,8 @@ export async function uploadAll(items, batch) {
   }
   if (done >= waiting) waiting = done = 0;
   show();
-  const messages = job.refused.slice(0, REPORTED);
-  if (job.refused.length > REPORTED) messages.push(`${job.refused.length - REPORTED} more files cannot be used; a list is below the summary.`);
-  report(...messages);
+  const many = `${job.refused.length} files cannot be used; the list at the top says why.`;
+  report(...(job.refused.length > REPORTED ? [many] : job.refused));
   list(job.refused);
   await refresh();
 }
@@ -88,11 +88,11 @@ function show() {
   $("reading").textContent = waiting ? `Reading photo ${Math.min(done + 1, waiting)} of ${waiting} …` : "";
 }
 
-// Calls `chosen` with the files that are chosen in an input, without hidden ones.
+// Calls `chosen` with the files that are chosen in an input, without hidden ones and those of the system.
 export function onChoice(input, chosen) {
   if (!input.webkitdirectory) input.accept = KINDS;
   input.addEventListener("change", () => {
-    const files = [...input.files].filter((file) => !file.name.startsWith("."));
+    const files = [...input.files].filter((file) => !SYSTEM.test(file.name));
     const path = (file) => file.webkitRelativePath || file.name;
     files.sort((a, b) => path(a).localeCompare(path(b), undefined, { numeric: true })); // folders come in any order
     input.value = ""; // the same file may be chosen again
@@ -138,10 +138,10 @@ export function onDrop(zone, dropped) {
   });
 }
 
-// All files of a dropped entry at any depth, without hidden ones.
+// All files of a dropped entry at any depth, without hidden ones and those of the system.
 export async function filesOf(entry) {
   if (entry instanceof File) return [entry];
-  if (entry.isFile) return entry.name.startsWith(".") ? [] : [await new Promise((ok, no) => entry.file(ok, no))];
+  if (entry.isFile) return SYSTEM.test(entry.name) ? [] : [await new Promise((ok, no) => entry.file(ok, no))];
   return (await Promise.all((await children(entry)).map(filesOf))).flat();
 }
 
