@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-3  # difference of probabilities and unknown scores that is an error
 CHECKED = 4  # images that the graph is compared on
+OLDEST_TORCH = (2, 8)  # earlier ones cannot export a graph for any number of images
 PREPARATION = (
     "RGB, rotated by the EXIF tag, the short side resized to {side} pixels (Lanczos), the centre "
     "cut out; uint8 [n, {side}, {side}, 3]. Scaling is inside the graph."
@@ -66,8 +67,13 @@ class ClassifierGraph(nn.Module):
 
 
 def check_onnx_installed() -> None:
-    """Raise an error that names the extra if the export's packages are not installed."""
+    """Raise an error that names the extra if the export's packages are missing or too old."""
     _require("onnx", "onnxscript", "onnxruntime")
+    if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST_TORCH:
+        raise ClassifierError(
+            f"The ONNX export needs torch {'.'.join(map(str, OLDEST_TORCH))} or later, not "
+            f"{torch.__version__}; run: pip install 'anyshot[onnx]'"
+        )
 
 
 def export_onnx(classifier: AnyShotClassifier, path: str | Path) -> None:

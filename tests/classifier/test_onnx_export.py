@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -122,6 +123,14 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch, packag
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ClassifierError, match=rf"{package},.*anyshot\[onnx\]"):
         AnyShotClassifier(None).fit(x, y).export_onnx(tmp_path / "a.onnx")
+
+
+@pytest.mark.parametrize(("version", "old"), [("2.7.1", True), ("2.10.0+cpu", False)])
+def test_an_old_torch_is_named_with_the_oldest_that_exports(monkeypatch, version, old):
+    monkeypatch.setattr(torch, "__version__", version)
+    expected = pytest.raises(ClassifierError, match=r"2\.8 .*not 2\.7\.1") if old else nullcontext()
+    with expected:
+        onnx_export.check_onnx_installed()
 
 
 def test_functions_bodies_of_runs_and_single_classes_are_refused(tmp_path):
