@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 Path = tuple[str, ...]
+MOST_NAMED = 5  #: changes that a message names: another method differs in all of its options
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -31,13 +32,14 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tup
 
 
 def describe_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Name all values that differ in one line.
+    """Name the values that differ in one line, at most five of them.
 
     >>> describe_differences({"task": {"way": 5, "query": 15}}, {"task": {"way": 10, "query": 15}})
     'way 5, not 10'
     """
-    changes = differences(old, new)
-    return "; ".join(f"{name} {before}, not {after}" for name, (before, after) in changes.items())
+    changes = [f"{name} {a}, not {b}" for name, (a, b) in differences(old, new).items()]
+    more = [f"and {len(changes) - MOST_NAMED} more"] if len(changes) > MOST_NAMED else []
+    return "; ".join([*changes[:MOST_NAMED], *more])
 
 
 def _walk(values: Mapping[str, Any], parents: Path = ()) -> Iterator[tuple[Path, Any]]:

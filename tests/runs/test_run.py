@@ -170,6 +170,13 @@ def test_started_run_with_other_settings_is_refused(tmp_path):
         make(tmp_path)
 
 
+def test_a_refusal_names_a_few_of_many_differences(tmp_path):
+    make(tmp_path).log({"kind": "iteration"})
+    other = Settings(method=MethodSettings(name="mt-net"))
+    with pytest.raises(AnyshotError, match=r"\(name \S+, not mt-net; .*and \d+ more\)"):
+        Run.open_or_create(tmp_path, other, (32, 32))
+
+
 def longer(settings: Settings, iterations: int) -> Settings:
     return replace(settings, train=replace(settings.train, iterations=iterations))
 
