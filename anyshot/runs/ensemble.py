@@ -38,15 +38,16 @@ def pack_ensemble(runs: Sequence[Run], folder: str | Path) -> None:
     Raises
     ------
     RunError
-        If the runs differ in more than body, seed and training, or have learned from other images.
+        If the runs differ in more than body, seed and training, or have learned from other images
+        or classes: a test class of one must not be a training class of another.
     """
     first, *others = runs
     for run in others:
         if _compared(run) != _compared(first):
             raise RunError(
                 f"'{run.folder}' has other settings of the method, or has learned from other "
-                f"images, than '{first.folder}'. Members of an ensemble differ only in body, seed "
-                "and training."
+                f"images or classes, than '{first.folder}'. Members of an ensemble differ only in "
+                "body, seed and training."
             )
     names = [f"member-{number}" for number in range(2, len(runs) + 1)]
     for run, name in zip(others, names, strict=True):
@@ -56,8 +57,12 @@ def pack_ensemble(runs: Sequence[Run], folder: str | Path) -> None:
         write_json(Path(folder) / "config.json", {**first.info, KEY: names})
 
 
-def _compared(run: Run) -> tuple[MethodSettings, tuple[int, int], list[tuple[str, str]]]:
+def _compared(run: Run) -> tuple[MethodSettings, tuple[int, int], list[tuple[str, str, str]]]:
     """What members have in common."""
     method = replace(run.settings.method, body="conv4", channels=None, start="paper")
-    learned = [(record.name, record.checksum) for record in run.sets if record.learned]
+    learned = [
+        (record.name, record.checksum, repr(sorted(record.splits.items())))
+        for record in run.sets
+        if record.learned
+    ]
     return method, run.image_size, sorted(learned)

@@ -75,6 +75,16 @@ def test_runs_that_learned_from_other_images_are_not_packed(runs, tmp_path):
         pack_ensemble([runs[0], other], tmp_path / "mixed")
 
 
+def test_runs_with_other_training_classes_are_not_packed(runs, tmp_path):
+    images = make_imageset()
+    train_classes, test_classes = images.splits["train"], images.splits["test"]
+    exchanged = {**images.splits, "train": test_classes, "test": train_classes}
+    images = replace(images, splits=exchanged)
+    other = anyshot.train(tiny("maml"), tmp_path / "run", imagesets=[images], ood=[])
+    with pytest.raises(RunError, match="or classes"):
+        pack_ensemble([runs[0], other], tmp_path / "mixed")
+
+
 def test_members_take_images_of_one_size():
     members = [
         anyshot.create_method(anyshot.MethodSettings(name="protonet"), image_size=(side, side))
