@@ -71,6 +71,11 @@ class GradientMethod(StoredStatisticsMethod):
     def needs_hessian(cls, settings: MethodSettings) -> bool:
         return settings.order == 2
 
+    @property
+    def adapts_body(self) -> bool:
+        """Whether inner steps change the body; always, if the method does not use the setting."""
+        return self.settings.adapt_body or "adapt_body" in self.unused_settings
+
     def head(
         self, theta: Parameters, norm: Norm, images: Tensor, labels: Tensor, way: int
     ) -> Parameters:
@@ -148,7 +153,7 @@ class GradientMethod(StoredStatisticsMethod):
             labels=labels,
             weights=weights if factors is None else weights * factors[labels],
             theta={**theta, **head},
-            rates=apply_gamma(self.rates(), phi, self.body, self.settings.adapt_body),
+            rates=apply_gamma(self.rates(), phi, self.body, self.adapts_body),
             norm=norm,
             steps=steps,
             centre=self.settings.centre,
@@ -159,7 +164,7 @@ class GradientMethod(StoredStatisticsMethod):
             logit_offset=self.remedy.logit_offset(shots),
             focal=self.remedy.focal,
         )
-        return problem if self.settings.adapt_body else problem.freeze_body(self.engine)
+        return problem if self.adapts_body else problem.freeze_body(self.engine)
 
     def gradient(
         self, inner: InnerProblem, theta: Parameters, order: int, step: int = 0

@@ -453,3 +453,11 @@ def test_training_gives_the_objective_a_generator_that_depends_on_the_task_alone
         penalties.append(task_gradients(noisy, make_task())[1]["penalty"])
     assert penalties[0] == penalties[1]
     assert task_gradients(noisy, make_task(1))[1]["penalty"] != penalties[0]
+
+
+@pytest.mark.parametrize("name", ["mt-net", "abml"])
+def test_methods_that_do_not_use_adapt_body_ignore_it(name):
+    task = make_task()
+    on, off = (make_method(name, adapt_body=value, alpha=0.1) for value in (True, False))
+    torch.testing.assert_close(off.predict(task), on.predict(task))
+    torch.testing.assert_close(off.objective(task).loss, on.objective(task).loss)
