@@ -130,11 +130,11 @@ def describe_next(explanation: Explanation) -> str:
     """The class to photograph next and what it would bring, if that shows."""
     gain = f"{100 * max(c.gain for c in explanation.classes):.1f}"
     effect = (
-        "but five more hardly change the accuracy"
+        ", but five more hardly change the accuracy"
         if gain == "0.0"
-        else f"five more add about {gain} points"
+        else f": five more add about {gain} points"
     )
-    return f"More photos of {readable(explanation.next_class)} would help most: {effect}."
+    return f"More photos of {readable(explanation.next_class)} would help most{effect}."
 
 
 def class_accuracy_table(evaluation: FolderEvaluation, explanation: Explanation) -> Table:

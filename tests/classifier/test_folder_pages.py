@@ -118,10 +118,14 @@ def test_thirty_classes_fit_and_headings_stay_in_view(tmp_path):
         browser.js("document.querySelector('.matrix td.right a').click()")  # opens its photos
         browser.wait("!!document.querySelector('details[open] .cell.right:target')")
         browser.js("scrollTo(0, 0)")
-        browser.click(".matrix td.wrong a")
+        browser.js("[...document.querySelectorAll('.matrix td.wrong a')].at(-3).click()")
         assert browser.js("document.querySelector(':target').className") == "cell wrong"
         top = "document.querySelector('h2.wrong').getBoundingClientRect().top"
         browser.wait(f"Math.abs({top}) < 2 && scrollY > 500")
+        bottom = "document.querySelector('h2.wrong').getBoundingClientRect().bottom"
+        heading = "document.querySelector(':target h3').getBoundingClientRect().top"
+        distance = browser.js(f"{heading} - {bottom}")
+        assert 0 <= distance < 16, distance  # just below the heading that stays
         red = "getComputedStyle(document.querySelector('.wrong figcaption b')).color"
         assert browser.js(red) == "rgb(179, 38, 30)"
         assert browser.complaints() == []

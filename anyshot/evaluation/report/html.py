@@ -26,7 +26,8 @@ h3 { font-size: .9rem; margin: 0 0 .3rem; }
 .sheet { display: grid; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr));
   gap: .8rem; padding: 0; }
 figure { margin: 0; padding: .5rem; border: 1px solid var(--line); border-radius: .5rem;
-  overflow-wrap: anywhere; content-visibility: auto; contain-intrinsic-size: auto 12rem; }
+  overflow-wrap: anywhere; }
+details figure { content-visibility: auto; contain-intrinsic-size: auto 12rem; }
 figure img { width: 100%; aspect-ratio: 1; object-fit: cover; border-radius: .3rem;
   display: block; background: var(--soft); }
 figcaption { font-size: .85rem; } figcaption b { display: block; font-size: .9rem; }
