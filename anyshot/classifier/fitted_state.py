@@ -242,7 +242,8 @@ class FittedState(Estimator):
     def _check_two_classes(self) -> None:
         is_fitted(self, strict=True)
         if len(self.seen_) < 2:
+            only = self.classes_[self.seen_[0]]
             raise ClassifierError(
-                f"The classifier has images of one class only, {self.classes_[self.seen_[0]]!r}; "
+                f"The classifier has images of one class only, '{readable(str(only))}'; "
                 "give images of a second class first."
             )

@@ -396,3 +396,10 @@ def test_images_get_the_size_that_the_weights_were_made_for(monkeypatch):
     AnyShotClassifier().fit(images, labels)
     AnyShotClassifier(side=48).fit(images, labels)
     assert opened == [32, 48]
+
+
+@pytest.mark.parametrize("label", ["cat", 3])
+def test_the_only_class_is_named_in_plain_text(label):
+    clf = AnyShotClassifier(None).fit(np.eye(2), [label] * 2)
+    with pytest.raises(ClassifierError, match=f"one class only, '{label}'; "):
+        clf.explain()
