@@ -210,11 +210,19 @@ def test_many_files_that_cannot_be_used_give_one_notice_and_a_list(page, tmp_pat
 
 def test_a_label_that_looks_wrong_is_kept_or_its_photo_moved(taught):
     taught.js(f"import('/static/state.js').then((m) => {SUSPECT})")
+    taught.click("#labels summary")
     buttons = "[...document.querySelectorAll('#suspects .choice')]"
     assert taught.js(f"{buttons}.map((b) => b.innerText)") == ["Move to red", "Keep green"]
+    taught.js(f"{buttons}[1].focus()")
+    taught.press("Enter")
+    taught.wait("document.querySelector('#labels').hidden")
+    assert (
+        taught.js("document.querySelector('#undo').ariaLabel") == "Undo: keep the label of 1 photo"
+    )
+    assert taught.js("document.activeElement.id") == "classes-title"
+    taught.js(f"import('/static/state.js').then((m) => {SUSPECT})")
     taught.js(f"{buttons}[0].click()")
     taught.wait(f"{STATE}.then((s) => s.classes[1].pictures.length === 4)")
-    assert "red" in taught.js("document.querySelector('#undo').ariaLabel")
 
 
 def test_filters_without_photos_are_not_offered(taught):
@@ -303,6 +311,7 @@ def test_the_keyboard_skips_the_classes(taught, url):
 def test_spoken_names_contain_the_visible_words(taught):
     taught.js(f"import('/static/state.js').then((m) => {SUSPECT})")
     taught.wait("!document.querySelector('#labels').hidden")
+    taught.js("document.querySelector('#labels').open = true")
     taught.js("document.querySelector('#answer-list .pager').hidden = false")
     differing = taught.js(
         """[...document.querySelectorAll("button[aria-label], a[aria-label]")]

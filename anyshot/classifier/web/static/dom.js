@@ -35,7 +35,7 @@ export function follow(parent, items, make, update) {
 function refocus(parent, focused, index) {
   if (focused.isConnected) return focused.focus({ preventScroll: true });
   const near = parent.children[Math.min(index, parent.children.length - 1)];
-  const target = near?.querySelector("button, input, select") ?? near ?? parent.closest("section")?.querySelector("h2");
+  const target = near?.querySelector("button, input, select") ?? near ?? parent.closest("section, details")?.querySelector("summary, h2");
   target?.focus({ preventScroll: true });
 }
 

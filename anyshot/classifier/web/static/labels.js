@@ -9,10 +9,12 @@ import { view } from "./viewer.js";
 const SHOWN = 12;
 
 watch(({ suspects = [] }) => {
+  const focused = $("labels").contains(document.activeElement);
   $("labels").hidden = !suspects.length;
   $("labels-count").textContent = suspects.length;
   const rows = suspects.slice(0, SHOWN).map((suspect) => ({ ...photoOf(suspect.id), ...suspect, home: homeOf(suspect.id) }));
   follow($("suspects"), rows, suspectCard, fill);
+  if (focused && !suspects.length) $("classes-title").focus();
 });
 
 function suspectCard(photo) {
