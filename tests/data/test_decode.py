@@ -71,7 +71,8 @@ def test_every_mode_becomes_the_same_grey(mode):
         image = Image.fromarray(np.full((30, 30), 255, np.float32))
     else:
         image = Image.new("L", (30, 30), 255).convert(mode)
-    kind = "TIFF" if mode in ("CMYK", "YCbCr", "F", "I") else "PNG"
+    # Pillow before 13, the last for Python 3.10, cannot read its own TIFF of YCbCr
+    kind = {"YCbCr": "JPEG", "CMYK": "TIFF", "F": "TIFF", "I": "TIFF"}.get(mode, "PNG")
     assert (decode(encode_image(image, kind), 16) >= 250).all()
 
 
