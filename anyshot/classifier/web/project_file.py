@@ -18,6 +18,7 @@ from anyshot.classifier.web.uploads import Photo
 
 FORMAT = "anyshot project 1"
 UNLABELLED = "to classify"  # the folder of photos without a class
+RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.I)  # names of Windows' devices
 
 
 def project_zip(now: Arrangement, photos: Mapping[str, Photo]) -> Iterator[bytes]:
@@ -47,9 +48,19 @@ def project_zip(now: Arrangement, photos: Mapping[str, Photo]) -> Iterator[bytes
 
 
 def _folders(now: Arrangement) -> Iterator[tuple[str, int | None, tuple[str, ...]]]:
-    """Folder, number of the class (None: no class) and photos."""
+    """Folder, number of the class (None: no class) and photos.
+
+    A folder has the name of its class, after a number if the name cannot be that of a folder.
+    """
+    taken = {group.name.casefold() for group in now.groups.values()}
     for index, group in enumerate(now.groups.values()):
-        yield f"classes/{index + 1:02d} {_safe(group.name)}", index, group.photos
+        folder = _safe(group.name)
+        if folder != group.name or folder.startswith(".") or RESERVED.fullmatch(folder):
+            folder = f"{index + 1:02d} {folder}"
+            while folder.casefold() in taken:
+                folder += "_"
+            taken.add(folder.casefold())
+        yield f"classes/{folder}", index, group.photos
     yield UNLABELLED, None, now.pool
 
 

@@ -60,6 +60,19 @@ def test_no_name_leaves_its_folder(reader, name):
         assert ":" not in path
 
 
+def test_folders_have_the_names_of_their_classes_or_one_that_is_unique(reader):
+    workspace = Workspace(reader, Limits())
+    names = ["sea lion", "Éclair", "a/b", "03 a_b", ".hidden", "NUL", "x."]
+    for name in names:
+        workspace.add_class(name)
+        workspace.add_photo("1.png", noise_png(0, 0), list(workspace.groups)[-1])
+    project, files = unzip(b"".join(project_zip(*workspace.snapshot())))
+    assert [row["class"] for row in project["photos"]] == list(range(len(names)))
+    assert [path.split("/")[1] for path in files] == [
+        "sea lion", "Éclair", "03 a_b_", "03 a_b", "05 .hidden", "06 NUL", "07 x"
+    ]  # fmt: skip
+
+
 def test_photos_beyond_the_memory_are_saved_as_they_are_shown(reader):
     workspace = Workspace(reader, Limits(file_megabytes=0))
     workspace.add_photo("a.png", noise_png(0, 0), POOL)
