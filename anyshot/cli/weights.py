@@ -78,10 +78,10 @@ def pack(
 
     Example: anyshot weights pack runs/taml anyshot/runs/weights/mine
     """
-    from anyshot.runs.ensemble import pack_ensemble
+    from anyshot.runs.packing import pack as pack_runs
     from anyshot.runs.run import Run
 
-    pack_ensemble([Run(run) for run in runs], folder)
+    pack_runs([Run(run) for run in runs], folder)
 
 
 @app.command()

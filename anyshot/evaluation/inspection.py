@@ -12,7 +12,7 @@ from torch import Tensor
 from anyshot.core.errors import RunError
 from anyshot.core.progress import progress
 from anyshot.data.tasks import Task, TaskStream
-from anyshot.methods import TAML, Method
+from anyshot.methods import TAML, Ensemble, Method
 from anyshot.methods.balancing import gamma_names
 from anyshot.methods.posterior import Posterior
 
@@ -106,6 +106,8 @@ def inspect_task(method: Method, task: Task) -> BalanceRecord:
     >>> round(sum(record.omega_mean), 3)
     1.0
     """
+    if isinstance(method, Ensemble):
+        raise RunError("The members of an ensemble have their own balancing variables; inspect one.")
     if not isinstance(method, TAML) or method.encoder is None:
         raise RunError(f"{method.name} has no balancing variables; inspect a run of taml.")
     device = method.reference_tensor.device

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -76,6 +77,19 @@ class Ensemble(Method):
         transductive = any(predictor.warn_small_batch for predictor in predictors)
         way = predictors[0].way
         return Predictor(probabilities, self.body, self.reference_tensor, way, transductive)
+
+    def embed(self, *arguments: Any, **named: Any) -> Tensor:
+        """An ensemble has no features of its own.
+
+        Raises
+        ------
+        SettingsError
+            Always.
+        """
+        raise SettingsError(
+            "An ensemble has no features of its own; use one of its members (Ensemble.members, or "
+            "the folder of one of its runs)."
+        )
 
     def predict(
         self, task: Task, noise: torch.Generator | None = None, prediction: str | None = None

@@ -16,6 +16,7 @@ from anyshot.methods import Method
 from anyshot.models.network import BODY_PREFIXES
 from anyshot.runs import pretrained
 from anyshot.runs.image_record import SetRecord
+from anyshot.runs.packing import other_members
 from anyshot.runs.run import Run
 
 
@@ -85,6 +86,11 @@ def open_initial_body(source: str) -> InitialBody:
     sets: tuple[SetRecord, ...] = ()
     if path.is_dir() or (source in pretrained.pretrained_models() and not path.exists()):
         run = Run(path)
+        if others := other_members(run):
+            raise RunError(
+                f"'{source}' is an ensemble of {1 + len(others)} networks, which have no common "
+                f"body; give one of its runs, for example '{others[0].folder}'."
+            )
         run.best()  # raises if there are no parameters yet, or if the file is damaged
         path = run.best_path
         sets = run.sets

@@ -12,7 +12,6 @@ RUN/pretrain/                              the run of the pre-training stage, if
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -40,11 +39,11 @@ from anyshot.runs.checkpoint import (
     write_checkpoint,
 )
 from anyshot.runs.description import description_file, read_description
-from anyshot.runs.ensemble import other_members
 from anyshot.runs.identity import extends, is_longer, run_identity
 from anyshot.runs.image_record import SetRecord
 from anyshot.runs.image_sets import open_for_evaluation
 from anyshot.runs.log_file import LogFile
+from anyshot.runs.packing import other_members, pack
 
 log = logging.getLogger(__name__)
 
@@ -281,12 +280,7 @@ class Run:
 
     def export(self, folder: str | Path) -> None:
         """Write the settings, the recorded image sets, user code and the chosen parameters."""
-        self.best()  # raises if there are none yet, or if the file is damaged
-        folder = Path(folder)
-        write_json(folder / "config.json", self.info)
-        shutil.copyfile(self.best_path, folder / self.best_path.name)
-        if (code := self.folder / user_code.CODE_FOLDER).is_dir():
-            shutil.copytree(code, folder / user_code.CODE_FOLDER, dirs_exist_ok=True)
+        pack([self], folder)
 
     # --------------------------------------------------------------------------------------- method
     def resolve_settings(self) -> Settings:

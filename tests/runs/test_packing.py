@@ -9,7 +9,8 @@ from tiny_runs import tiny, train_tiny
 
 import anyshot
 from anyshot.core.errors import RunError, SettingsError
-from anyshot.runs.ensemble import pack_ensemble
+from anyshot.runs.initial_body import open_initial_body
+from anyshot.runs.packing import pack
 from anyshot.runs.run import Run
 
 
@@ -26,7 +27,7 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def ensemble(runs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("packed") / "ensemble"
-    pack_ensemble(runs[:2], folder)
+    pack(runs[:2], folder)
     return Run(folder)
 
 
@@ -58,13 +59,13 @@ def test_settings_of_a_test_reach_every_member(runs, ensemble):
 
 
 def test_a_single_packed_run_is_no_ensemble(runs, tmp_path):
-    pack_ensemble(runs[:1], tmp_path)
+    pack(runs[:1], tmp_path)
     assert not isinstance(Run(tmp_path).load_method(), anyshot.Ensemble)
 
 
 def test_runs_of_different_methods_are_not_packed(runs, tmp_path):
     with pytest.raises(RunError, match="other settings of the method"):
-        pack_ensemble(runs, tmp_path / "mixed")
+        pack(runs, tmp_path / "mixed")
     assert not (tmp_path / "mixed").exists()
 
 
@@ -72,7 +73,7 @@ def test_runs_that_learned_from_other_images_are_not_packed(runs, tmp_path):
     images = make_imageset(images=25)
     other = anyshot.train(tiny("maml"), tmp_path / "run", imagesets=[images], ood=[])
     with pytest.raises(RunError, match="has learned from other images"):
-        pack_ensemble([runs[0], other], tmp_path / "mixed")
+        pack([runs[0], other], tmp_path / "mixed")
 
 
 def test_runs_with_other_training_classes_are_not_packed(runs, tmp_path):
@@ -82,7 +83,42 @@ def test_runs_with_other_training_classes_are_not_packed(runs, tmp_path):
     images = replace(images, splits=exchanged)
     other = anyshot.train(tiny("maml"), tmp_path / "run", imagesets=[images], ood=[])
     with pytest.raises(RunError, match="or classes"):
-        pack_ensemble([runs[0], other], tmp_path / "mixed")
+        pack([runs[0], other], tmp_path / "mixed")
+
+
+def test_a_packed_ensemble_keeps_all_members_when_it_is_packed_again(runs, ensemble, tmp_path):
+    copy, larger = tmp_path / "copy", tmp_path / "larger"
+    third = train_tiny(tiny("maml", seed=2), tmp_path / "third")
+    ensemble.export(copy)
+    pack([ensemble, third], larger)
+    task = task_of(ensemble)
+    three = [run.load_method().predict(task) for run in (*runs[:2], third)]
+    torch.testing.assert_close(Run(copy).load_method().predict(task), (three[0] + three[1]) / 2)
+    torch.testing.assert_close(Run(larger).load_method().predict(task), sum(three) / 3)
+    pack([third, ensemble], tmp_path / "turned")
+    torch.testing.assert_close(Run(tmp_path / "turned").load_method().predict(task), sum(three) / 3)
+
+
+def test_a_run_is_not_overwritten_by_packing(runs):
+    before = runs[1].best_path.read_bytes()
+    with pytest.raises(RunError, match="would be overwritten"):
+        pack(runs[:1], runs[1].folder)
+    assert runs[1].best_path.read_bytes() == before
+
+
+def test_a_run_is_no_member_twice(runs, tmp_path):
+    with pytest.raises(RunError, match="same parameters"):
+        pack([runs[0], runs[0]], tmp_path / "twice")
+
+
+def test_an_ensemble_is_no_body_to_start_from_and_has_no_features(ensemble):
+    with pytest.raises(RunError, match="ensemble of 2 networks"):
+        open_initial_body(str(ensemble.folder))
+    method = ensemble.load_method()
+    with pytest.raises(SettingsError, match="no features of its own"):
+        method.embed(torch.rand(2, 3, *ensemble.image_size))
+    with pytest.raises(RunError, match="members of an ensemble"):
+        anyshot.inspect_task(method, task_of(ensemble))
 
 
 def test_members_take_images_of_one_size():
