@@ -19,6 +19,7 @@ from anyshot.core.registry import BODIES, ENCODERS, METHODS, POOLINGS, SHOT_RULE
 from anyshot.core.task_settings import TaskSettings, parse_shots
 
 AUGMENTATIONS = ("auto", "flip", "shift", "crop", "colour", "unfamiliar")
+MIXINGS = ("random", "turn")
 
 
 @refuse_unknown_arguments
@@ -167,7 +168,7 @@ class Settings:
         "random",
         "Sampling of several image sets: one for each task at random, or one for each meta-batch "
         "in turn.",
-        choices=("random", "turn"),
+        choices=MIXINGS,
     )
     task: TaskSettings = field(default_factory=TaskSettings)
     method: MethodSettings = field(default_factory=MethodSettings)

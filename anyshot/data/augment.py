@@ -11,6 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from anyshot.core.errors import SettingsError
+from anyshot.core.options import suggestion
+from anyshot.core.settings import AUGMENTATIONS
 from anyshot.data import ImageSet
 
 SHIFT = 0.1  #: largest shift, as a share of the side: 3 pixels of 32
@@ -35,6 +38,17 @@ def resolve_augmentations(names: Sequence[str], imageset: ImageSet) -> tuple[str
     auto = ("flip", "shift") if imageset.flip_invariant else ("shift",)
     resolved = [one for name in names for one in (auto if name == "auto" else (name,))]
     return tuple(dict.fromkeys(resolved))  # each one once
+
+
+def check_augmentations(names: Sequence[str]) -> None:
+    """Refuse names that are no augmentation, which would change nothing."""
+    for name in (names,) if isinstance(names, str) else names:
+        if name not in AUGMENTATIONS:
+            raise SettingsError(
+                f"There is no augmentation {name!r}{suggestion(str(name), AUGMENTATIONS)}"
+            )
+    if isinstance(names, str):
+        raise SettingsError(f"The augmentations are {names!r}; give a sequence, [{names!r}].")
 
 
 def augment(images: Images, names: Sequence[str], rng: np.random.Generator) -> Images:

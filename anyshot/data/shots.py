@@ -15,9 +15,21 @@ from collections.abc import Callable
 
 import numpy as np
 
+from anyshot.core.errors import CodeError
 from anyshot.core.random import Rng
 
 ShotRule = Callable[[Rng, int, int, int], np.ndarray]
+
+
+def draw_sizes(rule: ShotRule, rng: Rng, way: int, least: int, most: int) -> np.ndarray:
+    """The sizes that a shot rule draws, int [way], after a check: the rule may be your own."""
+    sizes = np.asarray(rule(rng, way, least, most))
+    if sizes.shape != (way,) or sizes.dtype.kind not in "iu" or sizes.min() < 1:
+        raise CodeError(
+            f"The shot rule {getattr(rule, '__name__', rule)!r} returned {sizes.tolist()} for "
+            f"{way} classes; expected {way} integers of at least 1."
+        )
+    return sizes
 
 
 def any_shot(rng: Rng, way: int, least: int, most: int) -> np.ndarray:

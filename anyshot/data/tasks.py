@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -15,13 +16,14 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from anyshot.core.errors import DataError, SettingsError
+from anyshot.core.options import suggestion
 from anyshot.core.random import Rng, numpy_rng, torch_rng
 from anyshot.core.registry import SHOT_RULES
-from anyshot.core.settings import TaskSettings
+from anyshot.core.settings import MIXINGS, TaskSettings
 from anyshot.core.task_settings import parse_shots
-from anyshot.data.augment import augment, resolve_augmentations
+from anyshot.data.augment import augment, check_augmentations, resolve_augmentations
 from anyshot.data.image_set import ImageSet
-from anyshot.data.shots import ShotRule
+from anyshot.data.shots import ShotRule, draw_sizes
 from anyshot.data.storage import canonical_split
 from anyshot.data.unfamiliar import draw_transformation
 
@@ -135,6 +137,8 @@ class TaskStream(Dataset[Task]):
     ------
     DataError
         The split has fewer classes than the way, or a class has fewer than two images.
+    SettingsError
+        There is no such mixing or augmentation, or the settings or the seed are of another type.
 
     Examples
     --------
@@ -172,13 +176,22 @@ class TaskStream(Dataset[Task]):
             raise DataError(f"A TaskStream needs image sets, not {given}; see anyshot.open_images.")
         self.split = canonical_split(split)
         self.settings = settings or TaskSettings()
+        if not isinstance(self.settings, TaskSettings):
+            raise SettingsError(
+                f"The task settings are {settings!r}; give anyshot.TaskSettings(…)."
+            )
+        if mixing not in MIXINGS:
+            raise SettingsError(f"There is no mixing {mixing!r}{suggestion(mixing, MIXINGS)}")
+        if not isinstance(seed, Integral) or seed < 0:
+            raise SettingsError(f"The seed is {seed!r}; expected an integer of at least 0.")
+        check_augmentations(augment)
         self.seed = seed
         self.mixing = mixing
         self.tasks_per_set = tasks_per_set
         self.augment = augment
         self.tasks = tasks
         rule, self.least, self.most = parse_shots(self.settings.shots)
-        self.draw_shots: ShotRule = SHOT_RULES[rule]
+        self.rule: ShotRule = SHOT_RULES[rule]
         for imageset in self.imagesets:
             self._check(imageset)
 
@@ -211,7 +224,7 @@ class TaskStream(Dataset[Task]):
         imageset = self._choose_set(index, rng)
         way = self.settings.way
         classes = rng.permutation(np.asarray(imageset.splits[self.split]))[:way]
-        shots = self.draw_shots(rng, way, self.least, self.most)
+        shots = draw_sizes(self.rule, rng, way, self.least, self.most)
         support, query = [], []
         for c, shot in zip(classes, shots, strict=True):
             size = int(imageset.counts[c])

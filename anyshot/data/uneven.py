@@ -9,6 +9,7 @@ from anyshot.core.random import numpy_rng
 from anyshot.core.registry import SHOT_RULES
 from anyshot.core.task_settings import parse_shots
 from anyshot.data.image_set import ImageSet
+from anyshot.data.shots import draw_sizes
 from anyshot.data.storage import canonical_split
 
 
@@ -46,7 +47,8 @@ def make_uneven(images: ImageSet, shots: str, *, split: str = "train", seed: int
     rng = numpy_rng(seed, "uneven", split)
     if not members:
         raise DataError(f"{images.name} has no {split} classes; choose another split.")
-    sizes = dict(zip(members, SHOT_RULES[rule](rng, len(members), least, most), strict=True))
+    drawn = draw_sizes(SHOT_RULES[rule], rng, len(members), least, most)
+    sizes = dict(zip(members, drawn, strict=True))
     arrays = {}
     for c, label in enumerate(images.classes):
         pixels = images.images_of(c)

@@ -107,7 +107,9 @@ def inspect_task(method: Method, task: Task) -> BalanceRecord:
     1.0
     """
     if isinstance(method, Ensemble):
-        raise RunError("The members of an ensemble have their own balancing variables; inspect one.")
+        raise RunError(
+            "The members of an ensemble have their own balancing variables; inspect one."
+        )
     if not isinstance(method, TAML) or method.encoder is None:
         raise RunError(f"{method.name} has no balancing variables; inspect a run of taml.")
     device = method.reference_tensor.device

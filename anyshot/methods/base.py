@@ -253,7 +253,7 @@ class Method(nn.Module):
         -------
         Objective
         """
-        raise NotImplementedError
+        raise CodeError(f"{type(self).__name__} has no objective() and cannot be trained.")
 
     def before_validation(self, training: TaskStream) -> None:
         """Set state that is not learned by gradients; called before each validation.
@@ -326,7 +326,7 @@ class Method(nn.Module):
             (query images [M, channels, height, width], index of their view) -> probabilities
             [M, C].
         """
-        raise NotImplementedError
+        raise CodeError(f"{type(self).__name__} has no adapt_classifier() and cannot predict.")
 
     def predict(
         self, task: Task, noise: torch.Generator | None = None, prediction: str | None = None

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from anyshot.core.builtin_options import StatisticsOptions
+from anyshot.core.errors import CodeError
 from anyshot.data.tasks import Task
 from anyshot.methods.base import Objective, accuracy
 from anyshot.methods.stored_statistics import StoredStatisticsMethod
@@ -52,7 +53,7 @@ class EmbeddingMethod(StoredStatisticsMethod):
         callable
             Query features [M, width] → logits [M, way].
         """
-        raise NotImplementedError
+        raise CodeError(f"{type(self).__name__} has no fit(); write it to classify features.")
 
     def objective(self, task: Task, noise: torch.Generator | None = None) -> Objective:
         support, labels, query, query_labels = self.task_tensors(task)

@@ -91,9 +91,10 @@ def set_statistics(sets: FeatureSets, statistics: Sequence[Statistic]) -> Tensor
     """Compute several statistics, [sets, width, len(statistics)]."""
     results = [statistic(sets) for statistic in statistics]
     for statistic, values in zip(statistics, results, strict=True):
-        if values.shape != sets.mean.shape:
+        if not isinstance(values, Tensor) or values.shape != sets.mean.shape:
+            given = f"shape {list(values.shape)}" if isinstance(values, Tensor) else repr(values)
             raise CodeError(
-                f"The statistic {statistic.__name__!r} has shape {list(values.shape)}; expected "
+                f"The statistic {statistic.__name__!r} gives {given}; expected a tensor of shape "
                 f"{list(sets.mean.shape)}, one number for each set and feature."
             )
     return torch.stack(results, -1)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from anyshot.core.builtin_options import BALANCING, TAMLOptions
-from anyshot.core.errors import SettingsError
+from anyshot.core.errors import CodeError, SettingsError
 from anyshot.core.registry import ENCODERS
 from anyshot.core.settings import MethodSettings
 from anyshot.methods.balancing import Phi, apply_z
@@ -63,7 +63,13 @@ class TAML(MetaSGD):
             evidence = held_out_evidence(
                 features - features.mean(0), labels, way, list(self.body.head_parts.values())
             )
-        return self.encoder(images, labels, way, evidence)
+        q = self.encoder(images, labels, way, evidence)
+        if not isinstance(q, Posterior):
+            raise CodeError(
+                f"The task encoder {self.options.encoder!r} returned {type(q).__name__}; expected "
+                "anyshot.methods.posterior.Posterior."
+            )
+        return q
 
     def learning_rate_multipliers(self) -> dict[str, float]:
         """Those of Meta-SGD; ``encoder_rate`` for the encoder and the gains."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anyshot.core.errors import RunError, SettingsError
+from anyshot.core.errors import CodeError, RunError, SettingsError
 from anyshot.core.parallel import collectives
 from anyshot.core.progress import Advance, progress
 from anyshot.data import ImageSet
@@ -19,7 +19,7 @@ from anyshot.data.tasks import Task, TaskIndices, TaskStream
 from anyshot.evaluation.evaluate_tasks import evaluate
 from anyshot.evaluation.metrics import Summary
 from anyshot.evaluation.temperature import calibrate_temperature
-from anyshot.methods import Method
+from anyshot.methods import Method, Objective
 from anyshot.runs.checkpoint import Checkpoint
 from anyshot.runs.run import Run
 from anyshot.training.gradient_check import GradientCheck
@@ -258,6 +258,12 @@ class MetaTraining(TrainingLoop):
 def task_gradients(method: Method, task: Task) -> tuple[list[Tensor], dict[str, float]]:
     """The meta-gradients of one task's objective, and its loss, penalty, KL and accuracy."""
     objective = method.objective(task, task.noise())
+    if not isinstance(objective, Objective) or torch.as_tensor(objective.loss).dim():
+        given = objective.loss if isinstance(objective, Objective) else objective
+        raise CodeError(
+            f"{method.name}.objective returned {type(objective).__name__} with {given!r}; expected "
+            "anyshot.Objective with the mean loss, one number."
+        )
     gradients = torch.autograd.grad(
         objective.loss + objective.penalty,
         list(method.parameters()),

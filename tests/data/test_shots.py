@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 
-from anyshot.core.errors import SettingsError
+from anyshot.core.errors import CodeError, SettingsError
 from anyshot.core.random import numpy_rng
 from anyshot.core.registry import SHOT_RULES
 from anyshot.core.settings import TaskSettings
 from anyshot.core.task_settings import parse_shots
+from anyshot.data.shots import draw_sizes
 
 
 def shots(text: str, way: int = 5, draws: int = 4000) -> np.ndarray:
@@ -125,3 +126,20 @@ def test_malformed_shots_are_refused(text):
         parse_shots(text)
     with pytest.raises(SettingsError):
         TaskSettings(shots=text)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [[3], [2.5, 3.0], [0, 3], None, ["3", "3"]],
+    ids=["one", "floats", "zero", "none", "text"],
+)
+def test_a_rule_of_your_own_must_give_a_positive_integer_for_each_class(sizes):
+    def own(rng, way, least, most):
+        return sizes
+
+    with pytest.raises(CodeError, match=r"'own'.* 2 integers of at least 1"):
+        draw_sizes(own, numpy_rng(0), 2, 1, 5)
+
+
+def test_a_rule_of_your_own_may_return_a_list():
+    assert draw_sizes(lambda rng, way, least, most: [most] * way, numpy_rng(0), 3, 1, 5).sum() == 15

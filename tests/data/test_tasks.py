@@ -266,3 +266,21 @@ def test_val_means_validation():
     assert same(short.task(3), full.task(3))
     with pytest.raises(DataError, match="holdout"):
         TaskStream(images, "holdout", settings)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"mixing": "turns"},
+        {"augment": ("flop",)},
+        {"augment": "flip"},
+        {"seed": -1},
+        {"seed": 0.5},
+        {"settings": 5},
+    ],
+    ids=str,
+)
+def test_a_stream_refuses_an_argument_that_would_have_no_effect_or_fail_later(wrong):
+    (value,) = wrong.values()
+    with pytest.raises(SettingsError, match=str(value[0] if isinstance(value, tuple) else value)):
+        TaskStream(make_imageset(), "train", **{"settings": TaskSettings(way=2), **wrong})

@@ -47,6 +47,8 @@ def test_statistic_of_the_wrong_shape_is_refused():
     sets = FeatureSets(torch.ones(4, 2), torch.ones(1, 4), torch.ones(1))
     with pytest.raises(CodeError, match=r"'largest'.*\[4\].*\[1, 2\]"):
         set_statistics(sets, [lambda_named("largest", lambda s: s.features.amax(1))])
+    with pytest.raises(CodeError, match="'nothing' gives None"):
+        set_statistics(sets, [lambda_named("nothing", lambda s: None)])
 
 
 def lambda_named(name: str, function):

@@ -6,10 +6,12 @@ import torch
 from support import make_task
 from tiny_runs import tiny, train_tiny
 
+import anyshot
 from anyshot.core.builtin_options import TAMLOptions
 from anyshot.core.errors import CodeError
 from anyshot.core.random import torch_rng
 from anyshot.methods.pooling import AttentionPooling
+from anyshot.methods.posterior import Posterior
 from anyshot.methods.task_encoder import NormalizedTaskEncoder, TaskEncoder
 from anyshot.models.bodies.conv4 import conv4
 from anyshot.runs.run import Run
@@ -315,3 +317,10 @@ def test_encoder_and_pooling_of_ones_own_are_trained_and_loaded(tmp_path):
         with pytest.raises(CodeError, match="trust"):
             Run(tmp_path / option).load_method()
         assert Run(tmp_path / option, trust_code=True).load_method().predict(make_task(way=2)).shape
+
+
+def test_an_encoder_of_your_own_must_return_a_posterior():
+    method = anyshot.create_method(tiny("taml").method)
+    method.encoder.forward = lambda *inputs: None
+    with pytest.raises(CodeError, match=r"returned NoneType; expected .*Posterior"):
+        method.predict(make_task())

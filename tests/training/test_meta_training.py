@@ -6,17 +6,18 @@ from types import SimpleNamespace
 import pytest
 import torch
 from safetensors.torch import load_file
-from support import assert_equal, assert_kills_change_nothing, make_imageset
+from support import assert_equal, assert_kills_change_nothing, make_imageset, make_task
 from tiny_runs import tiny
 from tiny_runs import train_tiny as run
 
-from anyshot.core.errors import AnyshotError, RunError
+import anyshot
+from anyshot.core.errors import AnyshotError, CodeError, RunError
 from anyshot.core.settings import Settings, TaskSettings
 from anyshot.data.tasks import TaskStream
-from anyshot.methods import METHODS
+from anyshot.methods import METHODS, Objective
 from anyshot.runs.run import Run
 from anyshot.training import meta_training
-from anyshot.training.meta_training import MetaTraining
+from anyshot.training.meta_training import MetaTraining, task_gradients
 from anyshot.training.stages import train
 
 
@@ -321,3 +322,11 @@ def test_a_run_consists_of_safetensors_and_json_files(tmp_path):
             json.loads(path.read_text())
         elif path.suffix == ".safetensors":
             assert load_file(path)
+
+
+@pytest.mark.parametrize("wrong", [torch.ones(()), Objective(torch.ones(2), 0.0, 0.5)])
+def test_an_objective_of_another_form_is_refused(wrong):
+    method = anyshot.create_method(tiny("maml").method)
+    method.objective = lambda task, noise: wrong
+    with pytest.raises(CodeError, match="expected anyshot"):
+        task_gradients(method, make_task())
