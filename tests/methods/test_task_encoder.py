@@ -11,7 +11,6 @@ from anyshot.core.builtin_options import TAMLOptions
 from anyshot.core.errors import CodeError
 from anyshot.core.random import torch_rng
 from anyshot.methods.pooling import AttentionPooling
-from anyshot.methods.posterior import Posterior
 from anyshot.methods.task_encoder import NormalizedTaskEncoder, TaskEncoder
 from anyshot.models.bodies.conv4 import conv4
 from anyshot.runs.run import Run
@@ -320,7 +319,8 @@ def test_encoder_and_pooling_of_ones_own_are_trained_and_loaded(tmp_path):
 
 
 def test_an_encoder_of_your_own_must_return_a_posterior():
-    method = anyshot.create_method(tiny("taml").method)
+    task = make_task()
+    method = anyshot.create_method(tiny("taml").method, task.support.shape[1:3])
     method.encoder.forward = lambda *inputs: None
     with pytest.raises(CodeError, match=r"returned NoneType; expected .*Posterior"):
-        method.predict(make_task())
+        method.predict(task)
