@@ -88,17 +88,19 @@ class Page:
     async def upload(self, request: Request) -> Response:
         """Add one image, the request's body; ?target= is a class or the pool, ?name= the file.
 
-        Uploads with the same ?batch= are undone together.
+        Uploads with the same ?batch= are undone together. With ?confirmed=1 the label is right even
+        if it looks wrong.
         """
         target = request.query_params.get("target", "")
         batch = request.query_params.get("batch", "")[:BATCH_NAME]
         name = request.query_params.get("name", "")[:200] or "The image"
+        confirmed = request.query_params.get("confirmed") == "1"
         workspace = self.find_or_create(request)
         await run_in_threadpool(workspace.check_room, target)
         too_long = f"{name} is larger than {self.limits.megabytes} MB, the most for an image."
         with self.count_upload() as count:
             data = await self.read_body(request, self.limits.upload_bytes, too_long, count)
-            await run_in_threadpool(workspace.add_photo, name, data, target, batch)
+            await run_in_threadpool(workspace.add_photo, name, data, target, batch, confirmed)
         return self.remember(request, workspace, Response(status_code=204))
 
     async def thumbnail(self, request: Request) -> Response:

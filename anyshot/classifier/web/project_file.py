@@ -30,11 +30,14 @@ def project_zip(now: Arrangement, photos: Mapping[str, Photo]) -> Iterator[bytes
     rows: list[dict[str, Any]] = []
     classes = [{"name": g.name, "used": len(g.support)} for g in now.groups.values()]
     with zipfile.ZipFile(out, "w") as archive:
+        confirmed = {p for p, key in now.confirmed if key in now.groups and p in now.photos_of(key)}
         for folder, index, ids in _folders(now):
             for photo in (photos[key] for key in ids):
                 path = f"{folder}/{len(rows) + 1:05d} {_file_name(photo)}"
                 archive.writestr(path, photo.file or photo.thumbnail)
                 rows.append({"file": path, "name": photo.name, "class": index})
+                if photo.id in confirmed:
+                    rows[-1]["confirmed"] = True
                 yield out.take()
         project = {
             "format": FORMAT,

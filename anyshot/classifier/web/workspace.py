@@ -114,8 +114,10 @@ class Workspace:
             self._change("open the project", other.now, batch)
 
     # ---------- changes of photos
-    def add_photo(self, name: str, data: bytes, target: str, batch: str = "") -> None:
-        """Read an upload and add it to a target."""
+    def add_photo(
+        self, name: str, data: bytes, target: str, batch: str = "", confirmed: bool = False
+    ) -> None:
+        """Read an upload and add it to a target; is its label right even if it looks wrong?"""
         self.check_room(target)
         photo = self.reader.read(name, data, self.limits)  # takes time, so without the lock
         with self.lock:
@@ -125,7 +127,10 @@ class Workspace:
             self.memory.hold(photo)
             self.photos[photo.id] = photo
             self.file_bytes += len(photo.file)
-            self._change("add photos", self.now.with_photos([photo.id], target), batch)
+            after = self.now.with_photos([photo.id], target)
+            if confirmed:
+                after = replace(after, confirmed=after.confirmed | {(photo.id, target)})
+            self._change("add photos", after, batch)
 
     def check_room(self, target: str) -> None:
         """Refuse a photo that would not fit. To make room, the oldest changes are forgotten."""

@@ -181,9 +181,15 @@ def test_several_photos_are_moved_and_undone_together(taught):
         taught.click(f".item:nth-child({n}) .tick")
     bar = "document.querySelector('#answer-list .bar-of-selected')"
     assert taught.js(f"{bar}.innerText").startswith("2 photos selected")
-    key = taught.js(STATE)["classes"][0]["id"]
-    choose_option(taught, "#answer-list .bar-of-selected select", key)
+    assert taught.js(f"{bar}.querySelector('select + button').disabled")  # no class is chosen yet
+    taught.js(f"{bar}.querySelector('select').focus()")
+    taught.press("ArrowDown")
+    assert taught.js(f"{bar}.querySelector('select').selectedOptions[0].text") == "green"
+    taught.press("Tab")
+    assert taught.js("document.querySelector('#pool-count').textContent") == "30"
+    taught.press("Enter")
     taught.wait("document.querySelector('#pool-count').textContent === '28'")
+    taught.wait("document.activeElement.ariaLabel === 'Select 02.png'")
     assert [row["name"] for row in taught.js(STATE)["classes"][0]["pictures"]][-2:] == [
         "00.png",
         "01.png",
@@ -192,10 +198,16 @@ def test_several_photos_are_moved_and_undone_together(taught):
     taught.js("document.querySelector('#undo').focus()")
     taught.press("Control+z")
     taught.wait("document.querySelector('#pool-count').textContent === '30'")
+    taught.click("#redo")
+    taught.wait("document.querySelector('#pool-count').textContent === '28'")
+    taught.wait("document.activeElement.id === 'undo'")  # nothing is left to redo
+    taught.press("Enter")
+    taught.wait("document.querySelector('#pool-count').textContent === '30'")
     taught.click(".item .tick")
     taught.click("#answer-list .bar-of-selected .quiet")  # all 30
     taught.click("#answer-list .bar-of-selected .danger")
     taught.wait("document.querySelector('#pool-count').textContent === ''")
+    taught.wait("document.activeElement.id === 'answers-title'")
 
 
 def test_many_files_that_cannot_be_used_give_one_notice_and_a_list(page, tmp_path):
@@ -244,6 +256,23 @@ def test_mix_ups_open_their_photos(taught):
     taught.press("Escape")
     taught.press("Escape")
     taught.wait("!document.querySelector('#browse').open")
+    assert taught.js(f"document.activeElement.ariaLabel === {json.dumps(label)}")
+    taught.press("Enter")
+    taught.click("#browse .answer")
+    taught.click("#viewer-choices > :last-child")  # the table is drawn again
+    # green has one photo left, which cannot be left out: there is nothing to show any more
+    taught.wait("!document.querySelector('#browse').open")
+    assert taught.js("document.querySelector('#mixups').hidden")
+    taught.wait("document.activeElement.id === 'classes-title'")
+    taught.click("#undo")
+    red = "#mixup-table tbody tr:last-child .right button"  # three photos
+    taught.wait(f"document.querySelector('{red}')?.checkVisibility()")
+    taught.click(red)
+    taught.click("#browse .answer")
+    taught.click("#viewer-choices > :last-child")
+    taught.wait("document.querySelectorAll('#browse .answer').length === 2")
+    taught.press("Escape")
+    taught.wait(f"document.activeElement.matches('{red}')")
 
 
 def test_removal_is_confirmed_with_the_focus_on_keep(taught):
@@ -278,10 +307,30 @@ def test_the_camera_adds_photos_to_a_class(taught):
     for n in (3, 4):
         taught.press("Enter")
         taught.wait(f"{STATE}.then((s) => s.classes[0].pictures.length === {n})")
+    taught.js("window.stream = document.querySelector('#camera-video').srcObject")
     taught.press("Escape")
     taught.wait("document.querySelector('#camera-video').srcObject === null")
+    assert taught.js("stream.getTracks().every((track) => track.readyState === 'ended')")
     taught.click("#undo")
     taught.wait(f"{STATE}.then((s) => s.classes[0].pictures.length === 2)")
+
+
+def test_a_double_click_opens_the_camera_once(taught):
+    taught.js(
+        """(() => {
+          const ask = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+          window.streams = [];
+          navigator.mediaDevices.getUserMedia = async (wanted) => {
+            streams.push(await ask(wanted));
+            return streams.at(-1);
+          };
+          for (let i = 0; i < 2; i += 1) document.querySelector('.class .camera').click();
+        })()"""
+    )
+    taught.wait("document.querySelector('#camera-video').videoWidth > 0")
+    taught.press("Escape")
+    taught.wait("document.querySelector('#camera-video').srcObject === null")
+    assert taught.js("streams.length") == 1  # another one would never be stopped
 
 
 def test_example_pictures_are_one_click(page):
@@ -379,8 +428,13 @@ def test_a_project_is_opened_again_as_it_was(taught):
         "import('/static/state.js').then(async ({ change }) => {"
         f" await change('PATCH', '/api/classes/{red}/used', {{ used: 2 }});"
         " await change('PATCH', '/api/prior', { as_given: true });"
-        " await change('PATCH', '/api/threshold', { threshold: 0.3 }); })"
+        " await change('PATCH', '/api/threshold', { threshold: 0.3 });"
+        " const { classes: [{ pictures: [{ id }] }] } = await (await fetch('/api/state')).json();"
+        " await change('POST', '/api/confirm', { photos: [id] }); })"
     )
+    saved = "fetch('/api/project').then((r) => r.text())"  # JSON in a zip file without compression
+    confirmed = f"{saved}.then((text) => text.split('\"confirmed\": true').length - 1)"
+    assert taught.js(confirmed) == 1
     before = content(taught.js(STATE))
     taught.js(OPEN_AGAIN)
     taught.wait(
@@ -389,6 +443,7 @@ def test_a_project_is_opened_again_as_it_was(taught):
     )
     taught.wait(f"{STATE}.then((s) => s.classes[1].used === 2)")
     assert content(taught.js(STATE)) == before
+    assert taught.js(confirmed) == 1
     taught.click("#undo")  # the whole project
     taught.wait("document.querySelectorAll('.class').length === 0")
 

@@ -82,6 +82,25 @@ def test_photos_beyond_the_memory_are_saved_as_they_are_shown(reader):
     assert Image.open(io.BytesIO(data)).size == (THUMBNAIL_SIDE, THUMBNAIL_SIDE)
 
 
+def test_labels_that_are_right_stay_so_in_a_project(busy):
+    red, green = busy.state()["classes"]
+    kept, moved = (photo["id"] for photo in red["pictures"][:2])
+    busy.post("/api/confirm", json={"photos": [kept, moved]}).raise_for_status()
+    busy.move(green["id"], moved).raise_for_status()  # its new label was not confirmed
+    project, _ = unzip(busy.get("/api/project").content)
+    assert [row.get("confirmed") for row in project["photos"]].count(True) == 1
+    assert project["photos"][0]["confirmed"] is True
+
+
+def test_an_uploaded_label_may_be_right_although_it_looks_wrong(reader):
+    workspace = Workspace(reader, Limits())
+    workspace.add_class("red")
+    key = next(iter(workspace.groups))
+    workspace.add_photo("1.png", noise_png(0, 0), key, confirmed=True)
+    workspace.add_photo("2.png", noise_png(0, 1), key)
+    assert workspace.now.confirmed == {(workspace.groups[key].photos[0], key)}
+
+
 def test_a_project_replaces_what_was_there(busy):
     state = busy.post(
         "/api/project", json={"classes": ["a", "b"], "as_given": True, "threshold": 0.7}

@@ -45,11 +45,13 @@ const highest = ({ probabilities = { none: 0 } }) => Math.max(...Object.values(p
 const uncertainty = (photo) => (photo.unknown ? 2 : 1) - highest(photo);
 const label = (photo) => (photo.probabilities ? verdict(photo).name : "");
 
+const byNumber = (a, b) => a.localeCompare(b, undefined, { numeric: true }); // 2 before 10
+
 const ORDERS = {
   uncertain: (a, b) => uncertainty(b) - uncertainty(a),
   certain: (a, b) => uncertainty(a) - uncertainty(b),
-  name: (a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }),
-  class: (a, b) => label(a).localeCompare(label(b)) || uncertainty(b) - uncertainty(a),
+  name: (a, b) => byNumber(a.name, b.name),
+  class: (a, b) => byNumber(label(a), label(b)) || uncertainty(b) - uncertainty(a),
 };
 
 const FILTERS = {

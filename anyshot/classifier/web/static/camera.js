@@ -6,6 +6,7 @@ import { newBatch, upload } from "./upload.js";
 
 const WIDTH = 1280; // pixels that the camera is asked for
 let stream = null;
+let asking = false; // the browser, which may ask the visitor
 let batch = "";
 let taken = 0;
 
@@ -18,10 +19,14 @@ export async function takePhotos(target) {
   if (!navigator.mediaDevices) {
     return report("The browser gives the camera only to pages at localhost or with https.");
   }
+  if (asking) return;
+  asking = true;
   try {
     stream = await navigator.mediaDevices.getUserMedia({ video: { width: { ideal: WIDTH }, facingMode: "environment" } });
   } catch (error) {
     return report(error.name === "NotFoundError" ? "There is no camera." : "The browser did not allow the camera.");
+  } finally {
+    asking = false;
   }
   batch = newBatch();
   taken = 0;

@@ -43,7 +43,8 @@ function card({ id }) {
   const picker = h("label", { className: "pick" }, input, h("span", {}, "+ Add photos"));
   const camera = h("button", { type: "button", className: "camera", onclick: () => takePhotos(id) }, cameraIcon());
   const all = h("button", { type: "button", className: "quiet all" });
-  all.addEventListener("click", () => browse(() => find()?.name ?? "", () => find()?.pictures ?? [], photoCard, fillCard));
+  const opener = () => (all.hidden ? name : all);
+  all.addEventListener("click", () => browse(() => find()?.name ?? "", () => find()?.pictures ?? [], photoCard, fillCard, opener));
   const slider = h("input", { type: "range", min: 1, step: 1 });
   slider.addEventListener("input", () => slide(id, slider));
   const element = h("article", { className: "class card" },

@@ -75,10 +75,13 @@ function selectionBar(view) {
     const chosen = [...view.ticked];
     view.ticked.clear();
     await change("POST", path, { photos: chosen, ...body });
+    const near = view.grid.querySelector(".tick") ?? view.grid.closest("section, dialog").querySelector("h2");
+    if (view.bar.hidden) near.focus({ preventScroll: true }); // the bar had the focus
   };
-  const target = h("select", { ariaLabel: "Put the selected photos into" });
-  target.addEventListener("change", () => target.value && act("/api/pictures/move", { target: target.value }));
   const button = (text, className, onclick) => h("button", { type: "button", className, onclick }, text);
+  const target = h("select", { ariaLabel: "Class for the selected photos" }); // arrow keys change it at once
+  const move = button("Move", "quiet", () => act("/api/pictures/move", { target: target.value }));
+  target.addEventListener("change", () => (move.disabled = !target.value));
   const all = () => {
     view.items.forEach((photo) => view.ticked.add(photo.id));
     view.show();
@@ -89,30 +92,32 @@ function selectionBar(view) {
     view.grid.querySelector(".tick")?.focus();
   };
   view.bar.append(h("span", { role: "status" }), button("Select all", "quiet", all),
-    button("Select none", "quiet", none), target, button("Remove", "danger", () => act("/api/pictures/remove")));
+    button("Select none", "quiet", none), target, move, button("Remove", "danger", () => act("/api/pictures/remove")));
 }
 
 function showSelected(view) {
-  const [text, all, , target] = view.bar.children;
+  const [text, all, , target, move] = view.bar.children;
   view.bar.hidden = !view.ticked.size;
   text.textContent = `${photos(view.ticked.size)} selected`;
   all.hidden = view.ticked.size === view.items.length;
   all.textContent = `Select all ${view.items.length}`;
-  const options = [{ id: "", name: "Put into …" }, ...now().classes, { id: "pool", name: "photos to classify" }];
+  const options = [{ id: "", name: "Move to …" }, ...now().classes, { id: "pool", name: "photos to classify" }];
   const key = options.map((option) => `${option.id} ${option.name}`).join();
   if (target.dataset.key !== key) {
     target.dataset.key = key;
     target.replaceChildren(...options.map(({ id, name }) => h("option", { value: id }, name)));
   }
-  target.value = "";
+  if (view.bar.hidden) target.value = "";
+  move.disabled = !target.value;
 }
 
 // A dialog with a gallery: the photos of a class, or of a cell of the table of mix-ups.
 let open = null;
 let showAll = null;
 
-export function browse(title, list, make, update) {
-  open = { title, list };
+// `opener` finds the element that gets the focus when the dialog closes.
+export function browse(title, list, make, update, opener) {
+  open = { title, list, opener };
   showAll ??= gallery($("browse-list"), make, update);
   refreshBrowse(false);
   $("browse").showModal();
@@ -121,8 +126,13 @@ export function browse(title, list, make, update) {
 export function refreshBrowse(keepPage = true) {
   if (!open) return;
   const list = open.list();
+  if (!list.length) return $("browse").close();
   $("browse-title").textContent = `${open.title()} (${list.length})`;
   showAll(list, keepPage);
 }
 
-$("browse").addEventListener("close", () => (open = null));
+$("browse").addEventListener("close", () => {
+  const target = open.opener();
+  (target.checkVisibility() ? target : $("classes-title")).focus({ preventScroll: true });
+  open = null;
+});

@@ -24,8 +24,11 @@ function draw({ classes }) {
   const head = h("tr", {}, h("th", { scope: "col" }, "class ↓ answer →"),
     ...shown.map((c) => h("th", { scope: "col", title: c.name }, h("span", {}, c.name))), h("th", { scope: "col" }, "right"));
   $("mixup-table").replaceChildren(h("thead", {}, head), h("tbody", {}, ...shown.map((c) => row(c, shown))));
-  if (focused) $("mixup-table").querySelector(`[data-cell="${focused}"]`)?.focus();
+  if (focused) button(focused).focus();
 }
+
+// The button of a cell, or the heading once it has no photos.
+const button = (key) => $("mixup-table").querySelector(`[data-cell="${key}"]`) ?? $("mixups").querySelector("summary");
 
 function row(c, shown) {
   const total = c.pictures.filter((photo) => photo.guess).length;
@@ -40,11 +43,9 @@ function cell(c, other, total) {
   const element = h("td", { className: c === other ? "right" : "wrong" });
   element.style.setProperty("--share", total ? count / total : 0);
   if (!count) return element;
-  const button = h("button", { type: "button" }, String(count));
-  button.dataset.cell = `${c.id} ${other.id}`;
-  button.ariaLabel = c === other ? `${photos(count)} of ${c.name} recognised` : `${photos(count)} of ${c.name} taken for ${other.name}`;
-  button.onclick = () => open(c.id, other.id);
-  element.append(button);
+  const ariaLabel = c === other ? `${photos(count)} of ${c.name} recognised` : `${photos(count)} of ${c.name} taken for ${other.name}`;
+  const onclick = () => open(c.id, other.id);
+  element.append(h("button", { type: "button", ariaLabel, onclick, "data-cell": `${c.id} ${other.id}` }, String(count)));
   return element;
 }
 
@@ -52,5 +53,5 @@ function open(own, guess) {
   const find = (id) => now().classes.find((c) => c.id === id);
   const list = () => (find(own) ? called(find(own), guess) : []);
   const title = () => (own === guess ? `${find(own)?.name ?? ""}, recognised` : `${find(own)?.name ?? ""} taken for ${find(guess)?.name ?? ""}`);
-  browse(title, list, card, fillCard);
+  browse(title, list, card, fillCard, () => button(`${own} ${guess}`));
 }

@@ -76,7 +76,13 @@ $("over").addEventListener("click", async () => {
   }
 });
 
-for (const id of ["undo", "redo"]) $(id).addEventListener("click", () => change("POST", `/api/${id}`));
+for (const [id, other] of [["undo", "redo"], ["redo", "undo"]]) {
+  $(id).addEventListener("click", async () => {
+    const focused = document.activeElement === $(id);
+    await change("POST", `/api/${id}`);
+    if (focused && $(id).hidden) $(other).focus();
+  });
+}
 $("examples").addEventListener("click", async () => {
   if (await change("POST", "/api/examples")) $("classes-title").focus();
 });

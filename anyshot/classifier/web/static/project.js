@@ -61,6 +61,7 @@ async function load(file, entries, { classes, photos: rows, as_given, threshold 
     read: () => readEntry(file, entries.get(row.file), limits().bytes), // one at a time, when its turn comes
     name: String(row.name),
     target: row.class === null ? "pool" : made[row.class].id,
+    confirmed: row.confirmed === true,
   }));
   if (items.length) await uploadAll(items, batch);
   for (const [i, { used }] of classes.entries()) {

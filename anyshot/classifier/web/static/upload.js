@@ -20,8 +20,8 @@ export const newBatch = () => `${Date.now()} ${(batches += 1)}`;
 export const upload = (files, target, batch = newBatch()) =>
   uploadAll(files.map((file) => ({ file, name: file.name, target })), batch);
 
-// Uploads [{ file, name, target }] in this order, or `read` instead of `file`, which gives the file. A file that
-// cannot be used is reported and left out.
+// Uploads [{ file, name, target, confirmed }] in this order, or `read` instead of `file`, which gives the file. A
+// file that cannot be used is reported and left out.
 export async function uploadAll(items, batch) {
   const job = { items: [...items], refused: [], batch };
   waiting += items.length;
@@ -58,13 +58,14 @@ async function update() {
   nextUpdate = Date.now() + Math.max(REFRESH, 5 * (Date.now() - start));
 }
 
-async function sendPhoto({ read, name, target, ...item }, batch) {
+async function sendPhoto({ read, name, target, confirmed, ...item }, batch) {
   const file = item.file ?? (await read());
   if (file.size > limits().bytes) {
     const error = new Error(`${name} is larger than ${limits().megabytes} MB, the most for an image.`);
     throw Object.assign(error, { status: 413 });
   }
-  await call("POST", `/api/pictures?${new URLSearchParams({ target, name, batch })}`, file);
+  const query = new URLSearchParams({ target, name, batch, ...(confirmed && { confirmed: 1 }) });
+  await call("POST", `/api/pictures?${query}`, file);
 }
 
 // All files that could not be used, with the reason; notices disappear.
