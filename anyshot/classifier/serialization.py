@@ -122,7 +122,10 @@ def read_saved(path: Path) -> SavedClassifier:
     try:
         content = read_checkpoint(path)
     except (RunError, ValueError) as error:
-        raise ClassifierError(f"'{path}' is damaged ({error}); save it again.") from error
+        raise ClassifierError(
+            f"'{path}' is damaged, or it is not a saved classifier; give a folder of class folders "
+            "or a file NAME.anyshot that anyshot export wrote."
+        ) from error
     state, tensors = content.state, dict(content.tensors)
     try:
         _check_state(state)

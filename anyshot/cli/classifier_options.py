@@ -75,7 +75,7 @@ UnknownThreshold = Annotated[
 ]
 DEFAULT = "efficientnet-lite0"
 LEARNER = "photos-lite0"
-SHOWN = 10  # skipped files that are named
+SHOWN = 20  # skipped files that are named for each reason
 
 
 def fit_support(
@@ -174,10 +174,16 @@ def log_shift(answers: Sequence[Classification]) -> None:
 
 
 def print_skipped(root: Path, files: LabelledFiles) -> None:
-    """Name the files that were skipped."""
+    """Name the files that were skipped, in one line for each reason."""
     from anyshot.core.text import readable
 
-    for path, reason in files.skipped[:SHOWN]:
-        log.warning("%s: skipped %s (%s)", readable(root), path, reason)
-    if len(files.skipped) > SHOWN:
-        log.warning("%s: skipped %d more", readable(root), len(files.skipped) - SHOWN)
+    for reason in dict.fromkeys(reason for _, reason in files.skipped):
+        names = [path for path, other in files.skipped if other == reason]
+        if len(names) == 1:
+            log.warning("%s: skipped %s (%s)", readable(root), names[0], reason)
+            continue
+        shown = ", ".join(names[:SHOWN])
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        log.warning(
+            "%s: skipped %d files (%s): %s%s", readable(root), len(names), reason, shown, more
+        )

@@ -64,9 +64,12 @@ def evaluate(
         write_evaluation,
     )
     from anyshot.classifier.folders import classify_images, find_labelled_images
+    from anyshot.core.errors import SettingsError
     from anyshot.evaluation.report.confusion_matrix import confusion_figure
     from anyshot.evaluation.report.tables import print_tables
 
+    if png and png.suffix.lower() != ".png":
+        raise SettingsError(f"--png {png} would be a PNG file; give it a name that ends in .png.")
     check_files(json, png, html)
     classifier, files = fit_support(
         support, backbone, weights, side, device, trust_code, class_prior, quality=quality

@@ -87,7 +87,7 @@ def check_writable(path: PathLike) -> None:
     """
     path = Path(path)
     if not path.name:
-        raise FileError(f"'{path}' is not a file name; use for example results.json.")
+        raise FileError(f"'{path}' is not a file name; give the name of a file.")
     with os_errors_as_messages("write", path):
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

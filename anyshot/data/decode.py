@@ -45,7 +45,8 @@ def decode_upright(source: Path | bytes, side: int, *, box: Box | None = None) -
         with open_image(source) as image:
             width, height = image.size
             if width * height > MAX_PIXELS:
-                raise UnreadableImage(f"too large ({width}x{height})")
+                most = f"the most is {MAX_PIXELS // 1_000_000} megapixels"
+                raise UnreadableImage(f"too large ({width}x{height}; {most})")
             if min(width, height) < MIN_SIDE:
                 raise UnreadableImage(f"too small ({width}x{height})")
             if box is None and image.format != "HEIF":  # whose thumbnail may be another image

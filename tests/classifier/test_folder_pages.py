@@ -93,6 +93,13 @@ def test_the_surest_wrong_answers_and_the_least_sure_right_ones_come_first(tmp_p
     assert "<svg" in page
 
 
+def test_no_answer_is_called_certain_by_rounding(tmp_path):
+    rows = [("a.png", "a", "b", 0.9996), ("b.png", "b", "b", 1.0)]
+    write_evaluation_page(tmp_path / "p.html", evaluation("ab", rows), explanation("ab"))
+    captions = re.findall(r"</meter>(\S+) <small>", (tmp_path / "p.html").read_text())
+    assert captions == ["&gt;99%", "100%"]
+
+
 def test_five_thousand_photos_would_stay_below_five_megabytes(tmp_path):
     (tmp_path / "photo with a longer name.png").write_bytes(noise_png(0, 0))
     names = [f"a class with a name {i}" for i in range(30)]

@@ -83,6 +83,15 @@ def test_a_damaged_or_cut_file_is_refused_by_its_name(folder, tmp_path, seed):
             AnyShotClassifier.load(tmp_path / name)
 
 
+@pytest.mark.parametrize("content", [b"", b"<html>", b"\x08\x0a" + bytes(4000)])
+def test_a_file_that_is_no_classifier_is_refused_with_what_to_give(tmp_path, content):
+    path = tmp_path / "pets.onnx"
+    path.write_bytes(content)
+    with pytest.raises(ClassifierError, match=r"pets\.onnx.* not a saved .*\.anyshot") as refused:
+        AnyShotClassifier.load(path)
+    assert str(refused.value).count(str(path)) == 1
+
+
 def test_a_function_must_be_given_again(tmp_path):
     images = list(RNG.integers(0, 255, (6, 8, 8, 3), np.uint8))
     clf = AnyShotClassifier(colours, side=8).fit(images, [0, 1] * 3)

@@ -149,7 +149,7 @@ def test_unwritable_files_are_an_error_before_the_work(
     )
     with pytest.raises(AnyshotError, match="Cannot write"):
         run(command, "--support", folders / "train", folder_option, folders / "test",
-            option, "/dev/null/out")  # fmt: skip
+            option, "/dev/null/out.png")  # fmt: skip
 
 
 @pytest.fixture
@@ -254,6 +254,27 @@ def test_empty_class_folders_and_broken_links_are_named(folders, tmp_path, caplo
     messages = "\n".join(r.getMessage() for r in caplog.records)
     for name in ("empty", "notes", "red/gone.png", "lost.png"):
         assert f"skipped {name} (" in messages
+
+
+def test_a_png_file_has_the_name_of_one(folders, tmp_path):
+    with pytest.raises(AnyshotError, match=r"plot\.gif.*\.png"):
+        run("evaluate", "--support", folders / "train", "--test", folders / "test",
+            "--png", tmp_path / "plot.gif")  # fmt: skip
+
+
+def test_files_that_are_skipped_for_the_same_reason_are_named_in_one_line(folders, caplog):
+    files = [folders / "test" / "red" / f"page {i:02d}.txt" for i in range(25)]
+    for file in files:
+        file.write_text("no photo")
+    run("classify", "--support", folders / "train", "--query", folders / "test")
+    (message,) = (m for r in caplog.records if "skipped" in (m := r.getMessage()))
+    assert "(not an image)" in message
+    assert "red/page 00.txt, " in message
+    assert "page 24.txt" not in message
+    listed = message.count("red/")
+    assert f"and {len(files) + 1 - listed} more" in message  # the folder has notes.txt already
+    for file in files:
+        file.unlink()
 
 
 def test_an_unreadable_single_photo_is_named_with_the_reason(folders):

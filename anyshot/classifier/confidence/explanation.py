@@ -88,11 +88,11 @@ class Explanation:
         images, groups = (sum(getattr(c, k) for c in self.classes) for k in ("images", "groups"))
         found = []
         if images > groups:
-            found.append(f"{images} images count as {groups}: the others are near-copies.")
+            found.append(f"{images} images count as {groups}, because near-copies count as one.")
         if self.series is not None:
             found.append(
-                "Images that look alike may be a series of the same object: they then count as "
-                f"{self.series}, and the interval has room for this."
+                "If images that look alike show the same object, there are only "
+                f"{self.series} different ones; the interval allows for this."
             )
         return " ".join(found)
 

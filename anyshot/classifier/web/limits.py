@@ -16,7 +16,7 @@ class Limits:
     """
 
     megabytes: int = 20  #: of one upload
-    megapixels: int = 25  #: of one image; of a JPEG, which takes less memory, twice as many
+    megapixels: int = 25  #: of one image; of formats that take less memory, more: uploads.FRUGAL
     pictures: int = 10_000  #: of one visitor
     file_megabytes: int = 1000  #: of the files that are kept for one visitor
     photo_megabytes: int = 4000  #: of the photos of all visitors, with the files that are kept

@@ -12,6 +12,7 @@ from anyshot.evaluation.report.html import foldable, sheet
 
 STYLE = """
 .overview { display: flex; flex-wrap: wrap; gap: 1.5rem 2.5rem; align-items: flex-start; }
+.confusion { min-width: 0; max-width: 100%; }
 .lines { white-space: pre-line; }
 .calibration p { max-width: 19rem; font-size: .85rem; }
 .matrix { font-size: .82rem; }
@@ -57,9 +58,10 @@ def confusion_table(names: Sequence[str], counts: NDArray[np.int64]) -> str:
             f'<td class="accuracy">{accuracy}</td></tr>'
         )
     return (
+        '<div class="confusion"><p><small>A number opens its photos.</small></p>'
         '<div class="scroll"><table class="matrix"><thead><tr><th>truth ↓ predicted →</th>'
         f'{head}<th scope="col"><span>accuracy</span></th></tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table><p>Click a number to see its photos.</p></div>"
+        f"<tbody>{''.join(rows)}</tbody></table></div></div>"
     )
 
 

@@ -62,13 +62,25 @@ def figure(source: str, path: Path, label: str, probability: float, unknown: boo
     """One photo with its predicted label and probability; ``source`` is the URL of a thumbnail."""
     text = f"None of these? <small>Most like {escape(label)}</small>" if unknown else escape(label)
     name = escape(readable(path.name))
-    meter = f'<meter min="0" max="1" value="{probability:.3f}">{probability:.0%}</meter>'
+    percent = escape(round_percent(probability))
+    meter = f'<meter min="0" max="1" value="{probability:.3f}">{percent}</meter>'
     return (
         f'<figure class="{"unknown" if unknown else "known"}">'
         f'<img src="{escape(source)}" alt="{name}" loading="lazy">'
         f"<figcaption><b>{text}</b>{meter}"
-        f"{probability:.0%} <small>{name}</small></figcaption></figure>"
+        f"{percent} <small>{name}</small></figcaption></figure>"
     )
+
+
+def round_percent(p: float) -> str:
+    """A probability in per cent, as the page writes it: neither 0% nor 100% if it is not certain.
+
+    >>> round_percent(0.996), round_percent(0.42), round_percent(0.001)
+    ('>99%', '42%', '<1%')
+    """
+    if 0.995 < p < 1:
+        return ">99%"
+    return "<1%" if 0 < p < 0.005 else f"{p:.0%}"
 
 
 def plot(title: str, png: bytes) -> str:

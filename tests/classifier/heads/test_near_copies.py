@@ -138,7 +138,7 @@ def test_series_change_no_answer_and_widen_the_interval():
     )
     tilted = adapted.under_prior(torch.tensor([0.5, 0.3, 0.2]))
     assert not torch.equal(tilted.as_series.held_out, adapted.as_series.held_out)
-    sentence = f"count as {len(groups[1].unique())}, and"
+    sentence = f"only {len(groups[1].unique())} different ones"
     assert sentence in explain(adapted, confidence, "abc").near_copies
 
 
@@ -168,7 +168,7 @@ def test_copies_are_counted_and_each_has_its_label_checked(once_and_twice):
     once, twice, _ = once_and_twice
     explanation = twice.explain()
     assert [(c.images, c.groups) for c in explanation.classes] == [(6, 6), (10, 5), (3, 3)]
-    sentence = "19 images count as 14: the others are near-copies."
+    sentence = "19 images count as 14, because near-copies count as one."
     assert explanation.near_copies == sentence
     assert sentence in str(explanation)
     assert once.explain().near_copies == ""
