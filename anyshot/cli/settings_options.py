@@ -230,7 +230,7 @@ def settings_diff(
         panel = f"Options of {display_name(method)}"
         if setting.part != "options":
             panel = PANELS[setting.part]
-        missing = "none" if setting.part == "pretrain" else "default"
+        missing = "default" if "Default:" in setting.field.metadata.get("help", "") else "none"
         value = value_text(setting.value_in(settings)) or missing
         before = value_text(setting.value_in(base)) or missing
         by_panel.setdefault(panel, []).append((setting.flag[2:], value, before))

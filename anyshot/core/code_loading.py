@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.metadata
+import inspect
 import os
 import re
 import sys
@@ -77,6 +78,24 @@ def _parse_import_path(path: str) -> re.Match[str]:
     if match is None:
         raise CodeError(f"{path!r} is not an import path; write FILE.py:NAME or MODULE:NAME.")
     return match
+
+
+def check_call(what: str, function: Any, arguments: str) -> None:
+    """Refuse user code that cannot be called with these arguments, names separated by commas.
+
+    >>> check_call("The metric 'len'", len, "p, labels, shots")
+    Traceback (most recent call last):
+    anyshot.core.errors.CodeError: The metric 'len' cannot be called (too many positional \
+arguments); it gets the arguments (p, labels, shots).
+    """
+    try:
+        inspect.signature(function).bind(*arguments.split(", "))
+    except TypeError as error:
+        raise CodeError(
+            f"{what} cannot be called ({error}); it gets the arguments ({arguments})."
+        ) from error
+    except ValueError:  # a function in C that does not tell its arguments
+        return
 
 
 def load_copy(path: str, copy: Path) -> str:

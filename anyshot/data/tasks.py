@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from anyshot.core.code_loading import check_call
 from anyshot.core.errors import DataError, SettingsError
 from anyshot.core.options import suggestion
 from anyshot.core.random import Rng, numpy_rng, torch_rng
@@ -192,6 +193,7 @@ class TaskStream(Dataset[Task]):
         self.tasks = tasks
         rule, self.least, self.most = parse_shots(self.settings.shots)
         self.rule: ShotRule = SHOT_RULES[rule]
+        check_call(f"The shot rule {rule!r}", self.rule, "rng, way, least, most")
         for imageset in self.imagesets:
             self._check(imageset)
 

@@ -21,6 +21,16 @@ def is_available(images: str) -> bool:
     return images in EMBEDDED or os.path.isdir(os.path.expanduser(images))
 
 
+def check_exists(data: DataChoice) -> None:
+    """Refuse names that are neither a folder nor a named set, prepared or not."""
+    for name in (*data.train, *data.test):
+        if name not in CATALOGUE and not is_available(name):
+            known = ", ".join([*EMBEDDED, *CATALOGUE])
+            raise DataError(
+                f"There is no image set or folder {name!r}; the named sets are {known}."
+            )
+
+
 def training_sets(block: Block) -> tuple[str, ...]:
     """The image sets from which a block's models learn."""
     return block.images or preset(block.preset).images
@@ -110,6 +120,8 @@ def keep_available(experiment: Experiment) -> tuple[Experiment, list[str]]:
     )
     sentences = [
         f"{name} is not prepared on this machine and was left out (anyshot data prepare {name})."
+        if name in CATALOGUE
+        else f"There is no folder {name}, so it was left out."
         for name in all_sets(experiment)
         if not is_available(name)
     ]

@@ -11,6 +11,7 @@ from pathlib import Path
 from anyshot.core.errors import SettingsError
 from anyshot.core.registry import EXPERIMENTS
 from anyshot.experiments.available_data import (
+    check_exists,
     keep_available,
     select_columns,
     select_models,
@@ -81,6 +82,7 @@ def plan_for(request: Request) -> tuple[Plan, list[str]]:
     experiment = request.experiment
     notes = []
     if data := request.data or scale.data:
+        check_exists(data)
         experiment = with_data(experiment, data)
         names = ", ".join((*data.train, *data.test))
         notes.append(

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyshot.core.builtin_options import TAMLOptions
+from anyshot.core.code_loading import check_call
 from anyshot.core.registry import STATISTICS
 from anyshot.methods.set_statistics import FeatureSets, set_statistics
 
@@ -22,6 +23,8 @@ class StatisticsPooling(nn.Module):
     def __init__(self, width: int, options: TAMLOptions) -> None:
         super().__init__()
         self.statistics = [STATISTICS[name] for name in options.statistics]
+        for name, statistic in zip(options.statistics, self.statistics, strict=True):
+            check_call(f"The statistic {name!r}", statistic, "sets")
         self.mix = nn.Linear(len(self.statistics), OUTPUTS)
 
     def forward(self, features: Tensor, members: Tensor, cardinality: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from anyshot.core.builtin_options import BALANCING, TAMLOptions
+from anyshot.core.code_loading import check_call
 from anyshot.core.errors import CodeError, SettingsError
 from anyshot.core.registry import ENCODERS
 from anyshot.core.settings import MethodSettings
@@ -47,6 +48,8 @@ class TAML(MetaSGD):
         self.encoder: nn.Module | None = None
         if options.balance:
             encoder = ENCODERS[options.encoder]
+            arguments = "options, body, generator, start, adapt_body"
+            check_call(f"The task encoder {options.encoder!r}", encoder, arguments)
             self.encoder = encoder(options, body, generator, settings.start, settings.adapt_body)
         gains = dict(zip(BALANCING, options.gains, strict=False))
         self.log_gain = nn.ParameterDict(

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyshot.core.builtin_options import TAMLOptions
+from anyshot.core.code_loading import check_call
 from anyshot.core.parallel.threads import single_task_threads
 from anyshot.core.registry import POOLINGS
 from anyshot.methods.balancing import variable_sizes
@@ -50,6 +51,7 @@ class TaskEncoder(nn.Module):
         self.conv2 = nn.Conv2d(10, 10, 3, padding=1)
         self.image_features = nn.Linear(10 * height * width, 64)
         pooling = POOLINGS[options.pooling]
+        check_call(f"The pooling {options.pooling!r}", pooling, "width, options")
         self.class_pooling = pooling(64, options)
         task_width = 64
         if options.hierarchical:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,11 +12,13 @@ from typer.testing import CliRunner
 from anyshot.cli.setting_fields import EVERYTHING, select_settings
 from anyshot.cli.settings_options import (
     add_setting_options,
+    settings_diff,
     settings_of_runs,
     settings_with,
 )
 from anyshot.core.builtin_options import R2D2Options, TAMLOptions
 from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
+from anyshot.training.presets import preset
 
 
 def run(
@@ -167,3 +170,12 @@ def test_the_common_options_come_first_in_the_help(monkeypatch):
     assert panels.index("Common settings") == 1  # after the options that are not settings
     assert "Options of mt-net" in panels
     assert len(panels) == len(set(panels))
+
+
+def test_a_setting_without_a_value_is_none_and_one_that_the_method_chooses_is_default():
+    settings = preset("glyphs", "meta-sgd")
+    settings = replace(settings, method=settings.method.with_values({"omega_prior": None}))
+    groups = settings_diff(settings, settings).values()
+    shown = {name: value for group in groups for name, value, _ in group}
+    assert [shown[name] for name in ("from", "omega-prior", "epochs")] == ["none"] * 3
+    assert shown["channels"] == "default"

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from support import make_imageset
 
 from anyshot.core.errors import CodeError, SettingsError
 from anyshot.core.random import numpy_rng
@@ -7,6 +8,7 @@ from anyshot.core.registry import SHOT_RULES
 from anyshot.core.settings import TaskSettings
 from anyshot.core.task_settings import parse_shots
 from anyshot.data.shots import draw_sizes
+from anyshot.data.tasks import TaskStream
 
 
 def shots(text: str, way: int = 5, draws: int = 4000) -> np.ndarray:
@@ -143,3 +145,9 @@ def test_a_rule_of_your_own_must_give_a_positive_integer_for_each_class(sizes):
 
 def test_a_rule_of_your_own_may_return_a_list():
     assert draw_sizes(lambda rng, way, least, most: [most] * way, numpy_rng(0), 3, 1, 5).sum() == 15
+
+
+def test_a_rule_with_other_arguments_is_refused_by_the_stream(monkeypatch):
+    monkeypatch.setattr(SHOT_RULES, "_registered", {"own": lambda way: [1] * way})
+    with pytest.raises(CodeError, match=r"\(rng, way, least, most\)"):
+        TaskStream(make_imageset(), "train", TaskSettings(way=2, shots="own:1-5"))

@@ -7,6 +7,7 @@ from anyshot.core.registry import EXPERIMENTS
 from anyshot.experiments import Block, Column, Experiment, FigureSpec, Model, available_data
 from anyshot.experiments.available_data import (
     all_sets,
+    check_exists,
     keep_available,
     select_columns,
     select_models,
@@ -126,3 +127,13 @@ def test_embedded_sets_and_folders_are_available(tmp_path, monkeypatch):
     assert available_data.is_available("glyphs")
     assert available_data.is_available("~/mine")
     assert not available_data.is_available(str(tmp_path / "other"))
+
+
+def test_a_data_set_that_does_not_exist_is_no_data_set_that_is_not_prepared(available):
+    available("glyphs")
+    check_exists(DataChoice(("glyphs",), ("cub",)))
+    with pytest.raises(DataError, match="no image set or folder 'glyfs'"):
+        check_exists(DataChoice(("glyphs",), ("glyfs",)))
+    blocks = (Block("cifar-fs-paper", (Column("glyphs"), Column("photos")), ("glyphs",)),)
+    _, sentences = keep_available(Experiment("mine", "Mine", (Model("MAML", "maml"),), blocks))
+    assert sentences == ["There is no folder photos, so it was left out."]

@@ -10,6 +10,7 @@ import anyshot
 from anyshot.core.builtin_options import TAMLOptions
 from anyshot.core.errors import CodeError
 from anyshot.core.random import torch_rng
+from anyshot.core.registry import ENCODERS, POOLINGS, STATISTICS
 from anyshot.methods.pooling import AttentionPooling
 from anyshot.methods.task_encoder import NormalizedTaskEncoder, TaskEncoder
 from anyshot.models.bodies.conv4 import conv4
@@ -324,3 +325,17 @@ def test_an_encoder_of_your_own_must_return_a_posterior():
     method.encoder.forward = lambda *inputs: None
     with pytest.raises(CodeError, match=r"returned NoneType; expected .*Posterior"):
         method.predict(task)
+
+
+@pytest.mark.parametrize(
+    ("option", "registry"),
+    [("encoder", ENCODERS), ("pooling", POOLINGS), ("statistics", STATISTICS)],
+)
+def test_user_code_with_other_arguments_is_refused_with_those_it_gets(
+    option, registry, monkeypatch
+):
+    monkeypatch.setattr(registry, "_registered", {"own": lambda: None})
+    value = ("own",) if option == "statistics" else "own"
+    settings = anyshot.MethodSettings(name="taml", options={option: value})
+    with pytest.raises(CodeError, match=r"cannot be called \(.*\); it gets the arguments \("):
+        anyshot.create_method(settings)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anyshot.core.code_loading import check_call
 from anyshot.core.errors import DataError, SettingsError
 from anyshot.evaluation.metrics.extra import Metric
 from anyshot.evaluation.metrics.task_score import BINS, TaskResult, TaskScore, score_task
@@ -199,6 +200,8 @@ class Metrics:
 
     def __init__(self, extra: Mapping[str, Metric] | None = None) -> None:
         self._extra = extra or {}
+        for name, metric in self._extra.items():
+            check_call(f"The metric {name!r}", metric, "probabilities, labels, shots")
         self._rows: dict[int, tuple[TaskScore, NDArray[np.float64]]] = {}
 
     def __len__(self) -> int:

@@ -125,3 +125,8 @@ def test_the_command_prints_and_writes_extra_metrics(tmp_path, monkeypatch, caps
     with pytest.raises(SystemExit) as end:
         main(["test", "run", "--metrics", "brir"])
     assert end.value.code == 2
+
+
+def test_a_metric_with_other_arguments_is_refused_before_the_first_task():
+    with pytest.raises(CodeError, match=r"'mine' .* \(probabilities, labels, shots\)"):
+        Metrics({"mine": lambda p, labels: 0.0})
