@@ -112,14 +112,15 @@ def inspect_task(method: Method, task: Task) -> BalanceRecord:
         )
     if not isinstance(method, TAML) or method.encoder is None:
         raise RunError(f"{method.name} has no balancing variables; inspect a run of taml.")
-    device = method.reference_tensor.device
-    q = method.posterior(method.to_input(task.support), task.support_labels.to(device), task.way)
+    noise = task.noise()
+    images, labels = method.to_input(task.support), task.support_labels
+    images, labels = method.remedy.resample(images, labels.to(images.device), noise)
+    q = method.posterior(images, labels, task.way)  # as in Method.adapt
     assert q is not None
     if not method.options.bayesian:
         q = Posterior(q.mean, {name: torch.zeros_like(std) for name, std in q.deviation.items()})
-    shots = torch.tensor(task.shots).to(method.reference_tensor)
+    shots = torch.bincount(labels, minlength=task.way).to(method.reference_tensor)
     values: dict[str, list[float] | float] = {}
-    noise = task.noise()
     draws = [method.apply_gains_and_priors(q.sample(noise), shots) for _ in range(DRAWS)]
     samples = {name: torch.stack([draw[name] for draw in draws]) for name in q.mean}
     at_mean = method.apply_gains_and_priors(q.mean, shots)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ from anyshot.data.class_splits import (
     validation_shares,
 )
 from anyshot.runs.image_record import SetRecord, apply_record
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ def _open(
             split_policy = default_shares  # the record replaces the splits
         images = open_images(_find_location(source, recorded), split_policy=split_policy)
         is_builtin = source in (*EMBEDDED, *CATALOGUE)
-        location = source if is_builtin else os.path.realpath(os.path.expanduser(source))
+        location = source if is_builtin else os.path.realpath(_expand(source))
     record = next((r for r in recorded if r.name == images.name), None)
     if record is None:
         return images, SetRecord.from_images(images, given, location, train)
@@ -143,7 +146,7 @@ def _open_ood(
 def _find_location(name: str, recorded: Sequence[SetRecord]) -> str:
     """Return where the run found the set of this name if it is still there, otherwise the name."""
     record = _find_record(name, recorded)
-    exists = os.path.exists(os.path.expanduser(name))
+    exists = os.path.exists(_expand(name))
     if record is None or (exists and (record.place is None or not os.path.exists(record.place))):
         return name
     if record.place is None:
@@ -151,7 +154,17 @@ def _find_location(name: str, recorded: Sequence[SetRecord]) -> str:
             f"The image set {name!r} was given to the run in Python and has no folder; save it "
             "with ImageSet.save and give that folder with --images."
         )
+    if exists and record.place != name and not os.path.samefile(_expand(name), record.place):
+        log.warning(
+            "%s is the run's own image set in '%s', not the folder of this name here; write ./%s "
+            "for that.",
+            name, record.place, name,
+        )  # fmt: skip
     return record.place
+
+
+def _expand(name: str) -> str:
+    return os.path.expanduser(name)
 
 
 def _find_record(name: str, recorded: Sequence[SetRecord]) -> SetRecord | None:

@@ -78,3 +78,14 @@ def test_the_record_names_the_layers_of_another_body():
     record = inspect_task(make_method("taml", body="resnet12", channels=2), make_task())
     assert record.layers == ("block 1", "block 2", "block 3", "block 4", "head")
     assert {f"γ {layer}" for layer in record.layers} <= set(balance_summary([record])["gamma"][0])
+
+
+def test_an_oversampled_support_set_is_inspected_as_the_method_sees_it():
+    options = {"omega_prior": 1.0}
+    task = make_task(shots="class-imbalance:1-6")
+    assert len(set(task.shots)) > 1
+    record = inspect_task(make_method("taml", remedy="oversampling", options=options), task)
+    plain = inspect_task(make_method("taml", options=options), task)
+    assert len(set(record.omega_prior)) == 1  # all classes have the size of the largest
+    assert len(set(plain.omega_prior)) > 1
+    assert record.shots == plain.shots == task.shots

@@ -125,13 +125,16 @@ def test_added_class_never_turns_a_training_class_into_a_test_class(pictures, tm
         train(settings(str(pictures)), tmp_path / "run")
 
 
-def test_run_finds_its_images_from_any_working_directory(pictures, tmp_path, monkeypatch):
+def test_run_finds_its_images_from_any_working_directory(pictures, tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     made = train(settings("pictures"), tmp_path / "run")
+    made.imageset("pictures")
+    assert not caplog.messages
     elsewhere = tmp_path / "elsewhere"
     add_class(elsewhere / "pictures", "other", 50)
     monkeypatch.chdir(elsewhere)
     assert set(made.imageset("pictures").classes) == {f"class {c}" for c in range(6)}
+    assert "write ./pictures" in caplog.messages[-1]
     assert made.imageset("./pictures").classes == ("other",)
     assert train(settings("pictures"), tmp_path / "run").folder == made.folder
     pictures.rename(tmp_path / "elsewhere" / "moved")
