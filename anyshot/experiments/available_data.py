@@ -9,7 +9,7 @@ from dataclasses import replace
 from anyshot.core.errors import DataError, SettingsError
 from anyshot.data import CATALOGUE, EMBEDDED
 from anyshot.data.published import is_prepared
-from anyshot.experiments.experiment import Block, Column, Experiment
+from anyshot.experiments.experiment import Block, Column, Experiment, is_variant
 from anyshot.experiments.scale import DataChoice
 from anyshot.training.presets import preset
 
@@ -87,10 +87,10 @@ def select_columns(experiment: Experiment, images: Sequence[str]) -> Experiment:
 def select_models(experiment: Experiment, names: Sequence[str]) -> Experiment:
     """Keep only these models and their variants, whose names continue with a comma."""
     for name in names:
-        if not any(_is_variant(model.name, name) for model in experiment.models):
+        if not any(is_variant(model.name, name) for model in experiment.models):
             known = ", ".join(model.name for model in experiment.models if not model.base)
             raise SettingsError(f"{experiment.name} has no model {name!r}; it has {known}.")
-    kept = [m for m in experiment.models if any(_is_variant(m.name, name) for name in names)]
+    kept = [m for m in experiment.models if any(is_variant(m.name, name) for name in names)]
     known_names = {model.name for model in kept}
     models = tuple(m if m.base in known_names else replace(m, base="") for m in kept)
     blocks = []
@@ -99,10 +99,6 @@ def select_models(experiment: Experiment, names: Sequence[str]) -> Experiment:
         blocks.append(replace(block, figures=figures))
     reference = experiment.reference if experiment.reference in known_names else ""
     return replace(experiment, models=models, blocks=tuple(blocks), reference=reference)
-
-
-def _is_variant(model: str, name: str) -> bool:
-    return model == name or model.startswith(f"{name},")
 
 
 def keep_available(experiment: Experiment) -> tuple[Experiment, list[str]]:

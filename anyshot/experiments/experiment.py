@@ -220,6 +220,15 @@ class Experiment:
         return next(model for model in self.models if model.name == name)
 
 
+def is_variant(model: str, name: str) -> bool:
+    """Whether a model has this name, or is a variant of the model of this name.
+
+    >>> is_variant("MAML, ROS", "MAML"), is_variant("MAML", "MAML, ROS")
+    (True, False)
+    """
+    return model == name or model.startswith(f"{name},")
+
+
 def parse_published(table: str) -> list[dict[str, Published]]:
     """Read a table of published accuracies: one dictionary a column, by the names of the rows.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from anyshot.core.settings import Settings
 from anyshot.core.settings_diff import differences
+from anyshot.experiments.experiment import is_variant
 
 #: Settings that are no part of the protocol, or that the caption explains in words.
 IGNORED = {"seed", "body_from", "checkpoint_every"}
@@ -42,8 +43,21 @@ def _describe_models(models: Sequence[str], everyone: Sequence[str]) -> str:
     if not others:
         return ""
     if 3 * len(others) < len(models):
-        return f" (all but {', '.join(others)})"
-    return f" ({', '.join(models)})"
+        return f" (all but {', '.join(_fold_variants(others, everyone))})"
+    return f" ({', '.join(_fold_variants(models, everyone))})"
+
+
+def _fold_variants(models: Sequence[str], everyone: Sequence[str]) -> list[str]:
+    """The names with "MAML with its variants" for MAML; MAML, ROS; and all others so named."""
+    names = []
+    for model in models:
+        base = model.partition(", ")[0]
+        family = {name for name in everyone if is_variant(name, base)}
+        if base in family and len(family) > 1 and family <= set(models):
+            names.append(f"{base} with its variants")
+        else:
+            names.append(model)
+    return list(dict.fromkeys(names))
 
 
 def _describe(value: object) -> str:

@@ -39,6 +39,15 @@ def test_differences_of_some_models_name_each_once():
     ]
 
 
+def test_a_model_and_all_its_variants_are_named_once():
+    used = changed(iterations=200)
+    models = [(name, used, PAPER) for name in ("MAML", "MAML, ROS", "TAML, ROS")]
+    others = [(name, PAPER, PAPER) for name in ("TAML", "RFS")]
+    assert protocol_differences(models + others) == [
+        "iterations 200, not 50,000 (MAML with its variants, TAML, ROS)"
+    ]
+
+
 def test_values_are_described_in_words():
     used = replace(changed(calibrate=not PAPER.train.calibrate), ood=())
     words = {False: "off", True: "on"}
