@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from anyshot.core.errors import AnyshotError, SettingsError
 from anyshot.core.options import suggestion
-from anyshot.evaluation.metrics import pool_seeds
+from anyshot.evaluation.metrics import TaskScore, pool_seeds
 from anyshot.evaluation.metrics.summary import confidence_half_width
 from anyshot.evaluation.report.binning import ratio_bins
 from anyshot.evaluation.report.experiment_figures import (
@@ -53,13 +53,17 @@ class FigureInput:
         """The lists of all seeds under this key, as one list."""
         return [entry for values in self.measured for entry in values[key]]
 
+    def scores(self) -> list[TaskScore]:
+        """The scores of all tasks, seed after seed."""
+        return [TaskScore.from_json(score) for score in self.concatenate("scores")]
+
 
 # ---------- figures of accuracy
 def draw_accuracy_by_size(inputs: Sequence[FigureInput]) -> Drawing:
     """Accuracy against the number of images in a task."""
 
     def task_size(one: FigureInput) -> float:
-        return float(np.mean([sum(score["shots"]) for score in one.concatenate("scores")]))
+        return float(np.mean([sum(score.shots) for score in one.scores()]))
 
     return _accuracy_lines(inputs, task_size, "images in the task, $N$")
 
@@ -88,11 +92,8 @@ def draw_gain(inputs: Sequence[FigureInput]) -> Drawing:
     for other in others:
         sizes = []
         gains = []
-        pairs = zip(base.concatenate("scores"), other.concatenate("scores"), strict=True)
-        for before, after in pairs:
-            classes = zip(
-                before["shots"], before["asked"], before["hits"], after["hits"], strict=True
-            )
+        for before, after in zip(base.scores(), other.scores(), strict=True):
+            classes = zip(before.shots, before.queries, before.correct, after.correct, strict=True)
             for size, queries, correct_before, correct_after in classes:
                 sizes.append(size)
                 gains.append(100 * (correct_after - correct_before) / queries)

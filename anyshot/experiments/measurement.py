@@ -44,6 +44,7 @@ class Measurement:
     seed: int = 0  #: of the tasks
 
 
+OLD_KEYS = {"probe": "measurement", "sums": "checksums"}  #: of files of earlier versions
 Values = dict[str, Any]  #: the numbers of one measurement, as JSON types
 
 
@@ -100,7 +101,9 @@ def run_measurement(
     with torch.inference_mode(False):
         stream = TaskStream(images, "test", measurement.task, measurement.seed)
         values = KINDS[measurement.kind](run.load_method(), stream, measurement, workers)
-    values = to_plain({"probe": measurement, "sums": checksums, "version": VERSION, **values})
+    values = to_plain(
+        {"measurement": measurement, "checksums": checksums, "version": VERSION, **values}
+    )
     write_bytes(cache_path(folder, measurement), json.dumps(values, allow_nan=False).encode())
     return values
 
@@ -111,8 +114,12 @@ def read_cached(folder: str | Path, measurement: Measurement) -> Values | None:
     if not path.exists():
         return None
     values = read_json(path)
+    for old, new in OLD_KEYS.items():
+        values.setdefault(new, values.pop(old, None))
     _, checksums = _open_inputs(Run(folder), measurement)
-    if values.get("sums") != checksums or from_plain(Measurement, values["probe"]) != measurement:
+    if values["checksums"] != checksums:
+        return None
+    if from_plain(Measurement, values["measurement"]) != measurement:
         return None
     return values
 

@@ -22,9 +22,9 @@ from anyshot.experiments.plan import make_plan
 from anyshot.experiments.scale import PAPER
 
 
-def score(index: int, shots: list[int], hits: list[int]) -> dict:
-    counts = {"shots": shots, "asked": [10] * len(shots), "hits": hits}
-    return {"index": index, "classes": [], **counts, "nll": 1.0, "failed": False, "more": {}}
+def score(index: int, shots: list[int], correct: list[int]) -> dict:
+    counts = {"shots": shots, "queries": [10] * len(shots), "correct": correct}
+    return {"index": index, "classes": [], **counts, "nll": 1.0, "failed": False, "extra": {}}
 
 
 def accuracy_input(model: str, *scores: dict) -> FigureInput:

@@ -77,7 +77,8 @@ def test_a_cache_written_before_a_setting_existed_is_read(planned):
     run_job(job)
     path = measurement.cache_path(job.folder, job.measurements[0])
     values = json.loads(path.read_text())
-    del values["probe"]["method"]["order"]
+    del values["measurement"]["method"]["order"]
+    values |= {"probe": values.pop("measurement"), "sums": values.pop("checksums")}  # old names
     path.write_text(json.dumps(values))
     assert read_cached(job.folder, job.measurements[0]) is not None
 
@@ -87,7 +88,7 @@ def test_a_cache_written_with_other_settings_is_not_read(planned):
     run_job(job)
     path = measurement.cache_path(job.folder, job.measurements[0])
     values = json.loads(path.read_text())
-    values["probe"]["method"]["order"] = 1
+    values["measurement"]["method"]["order"] = 1
     path.write_text(json.dumps(values))
     assert read_cached(job.folder, job.measurements[0]) is None
 

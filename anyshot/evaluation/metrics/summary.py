@@ -154,14 +154,11 @@ class Summary:
         >>> frame[["task", "support", "accuracy"]].values.tolist()
         [[0.0, 6.0, 1.0], [1.0, 14.0, 0.0]]
         """
-        tuples = ("shots", "correct", "classes")
         lines = []
         for position, score in enumerate(self.scores):
-            values = score.as_dict()
-            del values["hits"], values["asked"]
-            values |= {name: getattr(score, name) for name in tuples}
-            run = position // self.tasks
-            lines.append({"run": run, **values, "queries_by_class": score.queries})
+            of_classes = {name: getattr(score, name) for name in ("shots", "correct", "classes")}
+            of_classes["queries_by_class"] = score.queries
+            lines.append({"run": position // self.tasks, **score.as_dict(), **of_classes})
         return import_pandas().DataFrame(lines)
 
 

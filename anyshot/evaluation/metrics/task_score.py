@@ -16,8 +16,8 @@ from anyshot.evaluation.metrics.extra import Metric, compute_extra_metrics
 BINS = 15  #: equal-width confidence bins of the expected calibration error
 # A softmax that underflowed to 0 costs 87 nats instead of infinitely many.
 _SMALLEST = float(np.finfo(np.float32).tiny)
-# Attributes of TaskScore -> keys in results files, where they differ.
-_KEYS = {"queries": "asked", "correct": "hits", "extra": "more"}
+# Keys in files of earlier versions -> attributes of TaskScore.
+_OLD_KEYS = {"asked": "queries", "hits": "correct", "more": "extra"}
 
 
 @dataclass(frozen=True)
@@ -124,21 +124,20 @@ class TaskScore:
             **self.extra,
             "failed": int(self.failed),
             "shots": " ".join(map(str, self.shots)),
-            "hits": " ".join(map(str, self.correct)),
-            "asked": " ".join(map(str, self.queries)),
+            "correct": " ".join(map(str, self.correct)),
+            "queries_by_class": " ".join(map(str, self.queries)),
             "classes": " | ".join(self.classes),
         }
 
     def to_json(self) -> dict[str, Any]:
-        """All fields under the keys of results files."""
-        return {_KEYS.get(name, name): value for name, value in dataclasses.asdict(self).items()}
+        """All fields."""
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TaskScore:
-        """The score that :meth:`to_json` wrote."""
-        names = {key: name for name, key in _KEYS.items()}
+        """The score that :meth:`to_json` wrote, in this version or an earlier one."""
         fields: dict[str, Any] = {
-            names.get(key, key): tuple(value) if isinstance(value, list) else value
+            _OLD_KEYS.get(key, key): tuple(value) if isinstance(value, list) else value
             for key, value in values.items()
         }
         return cls(**fields)

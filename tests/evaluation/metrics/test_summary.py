@@ -161,8 +161,8 @@ def test_the_summary_holds_every_score_and_the_sizes_that_were_drawn():
             tasks[0].labels, tasks[0].probabilities.argmax(1), average=None
         ).min(),
         "shots": " ".join(map(str, tasks[0].shots)),
-        "asked": " ".join(["15"] * len(tasks[0].shots)),
-        "hits": " ".join(str(n) for n in actual.scores[0].correct),
+        "queries_by_class": " ".join(["15"] * len(tasks[0].shots)),
+        "correct": " ".join(str(n) for n in actual.scores[0].correct),
         "classes": "",
     }
     assert sum(actual.scores[0].correct) == round(actual.accuracies[0, 0] * len(tasks[0].labels))
@@ -256,10 +256,11 @@ def test_a_data_frame_without_pandas_says_how_to_install_it(monkeypatch):
         summary(results(1)).to_frame()
 
 
-def test_scores_are_stored_under_the_keys_of_earlier_results():
+def test_scores_are_read_from_files_of_this_version_and_of_earlier_ones():
     (score,) = summary(results(1)).scores
     stored = json.loads(json.dumps(score.to_json()))
-    keys = ["index", "classes", "shots", "asked", "hits", "nll", "failed", "more"]
-    assert list(stored) == keys
     assert TaskScore.from_json(stored) == score
-    assert {"more", "more_intervals"} <= set(summary(results(2)).as_dict())
+    renamed = {"queries": "asked", "correct": "hits", "extra": "more"}
+    old = {renamed.get(key, key): value for key, value in stored.items()}
+    assert old.keys() != stored.keys()
+    assert TaskScore.from_json(old) == score

@@ -72,8 +72,8 @@ def test_every_task_is_one_line(tmp_path):
         "worst_class": "0.5",
         "failed": "0",
         "shots": "1 20",
-        "hits": "1 1",
-        "asked": "1 2",
+        "correct": "1 1",
+        "queries_by_class": "1 2",
         "classes": "cat | dog",
     }
     assert float(numbers["accuracy"]) == pytest.approx(2 / 3)
