@@ -111,6 +111,41 @@ def test_folders_of_several_classes_are_one_upload(page, tmp_path):
     assert page.js("[...document.querySelectorAll('.name')].map((i) => i.value)") == ["a b", "c"]
 
 
+def make_classes(folder, *names):
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "0.png").write_bytes(noise_png(0, len(name)))
+
+
+def test_hidden_folders_are_no_classes_chosen_or_dropped(page, tmp_path):
+    make_classes(tmp_path / ".photos", "class 10", "class 9", ".git")
+    made = "[...document.querySelectorAll('.name')].map((i) => i.value)"
+    for add, target in ((page.choose, "#folder"), (page.drop, "#classes-title")):
+        add(target, tmp_path / ".photos")
+        page.wait(f"{made}.length > 1 && document.querySelector('#work').hidden")
+        assert page.js(made) == ["class 9", "class 10"]
+        page.click("#undo")
+        page.wait(f"{made}.length === 0")
+
+
+def test_a_folder_with_too_many_classes_is_refused_as_a_whole(page, tmp_path):
+    make_classes(tmp_path / "photos", *(f"class {i}" for i in range(51)))
+    page.choose("#folder", tmp_path / "photos")
+    page.wait("document.querySelector('#problems').innerText")
+    assert "51 classes" in notices(page)
+    assert "50" in notices(page)
+    assert page.js("document.querySelectorAll('.class').length") == 0
+
+
+def test_files_that_cannot_be_used_are_listed_with_their_class(page, tmp_path):
+    make_classes(tmp_path / "photos", "a", "b")
+    (tmp_path / "photos" / "b" / "0.png").write_text("no photo")
+    page.choose("#folder", tmp_path / "photos")
+    page.wait("document.querySelectorAll('#refused-list li').length === 1")
+    listed = page.js("document.querySelector('#refused-list').textContent")
+    assert listed.startswith("b: 0.png cannot be used")
+
+
 def test_the_mix_ups_of_many_classes_cover_nothing(page, url, tmp_path):
     for name in range(20):
         (tmp_path / f"class {name:02d}").mkdir()

@@ -2,7 +2,7 @@
 
 import { verdict } from "./bars.js";
 import { card, fillCard, image } from "./cards.js";
-import { $, follow, h, percent } from "./dom.js";
+import { $, byNumber, follow, h, percent } from "./dom.js";
 import { gallery, refreshBrowse } from "./gallery.js";
 import { move, now, photoOf, remove, watch } from "./state.js";
 import { accept } from "./upload.js";
@@ -44,8 +44,6 @@ function waiting({ classes, pool, expected }) {
 const highest = ({ probabilities = { none: 0 } }) => Math.max(...Object.values(probabilities));
 const uncertainty = (photo) => (photo.unknown ? 2 : 1) - highest(photo);
 const label = (photo) => (photo.probabilities ? verdict(photo).name : "");
-
-const byNumber = (a, b) => a.localeCompare(b, undefined, { numeric: true }); // 2 before 10
 
 const ORDERS = {
   uncertain: (a, b) => uncertainty(b) - uncertainty(a),

@@ -41,4 +41,5 @@ function refocus(parent, focused, index) {
 
 export const percent = (p) => `${p > 0 && p < 0.005 ? "<1" : p < 1 && p > 0.995 ? ">99" : Math.round(100 * p)}%`;
 export const photos = (n) => `${n} photo${n === 1 ? "" : "s"}`;
+export const byNumber = (a, b) => a.localeCompare(b, undefined, { numeric: true }); // 2 before 10
 export const address = (id) => `/api/pictures/${id}`;

@@ -1,8 +1,8 @@
 // Folders of photos become classes: all classes first, then all photos as one upload.
 
-import { $ } from "./dom.js";
-import { change, now, report } from "./state.js";
-import { SYSTEM, children, filesOf, newBatch, onChoice, onDrop, uploadAll } from "./upload.js";
+import { $, byNumber } from "./dom.js";
+import { change, limits, now, report } from "./state.js";
+import { children, filesOf, newBatch, onChoice, onDrop, uploadAll } from "./upload.js";
 
 // Folders with these names are parts of a data set if they contain folders themselves.
 const PARTS = ["train", "training", "val", "valid", "validation", "test", "testing", "query", "support"];
@@ -18,7 +18,7 @@ onDrop($("classes"), async (entries) => {
     const isParent = (await children(folder)).some((entry) => entry.isDirectory);
     found.push({ name: folder.name, files: await filesOf(folder), isParent });
   }
-  const loose = nested ? inside.filter((entry) => entry.isFile && !SYSTEM.test(entry.name)) : [];
+  const loose = nested ? inside.filter((entry) => entry.isFile) : [];
   addClasses(found, loose.length, folders[0].name);
 });
 
@@ -39,8 +39,14 @@ onChoice($("folder"), (files) => {
     folder.isParent ||= path.length > 3;
     found.set(name, folder);
   }
-  addClasses([...found.values()].sort((a, b) => a.name.localeCompare(b.name)), loose, paths[0][0]);
+  addClasses([...found.values()].sort((a, b) => byNumber(a.name, b.name)), loose, paths[0][0]);
 });
+
+// The class with the name of a folder, as the server writes it.
+function classCalled(folder) {
+  const called = folder.split(/\s+/).filter(Boolean).join(" ").toLowerCase();
+  return now().classes.find((c) => c.name.toLowerCase() === called);
+}
 
 async function addClasses(folders, loose, root) {
   const parts = folders.filter(({ name, isParent }) => isParent && PARTS.includes(name.toLowerCase()));
@@ -48,11 +54,13 @@ async function addClasses(folders, loose, root) {
     const names = parts.map(({ name }) => name).join(" and ");
     return report(`${names} contain${parts.length > 1 ? "" : "s"} folders of photos; choose the one to learn from.`);
   }
+  const most = limits().classes;
+  const classes = now().classes.length + folders.filter(({ name }) => !classCalled(name)).length;
+  if (classes > most) return report(`With ${root} there would be ${classes} classes; the most for one page are ${most}.`);
   const batch = newBatch();
   const items = [];
   for (const { name, files } of folders) {
-    const called = name.split(/\s+/).filter(Boolean).join(" ").toLowerCase(); // as the server writes it
-    let home = now().classes.find((c) => c.name.toLowerCase() === called);
+    let home = classCalled(name);
     if (!home && (await change("POST", "/api/classes", { name, batch }))) home = now().classes.at(-1);
     if (home) items.push(...files.map((file) => ({ file, name: file.name, target: home.id })));
   }

@@ -132,6 +132,7 @@ export function refreshBrowse(keepPage = true) {
 }
 
 $("browse").addEventListener("close", () => {
+  if ($("browse").open) return; // opened again before this event came
   const target = open.opener();
   (target.checkVisibility() ? target : $("classes-title")).focus({ preventScroll: true });
   open = null;

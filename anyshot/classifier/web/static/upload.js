@@ -1,12 +1,13 @@
 // Sends files from pickers and drops one by one; reports those that cannot be used.
 
 import { call } from "./api.js";
-import { $, h } from "./dom.js";
+import { nameOf } from "./bars.js";
+import { $, byNumber, h } from "./dom.js";
 import { limits, refresh, report } from "./state.js";
 
 const KINDS = "image/jpeg,image/png,image/webp,image/avif,image/gif,image/bmp,image/tiff,.heic,.heif,.hif";
 const REPORTED = 3; // files with a notice of their own; the list has all
-export const SYSTEM = /^(\..*|thumbs\.db|desktop\.ini)$/i; // files that systems add to folders
+const SYSTEM = /^(\..*|thumbs\.db|desktop\.ini)$/i; // hidden files and folders, and those that systems add
 const REFRESH = 1500; // milliseconds between updates of the answers, or five times what one takes
 
 let waiting = 0;
@@ -43,7 +44,8 @@ async function next(job) {
   try {
     await sendPhoto(item, job.batch);
   } catch (error) {
-    job.refused.push(error.message);
+    const home = nameOf(item.target); // photos of several classes may have the same file name
+    job.refused.push(home ? `${home}: ${error.message}` : error.message);
     if (error.status !== 400 && error.status !== 413) waiting -= job.items.splice(0).length; // refused, too
   }
   done += 1;
@@ -93,9 +95,10 @@ function show() {
 export function onChoice(input, chosen) {
   if (!input.webkitdirectory) input.accept = KINDS;
   input.addEventListener("change", () => {
-    const files = [...input.files].filter((file) => !SYSTEM.test(file.name));
-    const path = (file) => file.webkitRelativePath || file.name;
-    files.sort((a, b) => path(a).localeCompare(path(b), undefined, { numeric: true })); // folders come in any order
+    const path = (file) => file.webkitRelativePath || `chosen/${file.name}`;
+    const visible = (file) => !path(file).split("/").slice(1).some((part) => SYSTEM.test(part));
+    const files = [...input.files].filter(visible);
+    files.sort((a, b) => byNumber(path(a), path(b))); // folders come in any order
     input.value = ""; // the same file may be chosen again
     if (files.length) chosen(files);
   });
@@ -139,19 +142,20 @@ export function onDrop(zone, dropped) {
   });
 }
 
-// All files of a dropped entry at any depth, without hidden ones and those of the system.
+// All files of a dropped entry at any depth.
 export async function filesOf(entry) {
   if (entry instanceof File) return [entry];
   if (entry.isFile) return SYSTEM.test(entry.name) ? [] : [await new Promise((ok, no) => entry.file(ok, no))];
   return (await Promise.all((await children(entry)).map(filesOf))).flat();
 }
 
+// What a dropped folder contains, without hidden entries and those of the system.
 export async function children(folder) {
   const reader = folder.createReader();
   const all = [];
   for (;;) {
     const batch = await new Promise((ok, no) => reader.readEntries(ok, no)); // at most 100 at a time
-    if (!batch.length) return all.sort((a, b) => a.name.localeCompare(b.name));
+    if (!batch.length) return all.filter(({ name }) => !SYSTEM.test(name)).sort((a, b) => byNumber(a.name, b.name));
     all.push(...batch);
   }
 }
