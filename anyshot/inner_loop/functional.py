@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from anyshot.core.errors import SettingsError
+from anyshot.core.options import suggestion
 from anyshot.inner_loop.autograd import differentiable_views, transforms_active
 from anyshot.inner_loop.second_order import FastSecondOrder, Kept, Trace
 from anyshot.models.math_attention import math_attention
@@ -48,7 +49,7 @@ def call_module(module: nn.Module, theta: Parameters, *inputs: Any, **options: A
         Any module.
     theta : dict of str to Tensor
         Parameters by the names of ``module.named_parameters()``. The module's own are used for
-        missing names.
+        missing names; names that the module does not have are refused.
     *inputs, **options
         Arguments of ``module.forward``.
 
@@ -57,6 +58,11 @@ def call_module(module: nn.Module, theta: Parameters, *inputs: Any, **options: A
     Any
         What the module returns.
 
+    Raises
+    ------
+    SettingsError
+        If the module has no parameter or buffer of one of the names.
+
     Examples
     --------
     >>> layer = nn.Linear(2, 1)
@@ -64,6 +70,12 @@ def call_module(module: nn.Module, theta: Parameters, *inputs: Any, **options: A
     >>> call_module(layer, theta, torch.tensor([[1.0, 1.0]]))
     tensor([[6.]])
     """
+    own = {name for name, _ in module.named_parameters(remove_duplicate=False)}
+    own |= {name for name, _ in module.named_buffers(remove_duplicate=False)}
+    for name in theta.keys() - own:
+        raise SettingsError(
+            f"The module {type(module).__name__} has no parameter {name!r}{suggestion(name, own)}"
+        )
     buffers = {name: value.clone() for name, value in module.named_buffers()}
     with _lock_of(module):  # the call exchanges the module's parameters
         return call_with_tensors(module, {**buffers, **theta}, *inputs, **options)
@@ -123,6 +135,11 @@ def loss_gradient(loss: Loss, theta: Parameters, *inputs: Any) -> tuple[Paramete
     >>> rate.grad.shape, net[0].weight.grad.shape
     (torch.Size([]), torch.Size([8, 1]))
     """
+    if not isinstance(theta, Mapping):
+        raise SettingsError(
+            f"theta is a {type(theta).__name__}; expected a dict of names to tensors, such as "
+            "dict(module.named_parameters())."
+        )
     if transforms_active():
         return torch.func.grad_and_value(loss)(theta, *inputs)
     leaves, structure = tree_flatten(inputs)
@@ -157,8 +174,13 @@ class _Evaluation:
         theta = dict(zip(self.names, tensors[:count], strict=True))
         with FastSecondOrder(trace), math_attention:
             value = self.loss(theta, *tree_unflatten(leaves, self.structure))
-        if value.dim():
-            raise SettingsError(f"The loss has the shape {list(value.shape)}; expected a scalar.")
+        if not isinstance(value, Tensor) or value.dim():
+            kind = (
+                f"has the shape {list(value.shape)}"
+                if isinstance(value, Tensor)
+                else f"is {value!r}"
+            )
+            raise SettingsError(f"The loss {kind}; expected a scalar tensor.")
         return value
 
     def gradient(self, tensors: Sequence[Tensor], keep: bool = False) -> list[Tensor]:

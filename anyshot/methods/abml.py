@@ -13,7 +13,7 @@ from anyshot.core.settings import MethodSettings
 from anyshot.data.tasks import Task
 from anyshot.inner_loop import InnerProblem, query_cross_entropy, support_gradient
 from anyshot.inner_loop.update_rule import update
-from anyshot.methods.base import Objective, accuracy, average_ensemble
+from anyshot.methods.base import Objective, accuracy, average_softmax
 from anyshot.methods.gradient_method import GradientMethod
 from anyshot.methods.test_time_augmentation import Probabilities, Views
 from anyshot.models.network import HEAD_PARAMETERS, Body, Parameters
@@ -121,9 +121,9 @@ class ABML(GradientMethod):
         )
         if prediction == "naive":
             mean = {name: q[f"mean {name}"] for name in inner.theta}
-            return average_ensemble([inner], [mean], self.engine)
+            return average_softmax([inner], [mean], self.engine)
         samples = [sample(q, draw_noise(q, noise)) for _ in range(self.options.samples)]
-        return average_ensemble([inner] * len(samples), samples, self.engine)
+        return average_softmax([inner] * len(samples), samples, self.engine)
 
 
 def parameter_names(q: Parameters) -> list[str]:

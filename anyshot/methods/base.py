@@ -74,8 +74,8 @@ def apply_temperature(p: Tensor, temperature: float) -> Tensor:
     return (p.clamp_min(torch.finfo(p.dtype).tiny).log() / temperature).softmax(1)
 
 
-def average_ensemble(
-    members: Sequence[InnerProblem], thetas: Sequence[Parameters], engine: str = "auto"
+def average_softmax(
+    problems: Sequence[InnerProblem], thetas: Sequence[Parameters], engine: str = "auto"
 ) -> Probabilities:
     """Average the softmax over adapted networks.
 
@@ -83,7 +83,7 @@ def average_ensemble(
     """
 
     def probabilities(images: Tensor, view: int) -> Tensor:
-        same_view = [inner.at_view(view) for inner in members]
+        same_view = [inner.at_view(view) for inner in problems]
         return logits_many(same_view, thetas, images, engine).softmax(2).mean(0)
 
     return probabilities

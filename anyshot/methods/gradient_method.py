@@ -14,7 +14,7 @@ from anyshot.data.tasks import Task
 from anyshot.inner_loop import InnerProblem, adapt_many, query_cross_entropy, support_gradient
 from anyshot.inner_loop.update_rule import update
 from anyshot.methods.balancing import Phi, apply_gamma, apply_z, image_weights
-from anyshot.methods.base import Objective, accuracy, average_ensemble
+from anyshot.methods.base import Objective, accuracy, average_softmax
 from anyshot.methods.posterior import Posterior
 from anyshot.methods.stored_statistics import StoredStatisticsMethod
 from anyshot.methods.test_time_augmentation import Probabilities, Views
@@ -207,12 +207,12 @@ class GradientMethod(StoredStatisticsMethod):
         q = self.posterior(images, labels, way)  # other views of the images are no new evidence
         phis: list[Phi] = [{}] if q is None else self.test_phis(q, noise, prediction)
         views = tuple(self.views(images))
-        members = [
+        problems = [
             self.inner_problem(images, labels, way, phi, self.settings.test_steps, views)
             for phi in phis
         ]
-        thetas = adapt_many(members, rule=lambda inner: self.adapted_parameters(inner, order=0))
-        return average_ensemble(members, thetas, self.engine)
+        thetas = adapt_many(problems, rule=lambda inner: self.adapted_parameters(inner, order=0))
+        return average_softmax(problems, thetas, self.engine)
 
 
 def _has_linear_head(method: GradientMethod) -> bool:

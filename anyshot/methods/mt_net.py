@@ -11,7 +11,7 @@ from anyshot.data.tasks import Task
 from anyshot.inner_loop import InnerProblem, query_cross_entropy, support_gradient
 from anyshot.inner_loop.update_rule import update
 from anyshot.methods.balancing import broadcast_over_outputs
-from anyshot.methods.base import Objective, accuracy, average_ensemble
+from anyshot.methods.base import Objective, accuracy, average_softmax
 from anyshot.methods.gradient_method import GradientMethod
 from anyshot.methods.test_time_augmentation import Probabilities, Views
 from anyshot.models.network import HEAD_PARAMETERS, Body, Parameters
@@ -137,4 +137,4 @@ class MTNet(GradientMethod):
         inner, theta = self.run_inner_loop(
             images, labels, noise, self.settings.test_steps, 0, tuple(self.views(images))
         )
-        return average_ensemble([inner], [theta], self.engine)
+        return average_softmax([inner], [theta], self.engine)

@@ -70,7 +70,7 @@ class TAML(MetaSGD):
         if not isinstance(q, Posterior):
             raise CodeError(
                 f"The task encoder {self.options.encoder!r} returned {type(q).__name__}; expected "
-                "anyshot.methods.posterior.Posterior."
+                "an anyshot.Posterior."
             )
         return q
 

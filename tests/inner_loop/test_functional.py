@@ -455,3 +455,17 @@ def test_the_examples_of_the_docs_run(page, count):
         assert all(rate.grad.any() for rate in scope["rates"].values())
     if "rate" in scope:
         assert scope["rate"].item() != pytest.approx(0.01, rel=1e-6)
+
+
+def test_a_name_that_the_module_does_not_have_is_refused():
+    net = nn.Sequential(nn.Linear(2, 1))
+    with pytest.raises(SettingsError, match=r"no parameter '0.wieght'; did you mean '0.weight'"):
+        call_module(net, {"0.wieght": torch.ones(1, 2)}, torch.ones(3, 2))
+
+
+def test_a_loss_or_parameters_of_another_type_are_refused():
+    theta = {"x": torch.ones(2)}
+    with pytest.raises(SettingsError, match=r"The loss is 3.0; expected"):
+        loss_gradient(lambda theta: 3.0, theta)
+    with pytest.raises(SettingsError, match=r"theta is a dict_values; expected"):
+        loss_gradient(lambda theta: theta["x"].sum(), theta.values())
