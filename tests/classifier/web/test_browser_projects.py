@@ -196,8 +196,13 @@ def test_answers_have_pages_filters_and_an_order(taught):
     assert [(c["name"], len(c["pictures"])) for c in state["classes"]] == [("green", 2), ("red", 3)]
     assert len(names(taught)) == 24
     assert taught.js("document.documentElement.scrollHeight") < 8000  # 30 photos on a phone
-    taught.click("[aria-label='Next page']")
+    taught.js("document.querySelector(\"[aria-label='Next page']\").click()")
     assert len(names(taught)) == 6
+    edge = "document.querySelector('{}').getBoundingClientRect().{}"
+    links, first = edge.format("#jump", "bottom"), edge.format("#answer-list .answer", "top")
+    assert taught.js(f"{first} >= {links}")  # the first photo is not below the links
+    taught.click("[aria-label='Previous page']")
+    taught.click("[aria-label='Next page']")
     choose_option(taught, "#order", "name")
     assert names(taught) == [f"{i:02d}.png" for i in range(24)]
     red = state["classes"][1]["id"]
@@ -216,6 +221,11 @@ def test_several_photos_are_moved_and_undone_together(taught):
         taught.click(f".item:nth-child({n}) .tick")
     bar = "document.querySelector('#answer-list .bar-of-selected')"
     assert taught.js(f"{bar}.innerText").startswith("2 photos selected")
+    edge = "document.querySelector('{}').getBoundingClientRect().{}"
+    tick = ".item:nth-child(6) .tick"
+    taught.js(f"scrollBy(0, {edge.format(tick, 'bottom')} - innerHeight + 40)")
+    taught.js(f"document.querySelector('{tick}').focus()")  # the bar does not cover it
+    assert taught.js(f"{edge.format(tick, 'bottom')} <= {bar}.getBoundingClientRect().top")
     assert taught.js(f"{bar}.querySelector('select + button').disabled")  # no class is chosen yet
     taught.js(f"{bar}.querySelector('select').focus()")
     taught.press("ArrowDown")
