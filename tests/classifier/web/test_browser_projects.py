@@ -552,3 +552,15 @@ def test_paths_in_a_project_file_are_only_names(page, tmp_path):
     assert page.js(STATE)["classes"][0]["pictures"][0]["name"] == "../../etc/<b>x</b>.png"
     page.wait("document.querySelectorAll('.thumb').length === 1")
     assert not page.js("[...document.querySelectorAll('b')].some((b) => b.textContent === 'x')")
+
+
+def test_a_project_that_was_unpacked_and_packed_again_opens(page, tmp_path):
+    with zipfile.ZipFile(io.BytesIO(project(GOOD))) as made:
+        files = {name: made.read(name) for name in made.namelist()}
+    with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:  # as Finder and Explorer do it
+        archive.writestr("__MACOSX/my project/._project.json", b"not JSON")
+        for name, data in files.items():
+            archive.writestr(f"my project/{name}", data)
+    page.choose("#open-project", tmp_path / "p.zip")
+    page.wait(f"{STATE}.then((s) => s.classes[0]?.pictures.length === 1)")
+    assert page.js(STATE)["classes"][0]["pictures"][0]["name"] == "a.png"

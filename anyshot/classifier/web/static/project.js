@@ -17,7 +17,7 @@ $("open-project").addEventListener("change", async (event) => {
 
 async function openProject(file) {
   try {
-    const entries = await readEntries(file);
+    const entries = inFolderOfProject(await readEntries(file));
     const project = check(await readProject(file, entries), entries);
     const count = now().pool.length + now().classes.reduce((sum, c) => sum + c.pictures.length, 0);
     const note = "Undo brings them back.";
@@ -26,6 +26,15 @@ async function openProject(file) {
   } catch (error) {
     report(error.message);
   }
+}
+
+// The entries by their paths next to project.json: a project that was unpacked and packed again is in a folder.
+function inFolderOfProject(entries) {
+  const paths = [...entries.keys()].filter((path) => `/${path}`.endsWith("/project.json"));
+  const shortest = paths.sort((a, b) => a.length - b.length)[0] ?? "";
+  const folder = shortest.slice(0, shortest.lastIndexOf("/") + 1);
+  const inside = [...entries].filter(([path]) => path.startsWith(folder));
+  return new Map(inside.map(([path, entry]) => [path.slice(folder.length), entry]));
 }
 
 async function readProject(file, entries) {
