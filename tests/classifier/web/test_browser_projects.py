@@ -31,7 +31,7 @@ def browser(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def url(served, reader):
-    with served(make_app(reader, Limits(megabytes=1, pictures=80))) as url:
+    with served(make_app(reader, Limits(megabytes=1, pictures=80, visitors=100))) as url:
         yield url
 
 
