@@ -17,10 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from paired_rows import TITLES, half_width
 
 import anyshot
 
-SETS = {"cifar-fs": "CIFAR-FS", "svhn": "SVHN"}
 BAYESIAN = {"bayesian": True, "balance": ("omega", "gamma", "z"), "z_site": "activation"}
 #: name -> method, changes of the preset cifar-fs-depths; None: the weights cifar-fs as they are
 VARIANTS: dict[str, tuple[str, dict] | None] = {
@@ -63,8 +63,8 @@ def measure(name: str, images: str, split: str, tasks: int, out: Path) -> np.nda
 def paired(values: np.ndarray, reference: np.ndarray, digits: int) -> str:
     """Mean difference with its 95 % interval."""
     difference = values - reference
-    half = 1.96 * difference.std(ddof=1) / len(difference) ** 0.5
-    return f"{difference.mean():+.{digits}f} ± {half:.{digits}f}".replace("-", "−")
+    interval = half_width(difference)
+    return f"{difference.mean():+.{digits}f} ± {interval:.{digits}f}".replace("-", "−")
 
 
 def main() -> None:
@@ -74,17 +74,17 @@ def main() -> None:
     parser.add_argument("--split", choices=("test", "validation"), default="test")
     chosen = parser.parse_args()
     found = {
-        name: {i: measure(name, i, chosen.split, chosen.tasks, chosen.out) for i in SETS}
+        name: {i: measure(name, i, chosen.split, chosen.tasks, chosen.out) for i in TITLES}
         for name in VARIANTS
     }
     first, second = list(VARIANTS)[:2]
     header = ["variant"]
-    for title in SETS.values():
+    for title in TITLES.values():
         header += [title, "NLL", "− recipe", "− Meta-SGD", "NLL − Meta-SGD"]
     lines = [f"| {' | '.join(header)} |", "|---|" + "--:|" * (len(header) - 1)]
     for name, values in found.items():
         cells = [name]
-        for images in SETS:
+        for images in TITLES:
             accuracy, nll = values[images].T
             cells += [f"{accuracy.mean():.1f}", f"{nll.mean():.3f}"]
             cells.append("" if name == first else paired(accuracy, found[first][images][:, 0], 1))

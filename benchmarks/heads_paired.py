@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from heads import OURS
+from paired_rows import half_width
 
 from anyshot.core.files import write_json
 
@@ -30,8 +31,7 @@ def compare(first, second):
     found = {}
     for key, column in COLUMNS.items():
         a, b = first[:, column], second[:, column]
-        error = 1.96 * (b - a).std(ddof=1) / len(a) ** 0.5
-        found[key] = [float(v) for v in (a.mean(), b.mean(), (b - a).mean(), error)]
+        found[key] = [float(v) for v in (a.mean(), b.mean(), (b - a).mean(), half_width(b - a))]
     return found
 
 

@@ -10,11 +10,9 @@ and start it again as you like (`--minutes`).
 
 from __future__ import annotations
 
-import argparse
 import copy
-from pathlib import Path
 
-from paired_rows import Row, measure_rows, write_rows
+from paired_rows import Row, make_parser, measure_rows, write_rows
 
 import anyshot
 
@@ -33,11 +31,8 @@ def make_rows(method: anyshot.Method) -> list[Row]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("out", type=Path)
+    parser = make_parser(__doc__)
     parser.add_argument("--weights", default="cifar-fs-depths")
-    parser.add_argument("--tasks", type=int, default=60)
-    parser.add_argument("--minutes", type=float, default=1e9)
     chosen = parser.parse_args()
     rows = make_rows(anyshot.load(chosen.weights))
     measure_rows(chosen.out, rows, chosen.tasks, minutes=chosen.minutes)

@@ -6,6 +6,7 @@ can be stopped and continued. `benchmarks/variables_*.py` use this.
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
 from collections.abc import Iterable
@@ -33,6 +34,15 @@ class Predicts(Protocol):
 
 
 Row = tuple[str, Predicts, str]  #: name, method, "naive" or "mc"
+
+
+def make_parser(description: str) -> argparse.ArgumentParser:
+    """The arguments of the scripts that measure rows; the first line of the text describes them."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--tasks", type=int, default=60)
+    parser.add_argument("--minutes", type=float, default=1e9)
+    return parser
 
 
 def measure_rows(

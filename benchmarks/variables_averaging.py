@@ -17,13 +17,12 @@ Writes OUT/results.json and OUT/table.md; stop it and start it again as you like
 
 from __future__ import annotations
 
-import argparse
 import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from paired_rows import Row, measure_rows, write_rows
+from paired_rows import Row, make_parser, measure_rows, write_rows
 from paper_protocol import iteration_of, load_checkpoint
 from torch import Tensor
 
@@ -133,12 +132,9 @@ def meta_sgd_rows(method: anyshot.Method) -> list[Row]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("out", type=Path)
+    parser = make_parser(__doc__)
     parser.add_argument("--taml", type=Path, nargs=2, metavar=("RUN", "CHECKPOINT"))
     parser.add_argument("--meta-sgd", type=Path, nargs=2, metavar=("RUN", "CHECKPOINT"))
-    parser.add_argument("--tasks", type=int, default=60)
-    parser.add_argument("--minutes", type=float, default=1e9)
     chosen = parser.parse_args()
     rows: list[Row] = []
     iterations = {}

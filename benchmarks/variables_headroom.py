@@ -15,14 +15,12 @@ both sets 11 min. Writes OUT/results.json and OUT/table.md; stop it and start it
 
 from __future__ import annotations
 
-import argparse
 import copy
 import math
-from pathlib import Path
 
 import numpy as np
 import torch
-from paired_rows import SETS, Row, half_width, measure_rows, read_rows, write_rows
+from paired_rows import SETS, Row, half_width, make_parser, measure_rows, read_rows, write_rows
 
 import anyshot
 
@@ -79,11 +77,8 @@ def oracle_gain(rows: dict[str, dict], key: str) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("out", type=Path)
+    parser = make_parser(__doc__)
     parser.add_argument("--weights", default="cifar-fs")
-    parser.add_argument("--tasks", type=int, default=60)
-    parser.add_argument("--minutes", type=float, default=1e9)
     chosen = parser.parse_args()
     rows = make_rows(anyshot.load(chosen.weights))
     measure_rows(chosen.out, rows, chosen.tasks, minutes=chosen.minutes)
