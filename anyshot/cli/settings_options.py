@@ -267,7 +267,9 @@ def _replace(base: Settings, changes: dict[str, dict[str, Any]]) -> Settings:
         whole["pretrain"] = dataclasses.replace(stage, **changes["pretrain"])
     elif changes.get("train", {}).get("body_from"):
         whole["pretrain"] = None  # --from takes the place of pre-training
-    return dataclasses.replace(base, **whole)
+    settings = dataclasses.replace(base, **whole)
+    seed = changes.get("train", {}).get("seed")
+    return settings if seed is None else settings.with_seed(seed)
 
 
 # ------------------------------------------------------------------------------- help

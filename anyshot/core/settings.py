@@ -68,7 +68,12 @@ class TrainSettings:
         choices=("id+ood", "id"),
     )
     checkpoint_every: int = option(100, "Iterations between checkpoints.", least=1)
-    seed: int = option(0, "Seed of initialisation, tasks and noise.", least=0, most=2**64)
+    seed: int = option(
+        0,
+        "Seed of initialisation, tasks and noise; on the command line also of pre-training.",
+        least=0,
+        most=2**64,
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -210,6 +215,19 @@ class Settings:
         train = dataclasses.replace(self.train, body_from=body)
         return dataclasses.replace(
             self, train=train, pretrain=self.pretrain if body is None else None
+        )
+
+    def with_seed(self, seed: int) -> Settings:
+        """A copy with another seed of meta-training and of pre-training, if the run has it.
+
+        >>> Settings(pretrain=PretrainSettings()).with_seed(3).pretrain.seed
+        3
+        """
+        stage = self.pretrain
+        return dataclasses.replace(
+            self,
+            train=dataclasses.replace(self.train, seed=seed),
+            pretrain=None if stage is None else dataclasses.replace(stage, seed=seed),
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -143,7 +143,7 @@ def check_poolable(trials: Sequence[RunOnSet]) -> None:
     """Check before the work that :func:`pool_rows` will be able to pool the runs."""
     groups: dict[tuple[Settings, str], list[RunOnSet]] = {}
     for trial in trials:
-        groups.setdefault((_without_seed(trial.settings), trial.images), []).append(trial)
+        groups.setdefault((trial.settings.with_seed(0), trial.images), []).append(trial)
     if len(groups) == len(trials):
         names = ", ".join(dict.fromkeys(trial.name for trial in trials))
         raise RunError(
@@ -171,7 +171,7 @@ def pool_rows(rows: Sequence[ResultRow]) -> list[ResultRow]:
     """
     groups: dict[tuple[Settings, str], list[ResultRow]] = {}
     for row in rows:
-        groups.setdefault((_without_seed(row.settings[0]), row.images), []).append(row)
+        groups.setdefault((row.settings[0].with_seed(0), row.images), []).append(row)
     pooled = []
     for group in groups.values():
         first = group[0]
@@ -180,10 +180,6 @@ def pool_rows(rows: Sequence[ResultRow]) -> list[ResultRow]:
         summary = pool_seeds([row.summary for row in group])
         pooled.append(replace(first, run=name, settings=settings, summary=summary))
     return pooled
-
-
-def _without_seed(settings: Settings) -> Settings:
-    return replace(settings, train=replace(settings.train, seed=0))
 
 
 def add_differences(rows: Sequence[ResultRow]) -> list[ResultRow]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +61,7 @@ def train_seeds(
     grid = {}
     for seed in range(settings.train.seed, settings.train.seed + seeds):
         run_folder = Path(folder) / f"seed-{seed}"
-        seeded = replace(settings, train=replace(settings.train, seed=seed))
-        grid[str(run_folder)] = SeedRun(seeded, run_folder, options)
+        grid[str(run_folder)] = SeedRun(settings.with_seed(seed), run_folder, options)
     with show_progress(list(grid.values()), "Seeds", _share_done):
         results = run_grid(grid, _train, on=on, jobs=jobs, address=address)
     if failed := [name for name, result in results.items() if result.error]:

@@ -179,3 +179,9 @@ def test_a_setting_without_a_value_is_none_and_one_that_the_method_chooses_is_de
     shown = {name: value for group in groups for name, value, _ in group}
     assert [shown[name] for name in ("from", "omega-prior", "epochs")] == ["none"] * 3
     assert shown["channels"] == "default"
+
+
+def test_the_seed_of_a_run_is_that_of_its_pretraining_too():
+    changed = settings_with(preset("cifar-fs"), {"seed": 4})
+    assert (changed.train.seed, changed.pretrain.seed) == (4, 4)
+    assert settings_with(preset("glyphs"), {"seed": 4}).pretrain is None

@@ -8,7 +8,13 @@ import pytest
 from support import make_imageset, make_method
 
 from anyshot.core.errors import AnyshotError, RunError, SettingsError
-from anyshot.core.settings import MethodSettings, Settings, TaskSettings, TrainSettings
+from anyshot.core.settings import (
+    MethodSettings,
+    PretrainSettings,
+    Settings,
+    TaskSettings,
+    TrainSettings,
+)
 from anyshot.data.tasks import TaskStream
 from anyshot.evaluation import compare_runs
 from anyshot.evaluation.compare_runs import (
@@ -201,6 +207,8 @@ def test_runs_that_cannot_be_pooled_are_refused():
     check_poolable(
         [trial("a", settings(seed=0)), trial("b", settings(seed=1)), trial("c", settings("taml"))]
     )
+    pretrained = replace(settings(), pretrain=PretrainSettings())
+    check_poolable([trial("a", pretrained), trial("b", pretrained.with_seed(1))])
     with pytest.raises(RunError, match="a, b"):
         check_poolable([trial("a", settings()), trial("b", settings("taml", seed=1))])
     with pytest.raises(RunError, match=r"a, b .* 0, 0"):

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from anyshot.core.errors import AnyshotError, RunError, SettingsError
-from anyshot.core.settings import Settings, TrainSettings
+from anyshot.core.settings import PretrainSettings, Settings, TrainSettings
 from anyshot.experiments import seeds
 
 SETTINGS = Settings(("glyphs",), train=TrainSettings(seed=5))
@@ -41,6 +43,14 @@ def test_the_share_done_is_the_progress_of_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(seeds, "Run", FakeRun)
     jobs = [seeds.SeedRun(SETTINGS, tmp_path / f"seed-{seed}", {}) for seed in (5, 6)]
     assert [seeds._share_done(job) for job in jobs] == [0.0, 0.5]
+
+
+def test_the_pretraining_of_each_run_has_its_seed(tmp_path, monkeypatch):
+    trained = []
+    monkeypatch.setattr(seeds, "train", lambda settings, folder: trained.append(settings))
+    monkeypatch.setattr(seeds, "Run", FakeRun)
+    seeds.train_seeds(replace(SETTINGS, pretrain=PretrainSettings()), tmp_path, 2)
+    assert [settings.pretrain.seed for settings in trained] == [5, 6]
 
 
 def test_failed_runs_are_named(tmp_path, monkeypatch):
