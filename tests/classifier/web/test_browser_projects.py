@@ -227,6 +227,8 @@ def test_several_photos_are_moved_and_undone_together(taught):
     taught.js(f"document.querySelector('{tick}').focus()")  # the bar does not cover it
     assert taught.js(f"{edge.format(tick, 'bottom')} <= {bar}.getBoundingClientRect().top")
     assert taught.js(f"{bar}.querySelector('select + button').disabled")  # no class is chosen yet
+    targets = taught.js(f"[...{bar}.querySelectorAll('option')].map((o) => o.text)")
+    assert targets == ["Move to …", "green", "red"]  # not where the photos are
     taught.js(f"{bar}.querySelector('select').focus()")
     taught.press("ArrowDown")
     assert taught.js(f"{bar}.querySelector('select').selectedOptions[0].text") == "green"
@@ -294,6 +296,8 @@ def test_mix_ups_open_their_photos(taught):
     label = taught.js("document.querySelector('#mixup-table td button').ariaLabel")
     taught.click("#mixup-table td button")
     taught.wait("document.querySelector('#browse').open")
+    assert taught.js("document.activeElement.id") == "browse-title"
+    assert "left out" in taught.js("document.querySelector('#browse').innerText")
     shown = taught.js("document.querySelectorAll('#browse .answer').length")
     assert label.startswith(f"{shown} photo")
     taught.click("#browse .answer")

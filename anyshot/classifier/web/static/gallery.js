@@ -1,7 +1,7 @@
 // A grid of photos: a page at a time, several of which can be selected, moved and removed.
 
 import { $, follow, h, photos } from "./dom.js";
-import { change, now } from "./state.js";
+import { change, homeOf, now } from "./state.js";
 
 const PAGE = { wide: 60, narrow: 24 };
 const narrow = matchMedia("(max-width: 560px)");
@@ -101,7 +101,10 @@ function showSelected(view) {
   text.textContent = `${photos(view.ticked.size)} selected`;
   all.hidden = view.ticked.size === view.items.length;
   all.textContent = `Select all ${view.items.length}`;
-  const options = [{ id: "", name: "Move to …" }, ...now().classes, { id: "pool", name: "photos to classify" }];
+  const homes = new Set([...view.ticked].map((id) => homeOf(id)?.id ?? "pool"));
+  const targets = [...now().classes, { id: "pool", name: "photos to classify" }];
+  const others = targets.filter(({ id }) => homes.size > 1 || !homes.has(id)); // not where all of them are
+  const options = [{ id: "", name: "Move to …" }, ...others];
   const key = options.map((option) => `${option.id} ${option.name}`).join();
   if (target.dataset.key !== key) {
     target.dataset.key = key;
@@ -127,6 +130,7 @@ export function refreshBrowse(keepPage = true) {
   if (!open) return;
   const list = open.list();
   if (!list.length) return $("browse").close();
+  $("browse-hint").hidden = !list.some((photo) => photo.guess);
   $("browse-title").textContent = `${open.title()} (${list.length})`;
   showAll(list, keepPage);
 }
