@@ -33,6 +33,11 @@ OPTIONS = (
     "--use-fake-device-for-media-stream",  # a camera with a moving picture
     "--use-fake-ui-for-media-stream",
 )
+# without them, a headless browser has neither mouse nor finger
+MOUSE = (
+    "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,"
+    "availablePointerTypes=4"
+)
 
 # position of the middle of an element, once it has not moved for two frames
 MIDDLE = """new Promise((found) => {
@@ -48,7 +53,7 @@ MIDDLE = """new Promise((found) => {
 class Browser:
     """One page of one browser."""
 
-    def __init__(self, profile: Path) -> None:
+    def __init__(self, profile: Path, *options: str) -> None:
         to_browser, self.to = os.pipe()
         self.back, from_browser = os.pipe()
         # the browser reads its file 3 and writes its file 4
@@ -56,6 +61,7 @@ class Browser:
         command = [
             PROGRAM,
             *OPTIONS,
+            *options,
             f"--user-data-dir={profile}",
             *(["--no-sandbox"] * (os.geteuid() == 0)),
         ]
