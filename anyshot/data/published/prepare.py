@@ -108,27 +108,29 @@ def _read_source(
     used = [file for file in source.files if file.name in official]
     if (classes := dataset.read(source, dataset.splits())) is not None:
         return classes, used
-    errors: list[AnyshotError] = []
+    errors: dict[Path, AnyshotError] = {}
     archives.sort(key=lambda archive: (archive.name not in official, archive))
     for number, archive in enumerate(archives):
         try:
             with progress(f"Unpacking {archive.name}", None) as advance:
                 files = unpack(archive, dataset.patterns, folder / str(number), advance).files
         except AnyshotError as error:
-            errors.append(error)
+            errors[archive] = error
             continue
         source = SourceFiles(source.files + files)
         if files:
             used = [*used, archive]
         if (classes := dataset.read(source, dataset.splits())) is not None:
-            for ignored in errors:
+            for ignored in errors.values():
                 log.warning("%s The archive is ignored.", ignored)
             return classes, used
-    if errors:
-        raise errors[0]
+    for archive, error in errors.items():  # others may have nothing to do with the data set
+        if archive.name in official or len(archives) == 1:
+            raise error
     raise DataError(
         f"{path} does not contain {dataset.title}; expected {dataset.source_files}, or the "
         "unpacked folder."
+        + (f" {len(errors)} of {len(archives)} archives cannot be read." if errors else "")
     )
 
 

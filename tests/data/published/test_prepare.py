@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import hashlib
 import io
 import os
@@ -580,6 +581,13 @@ def test_other_archives_next_to_the_right_one_do_no_harm(official, tmp_path):
     official["gtsrb"](tmp_path)
     (tmp_path / "a broken one.zip").write_bytes(b"PK\x03\x04 and no more")
     assert len(prepare(CATALOGUE["gtsrb"], tmp_path).classes) == 43
+
+
+def test_a_damaged_archive_of_something_else_is_not_blamed(tmp_path):
+    (tmp_path / "changelog.gz").write_bytes(gzip.compress(b"text" * 99))
+    (tmp_path / "other.gz").write_bytes(gzip.compress(b"text" * 99)[:-20])
+    with pytest.raises(DataError, match=r"does not contain .*[12] of 2 archives cannot be read"):
+        prepare(CATALOGUE["cub"], tmp_path)
 
 
 def test_split_files_name_their_source():
