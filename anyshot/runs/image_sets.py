@@ -98,7 +98,13 @@ def open_for_evaluation(
     """
     if not isinstance(source, ImageSet):
         location = _find_location(str(source), recorded)
-        source = open_images(location, size=size[0], split_policy=test_only)
+        side = size[0] if size[0] == size[1] else None  # a folder of images becomes square
+        source = open_images(location, size=side, split_policy=test_only)
+    if source.size != size:
+        raise DataError(
+            f"The images of {source.name!r} are {source.size[0]}x{source.size[1]}, but the run "
+            f"takes {size[0]}x{size[1]}; save an image set of that size (ImageSet.save)."
+        )
     return apply_record(recorded, source)
 
 

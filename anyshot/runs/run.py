@@ -139,11 +139,16 @@ class Run:
         Raises
         ------
         RunError
-            If the folder holds a run with other settings.
+            If the folder holds a run with other settings, or packed weights.
         """
         folder = Path(folder)
         run = cls.find_started(folder)
         if run is None:
+            if (folder / "config.json").exists():
+                raise RunError(
+                    f"'{folder}' holds packed weights, which would be overwritten; choose another "
+                    "folder (--from starts from their body)."
+                )
             code = user_code.record_code(settings)
             run_id: str | None = run_identity(settings, image_size, sets, code, body)
             user_code.copy_code(code, folder)

@@ -29,6 +29,9 @@ class TrainContext:
     tensorboard: bool | None = None  #: None: if TensorBoard is installed
 
 
+NO_CONTEXT = TrainContext()
+
+
 class TrainingLoop(ABC):
     """One stage of a run: repeats :meth:`step`, validates, logs and saves checkpoints.
 

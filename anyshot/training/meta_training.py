@@ -23,11 +23,10 @@ from anyshot.methods import Method, Objective
 from anyshot.runs.checkpoint import Checkpoint
 from anyshot.runs.run import Run
 from anyshot.training.gradient_check import GradientCheck
-from anyshot.training.loop import TrainContext, TrainingLoop
+from anyshot.training.loop import NO_CONTEXT, TrainContext, TrainingLoop
 from anyshot.training.optimizer import Optimizer
 
 MOST_SKIPPED = 100  #: non-finite steps in a row that end a run
-NO_CONTEXT = TrainContext()
 
 
 @dataclass

@@ -30,11 +30,10 @@ from anyshot.methods.prototype_head import prototypes
 from anyshot.runs.checkpoint import Checkpoint
 from anyshot.runs.run import Run
 from anyshot.training.distillation import Teacher, distillation_loss
-from anyshot.training.loop import TrainContext, TrainingLoop
+from anyshot.training.loop import NO_CONTEXT, TrainContext, TrainingLoop
 from anyshot.training.pretraining_images import PretrainingImages
 
 WARM_UP = 0.3  #: the part of the one-cycle schedule in which the learning rate rises
-NO_CONTEXT = TrainContext()
 
 
 class Pretraining(TrainingLoop):

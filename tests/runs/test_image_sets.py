@@ -186,3 +186,13 @@ def test_new_folder_has_test_classes_only(pictures, tmp_path, caplog):
             "test": {f"class {c}" for c in range(4)}
         }
     assert caplog.text == ""
+
+
+def test_a_run_on_oblong_images_finds_its_set_again_and_refuses_other_sizes(tmp_path):
+    rng = np.random.default_rng(0)
+    arrays = {f"{c}": rng.integers(0, 256, (4, 16, 24, 3), np.uint8) for c in range(10)}
+    oblong = ImageSet.from_arrays("oblong", arrays).save(tmp_path / "oblong")
+    made = train(settings(str(tmp_path / "oblong"), way=2), tmp_path / "run", imagesets=[oblong])
+    assert made.imageset(tmp_path / "oblong").size == (16, 24)
+    with pytest.raises(DataError, match="32x32, but the run takes 16x24"):
+        made.imageset("glyphs")

@@ -106,6 +106,13 @@ def test_a_run_is_not_overwritten_by_packing(runs):
     assert runs[1].best_path.read_bytes() == before
 
 
+def test_packed_weights_are_not_overwritten_by_training(runs, tmp_path):
+    pack(runs[:1], tmp_path / "packed")
+    with pytest.raises(RunError, match="holds packed weights"):
+        train_tiny(tiny("maml"), tmp_path / "packed")
+    assert Run(tmp_path / "packed").best_path.read_bytes() == runs[0].best_path.read_bytes()
+
+
 def test_a_run_is_no_member_twice(runs, tmp_path):
     with pytest.raises(RunError, match="same parameters"):
         pack([runs[0], runs[0]], tmp_path / "twice")
