@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 
 import numpy as np
 import torch
@@ -183,7 +182,7 @@ class TaskStream(Dataset[Task]):
             )
         if mixing not in MIXINGS:
             raise SettingsError(f"There is no mixing {mixing!r}{suggestion(mixing, MIXINGS)}")
-        if not isinstance(seed, Integral) or seed < 0:
+        if not isinstance(seed, int | np.integer) or seed < 0:
             raise SettingsError(f"The seed is {seed!r}; expected an integer of at least 0.")
         check_augmentations(augment)
         self.seed = seed

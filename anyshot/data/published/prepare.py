@@ -124,9 +124,9 @@ def _read_source(
             for ignored in errors.values():
                 log.warning("%s The archive is ignored.", ignored)
             return classes, used
-    for archive, error in errors.items():  # others may have nothing to do with the data set
+    for archive, reason in errors.items():  # others may have nothing to do with the data set
         if archive.name in official or len(archives) == 1:
-            raise error
+            raise reason
     raise DataError(
         f"{path} does not contain {dataset.title}; expected {dataset.source_files}, or the "
         "unpacked folder."
