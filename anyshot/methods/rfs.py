@@ -29,6 +29,10 @@ class RFS(EmbeddingMethod):
 
     strength = 1.0  #: C, as in scikit-learn's LogisticRegression
 
+    def learning_rate_multipliers(self) -> dict[str, float]:
+        """0: training leaves the body as it is (and may store batch-norm statistics)."""
+        return dict.fromkeys((name for name, _ in self.named_parameters()), 0.0)
+
     def fit(self, features: Tensor, labels: Tensor, way: int) -> Callable[[Tensor], Tensor]:
         from scipy.optimize import minimize  # slow to import
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support import make_method, make_task
+from tiny_runs import tiny, train_tiny
 
 from anyshot.methods import MAML
 from anyshot.models.network import HEAD_PARAMETERS
@@ -134,3 +135,10 @@ def test_rfs_objective_is_the_query_loss_of_the_fitted_head():
 
 def test_the_ridge_of_r2d2_starts_at_its_option():
     assert make_method("r2d2", ridge=50.0).log_lambda.exp().item() == pytest.approx(50, rel=0.3)
+
+
+def test_training_rfs_changes_no_parameter(tmp_path):
+    run = train_tiny(tiny("rfs", rate=0.1), tmp_path)
+    before, after = run.new_method().state_dict(), run.load_method().state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
