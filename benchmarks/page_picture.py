@@ -1,6 +1,6 @@
 """The picture of the page in README.md: photos of folders in a headless Chromium.
 
-python benchmarks/page_picture.py --support photos/train --query photos/new --png docs/figures/page.png
+python benchmarks/page_picture.py --support DIR --query DIR --png docs/figures/page.png
 
 The picture has 5 photos of ants, one of which is of a bee, and 12 of bees to learn from and 10 to
 classify, of PyTorch's data set for transfer learning. Chromium and `tests/helpers/browser.py` are
