@@ -40,7 +40,7 @@ def check_class_prior(prior: Any) -> ClassPrior:
         if not number or not math.isfinite(share) or share <= 0:
             raise InvalidPrior(
                 f"The share of class {name!r} is {share!r}; expected a number above 0. "
-                "Leave out classes that do not occur."
+                "Do not learn classes that do not occur."
             )
     return prior
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import socket
 from collections.abc import Callable
@@ -29,9 +30,12 @@ def open_socket(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listening.close()
         reason = getattr(error, "strerror", None) or error
+        remedy = "choose another port with --port, or any free port with --port 0"
+        unknown_host = isinstance(error, socket.gaierror)
+        if unknown_host or getattr(error, "errno", None) == errno.EADDRNOTAVAIL:
+            remedy = "--host is an address of this computer, or 0.0.0.0 for all of them"
         raise AnyshotError(
-            f"The page cannot be served on {host} port {port} ({reason}); choose another port "
-            "with --port, or any free port with --port 0."
+            f"The page cannot be served on {host} port {port} ({reason}); {remedy}."
         ) from error
     return listening
 

@@ -162,6 +162,12 @@ def test_a_port_that_is_taken_is_named():
             open_socket("127.0.0.1", port)
 
 
+@pytest.mark.parametrize("host", ["192.0.2.1", "no such host"])
+def test_an_address_of_another_computer_is_an_error_about_the_host(host):
+    with pytest.raises(AnyshotError, match=f"{host} .*--host"):
+        open_socket(host, 0)
+
+
 def test_a_computer_that_others_reach_is_known_by_its_names(monkeypatch):
     monkeypatch.setattr(socket, "gethostname", lambda: "Mill")
     monkeypatch.setattr(socket, "getfqdn", lambda: "Mill.Example")
