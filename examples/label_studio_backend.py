@@ -4,10 +4,15 @@
     LABEL_STUDIO_URL=http://localhost:8080 LABEL_STUDIO_API_KEY=... python examples/label_studio_backend.py
 
 Then add http://localhost:9090 under Settings > Model of a project whose labelling interface has an
-Image and a single Choices tag. Predictions start with the second class. Their score is the
-probability of the class, so tasks sorted by prediction score begin with the least certain photos.
-The classifier of project N is the file MODEL_DIR/project-N.anyshot, which anyshot classify reads.
-It was run with the server Label Studio 1.23.2. label-studio-ml 1.0.9 on PyPI has another interface.
+Image and a single Choices tag. If both run on one computer, start Label Studio with
+
+    ML_BLOCK_LOCAL_IP=false SSRF_PROTECTION_ENABLED=false label-studio start
+
+because it refuses addresses of its own computer. Predictions start with the second class. Their
+score is the probability of the class, so tasks sorted by prediction score begin with the least
+certain photos. The classifier of project N is the file MODEL_DIR/project-N.anyshot, which
+anyshot classify reads. It was run with the server Label Studio 1.23.2. label-studio-ml 1.0.9 on
+PyPI has another interface.
 """  # noqa: E501
 
 from __future__ import annotations
