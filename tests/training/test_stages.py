@@ -252,5 +252,5 @@ def test_a_run_continues_from_another_working_directory(folder_of_images, tmp_pa
 def test_from_takes_the_place_of_pretraining(capsys):
     assert run("train", "--preset", "cifar-fs", "--from", "cifar-fs", "--show") == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "* from cifar-fs (not default)" in lines
+    assert "* from cifar-fs (not none)" in lines
     assert "* epochs none (not 200)" in lines
