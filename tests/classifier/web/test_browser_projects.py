@@ -267,6 +267,23 @@ def test_many_files_that_cannot_be_used_give_one_notice_and_a_list(page, tmp_pat
     assert notices(page).startswith("5 files cannot be used")
 
 
+def test_files_that_were_not_sent_are_listed_too(page, folder):
+    page.js("window.fetch = async () => { throw new TypeError('network') }")
+    page.choose("#pool-files", folder / "new" / "00.png", folder / "new" / "01.png")
+    page.wait("document.querySelectorAll('#refused-list li').length === 2")
+    assert "2 files" in page.js("document.querySelector('#refused-title').textContent")
+    assert "01.png was not sent" in page.js("document.querySelector('#refused-list').textContent")
+    assert page.js("document.querySelector('#work').hidden")
+
+
+def test_a_page_whose_photos_are_gone_says_so(taught):
+    taught.js("fetch('/api/state', { method: 'DELETE' }).then(() => 1)")
+    taught.click("#suggestions .choice")
+    taught.wait("document.querySelectorAll('.class').length === 0")
+    assert "are gone" in notices(taught)
+    assert "reload" not in notices(taught)
+
+
 def test_a_label_that_looks_wrong_is_kept_or_its_photo_moved(taught):
     taught.js(f"import('/static/state.js').then((m) => {SUSPECT})")
     taught.click("#labels summary")

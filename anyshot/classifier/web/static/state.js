@@ -7,9 +7,11 @@ let state = { classes: [], pool: [], suggested: [], expected: null };
 let places = new Map(); // photo → [row, class]; photos without a class have none
 const watchers = [];
 const MOST_NOTICES = 4;
+const GONE = "The classes and photos are gone: the server was restarted, or the page was started over.";
 const NOTICE_SECONDS = 8; // the time to read one
 
 export const now = () => state;
+const isEmpty = () => !state.classes.length && !state.pool.length;
 export const limits = () => state.limits;
 export const watch = (watcher) => watchers.push(watcher);
 export const photoOf = (id) => places.get(id)?.[0];
@@ -28,8 +30,9 @@ export async function change(method, path, body) {
     take(await call(method, path, body));
     return true;
   } catch (error) {
-    report(error.message);
+    const before = isEmpty();
     if (error.status === 404) await refresh();
+    report(isEmpty() && !before ? GONE : error.message);
     return false;
   }
 }

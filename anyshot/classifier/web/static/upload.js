@@ -34,7 +34,8 @@ export async function uploadAll(items, batch) {
   if (done >= waiting) waiting = done = 0;
   show();
   const many = `${job.refused.length} files cannot be used; the list at the top says why.`;
-  report(...(job.refused.length > REPORTED ? [many] : job.refused));
+  if (job.stopped) report(job.stopped);
+  else report(...(job.refused.length > REPORTED ? [many] : job.refused));
   list(job.refused);
   await refresh();
 }
@@ -46,10 +47,17 @@ async function next(job) {
   } catch (error) {
     const home = nameOf(item.target); // photos of several classes may have the same file name
     job.refused.push(home ? `${home}: ${error.message}` : error.message);
-    if (error.status !== 400 && error.status !== 413) waiting -= job.items.splice(0).length; // refused, too
+    if (error.status !== 400 && error.status !== 413) stop(job, error.message); // not about this file
   }
   done += 1;
   show();
+}
+
+// The other files would be refused, too.
+function stop(job, reason) {
+  job.stopped = reason;
+  job.refused.push(...job.items.map(({ name }) => `${name} was not sent.`));
+  waiting -= job.items.splice(0).length;
 }
 
 async function update() {
