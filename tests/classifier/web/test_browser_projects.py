@@ -128,6 +128,15 @@ def test_hidden_folders_are_no_classes_chosen_or_dropped(page, tmp_path):
         page.wait(f"{made}.length === 0")
 
 
+def test_a_folder_without_photos_is_named_as_such(page, tmp_path):
+    (tmp_path / ".DS_Store").write_bytes(b"")
+    for selector in ("#folder", "#pool-folder"):
+        page.choose(selector, tmp_path)
+        page.wait("document.querySelector('#problems').innerText")
+        assert "no photos" in notices(page)
+        page.js("document.querySelector('#problems').replaceChildren()")
+
+
 def test_a_folder_with_too_many_classes_is_refused_as_a_whole(page, tmp_path):
     make_classes(tmp_path / "photos", *(f"class {i}" for i in range(51)))
     page.choose("#folder", tmp_path / "photos")

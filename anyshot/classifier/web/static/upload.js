@@ -109,6 +109,7 @@ export function onChoice(input, chosen) {
     files.sort((a, b) => byNumber(path(a), path(b))); // folders come in any order
     input.value = ""; // the same file may be chosen again
     if (files.length) chosen(files);
+    else report("There are no photos in this folder.");
   });
 }
 
