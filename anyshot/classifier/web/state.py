@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -120,7 +121,10 @@ class Answers:
                     **{f"p({name})": f"{value:.6f}" for name, value in p.items()},
                 }
             )
-        return csv_bytes(rows)
+        data = csv_bytes(rows)
+        return (
+            data if data.isascii() else codecs.BOM_UTF8 + data
+        )  # Excel needs it for other letters
 
 
 class Learned:

@@ -111,6 +111,14 @@ def test_a_project_replaces_what_was_there(busy):
     assert len(busy.post("/api/undo").json()["pool"]) == 2
 
 
+def test_excel_reads_the_letters_of_the_csv_file(busy):
+    assert busy.get("/api/answers.csv").content.startswith(b"photo,")
+    busy.upload("pool", noise_png(0, 60), "Ameise grün.png").raise_for_status()
+    content = busy.get("/api/answers.csv").content
+    assert content.startswith(b"\xef\xbb\xbfphoto,")
+    assert "grün" in content.decode("utf-8-sig")
+
+
 def test_the_csv_file_has_all_answers(busy):
     busy.upload("pool", noise_png(0, 60), "=1+1.png").raise_for_status()
     rows = list(csv.DictReader(io.StringIO(busy.get("/api/answers.csv").text)))
