@@ -121,10 +121,8 @@ class Answers:
                     **{f"p({name})": f"{value:.6f}" for name, value in p.items()},
                 }
             )
-        data = csv_bytes(rows)
-        return (
-            data if data.isascii() else codecs.BOM_UTF8 + data
-        )  # Excel needs it for other letters
+        data = csv_bytes(rows)  # Excel reads other letters than ASCII only after this mark
+        return data if data.isascii() else codecs.BOM_UTF8 + data
 
 
 class Learned:
