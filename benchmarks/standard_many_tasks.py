@@ -35,11 +35,13 @@ from anyshot.experiments.plan import PlanBuilder
 from anyshot.experiments.scale import SHORT
 from anyshot.inner_loop.dispatch import features
 from anyshot.methods import Method
+from anyshot.methods.test_time_augmentation import average_features, with_averaged_features
 from anyshot.models.bodies import conv4
 from anyshot.models.network import Norm, Parameters
 from anyshot.runs.run import Run
 
 MODELS = "RFS;RFS, mirror images;SimpleShot;R2D2;ProtoNet"
+EXPERIMENT_NAMES = ("standard", "standard-64", "standard-miniimagenet")
 CHECKED = 2  #: tasks that are also computed without the table
 BATCH = 500  #: images
 
@@ -47,7 +49,7 @@ BATCH = 500  #: images
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
-    parser.add_argument("experiment", choices=("standard", "standard-64"))
+    parser.add_argument("experiment", choices=EXPERIMENT_NAMES)
     parser.add_argument("--from", dest="start", required=True)
     parser.add_argument("--tasks", type=int, default=10_000)
     parser.add_argument("--models", default=MODELS)
@@ -156,11 +158,13 @@ class FeatureTable:
         [images] = stream.imagesets
         classes = [np.arange(*images.starts[c : c + 2]) for c in images.splits[stream.split]]
         used = np.concatenate(classes)
-        self.stream, self.method, self.count = stream, method, len(used)
         self.position = np.full(len(images.images), -1)
         self.position[used] = np.arange(len(used))
-        compute = method.body.features
         views = tabulate_views(method, stream.split, images.images[used])
+        if method.settings.average_views == "features":
+            views, method = [average_features(views)], with_averaged_features(method)
+        self.stream, self.method, self.count = stream, method, len(used)
+        compute = method.body.features
         table, self.views = torch.cat(views), len(views)
 
         def look_up(theta: Parameters, norm: Norm, x: Tensor) -> Tensor:

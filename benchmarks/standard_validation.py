@@ -24,15 +24,18 @@ from anyshot.experiments.standard import STANDARD_64
 NO_VIEWS = {"flips": False, "shift": 0}
 MIRROR = {"flips": True, "shift": 0}
 SHIFTED = {"flips": True, "shift": 2}
+AVERAGED = {**SHIFTED, "average_views": "features"}
 
 #: Rows by name: a model of the table, and changes of its test
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "anyshot's recipe": ("anyshot's recipe", NO_VIEWS),
     "anyshot's recipe, mirror images": ("anyshot's recipe", MIRROR),
     "anyshot's recipe, mirror images and shifts by 2 pixels": ("anyshot's recipe", SHIFTED),
+    "anyshot's recipe, averaged features of the same": ("anyshot's recipe", AVERAGED),
     "SimpleShot": ("SimpleShot", NO_VIEWS),
     "SimpleShot, mirror images": ("SimpleShot", MIRROR),
     "SimpleShot, mirror images and shifts by 2 pixels": ("SimpleShot", SHIFTED),
+    "SimpleShot, averaged features of the same": ("SimpleShot", AVERAGED),
     "RFS": ("RFS", NO_VIEWS),
     "RFS, mirror images": ("RFS", MIRROR),
     "RFS, mirror images and shifts by 2 pixels": ("RFS", SHIFTED),

@@ -36,7 +36,7 @@ class MethodSettings:
         The options of this method alone (its ``Options``), for example ``{"samples": 5}``.
         Options at their defaults are dropped.
     body, channels, adapt_body, steps, test_steps, order, alpha, alpha_head, start, centre, \
-transductive, flips, zooms, shift, remedy
+transductive, flips, zooms, shift, average_views, remedy
         The settings that methods share; ``anyshot train --help`` explains each.
 
     Examples
@@ -107,6 +107,12 @@ transductive, flips, zooms, shift, remedy
         "so many pixels in four directions.",
         least=0,
         most=1000,
+    )
+    average_views: str = option(
+        "probabilities",
+        "What test-time augmentation averages over the views of an image: probabilities, or "
+        "features, of which the method then sees one for each image.",
+        choices=("probabilities", "features"),
     )
     remedy: str = option(
         "none",

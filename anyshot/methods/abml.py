@@ -13,9 +13,9 @@ from anyshot.core.settings import MethodSettings
 from anyshot.data.tasks import Task
 from anyshot.inner_loop import InnerProblem, query_cross_entropy, support_gradient
 from anyshot.inner_loop.update_rule import update
-from anyshot.methods.base import Objective, accuracy, average_softmax
+from anyshot.methods.base import Objective, accuracy
 from anyshot.methods.gradient_method import GradientMethod
-from anyshot.methods.test_time_augmentation import Probabilities, Views
+from anyshot.methods.test_time_augmentation import Probabilities, Views, average_softmax
 from anyshot.models.network import HEAD_PARAMETERS, Body, Parameters
 
 

@@ -8,7 +8,7 @@ A method owns meta-parameters. Training and evaluation use three functions of it
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -22,11 +22,16 @@ from anyshot.core.registry import display_name
 from anyshot.core.remedy import OVERSAMPLING
 from anyshot.core.settings import MethodSettings
 from anyshot.data.tasks import Task, TaskStream
-from anyshot.inner_loop import InnerProblem, features, logits_many
+from anyshot.inner_loop import features
 from anyshot.methods.check_body import check_body
 from anyshot.methods.predictor import Images, Labels, Predictor, as_images, as_labels
 from anyshot.methods.remedies import Remedy, check_remedy
-from anyshot.methods.test_time_augmentation import Probabilities, average_over_views, make_views
+from anyshot.methods.test_time_augmentation import (
+    Probabilities,
+    average_over_views,
+    make_views,
+    with_averaged_features,
+)
 from anyshot.models.network import Body, Norm, Parameters
 
 
@@ -72,21 +77,6 @@ def apply_temperature(p: Tensor, temperature: float) -> Tensor:
     if temperature == 1:
         return p
     return (p.clamp_min(torch.finfo(p.dtype).tiny).log() / temperature).softmax(1)
-
-
-def average_softmax(
-    problems: Sequence[InnerProblem], thetas: Sequence[Parameters], engine: str = "auto"
-) -> Probabilities:
-    """Average the softmax over adapted networks.
-
-    If the support set gives the batch statistics, its view is that of the query images.
-    """
-
-    def probabilities(images: Tensor, view: int) -> Tensor:
-        same_view = [inner.at_view(view) for inner in problems]
-        return logits_many(same_view, thetas, images, engine).softmax(2).mean(0)
-
-    return probabilities
 
 
 class Method(nn.Module):
@@ -305,10 +295,11 @@ class Method(nn.Module):
             raise SettingsError(
                 f"The prediction is {prediction!r}; choose {' or '.join(PREDICTIONS)}."
             )
-        classify = self.adapt_classifier(x, y, noise, prediction)
+        method = with_averaged_features(self)
+        classify = method.adapt_classifier(x, y, noise, prediction)
 
         def probabilities(queries: Tensor) -> Tensor:
-            averaged = average_over_views(classify, self.views(queries))
+            averaged = average_over_views(classify, method.views(queries))
             return apply_temperature(averaged, self.temperature)
 
         way = int(y.max()) + 1

@@ -14,10 +14,10 @@ from anyshot.data.tasks import Task
 from anyshot.inner_loop import InnerProblem, adapt_many, query_cross_entropy, support_gradient
 from anyshot.inner_loop.update_rule import update
 from anyshot.methods.balancing import Phi, apply_gamma, apply_z, image_weights
-from anyshot.methods.base import Objective, accuracy, average_softmax
+from anyshot.methods.base import Objective, accuracy
 from anyshot.methods.posterior import Posterior
 from anyshot.methods.stored_statistics import StoredStatisticsMethod
-from anyshot.methods.test_time_augmentation import Probabilities, Views
+from anyshot.methods.test_time_augmentation import Probabilities, Views, average_softmax
 from anyshot.models.network import HEAD_PARAMETERS, Norm, Parameters, linear_head, zero_head
 
 

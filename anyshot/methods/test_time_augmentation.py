@@ -1,15 +1,26 @@
 """Test-time augmentation: views of the images, and the average of their probabilities.
 
 The views are the images themselves, zoomed and shifted ones, and mirror images of all. Methods
-learn from the views of the support images and classify the views of the query images.
+learn from the views of the support images and classify the views of the query images. Or the
+features of an image are averaged over its views, and methods see the averages alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+from anyshot.inner_loop import InnerProblem, logits_many
+from anyshot.models.network import Norm, Parameters
+
+if TYPE_CHECKING:
+    from anyshot.methods.base import Method
 
 Views = tuple[Tensor, ...]  #: the same images in the same order, in different views
 #: Images [M, channels, height, width] and the index of their view → probabilities [M, way]
@@ -47,6 +58,50 @@ def _unmirrored_views(images: Tensor, zooms: tuple[float, ...], shift: int) -> I
 def average_over_views(classify: Probabilities, views: Iterator[Tensor]) -> Tensor:
     """Average the probabilities [M, way] of the views of M images."""
     return torch.stack([classify(view, i) for i, view in enumerate(views)]).mean(0)
+
+
+def average_features(features: Sequence[Tensor]) -> Tensor:
+    """Average features [n, width] over views; the average gets the mean length of these features.
+
+    Without that it would be shorter, and most for images whose views differ.
+
+    >>> average_features([torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 2.0]])])
+    tensor([[1.4142, 1.4142]])
+    """
+    stacked = torch.stack(list(features))
+    length = torch.linalg.vector_norm(stacked, dim=2).mean(0)
+    return F.normalize(stacked.mean(0)) * length[:, None]
+
+
+def average_softmax(
+    problems: Sequence[InnerProblem], thetas: Sequence[Parameters], engine: str = "auto"
+) -> Probabilities:
+    """Average the softmax over adapted networks.
+
+    If the support set gives the batch statistics, its view is that of the query images.
+    """
+
+    def probabilities(images: Tensor, view: int) -> Tensor:
+        same_view = [inner.at_view(view) for inner in problems]
+        return logits_many(same_view, thetas, images, engine).softmax(2).mean(0)
+
+    return probabilities
+
+
+def with_averaged_features(method: Method) -> Method:
+    """The method whose features are averages over views, if its settings say so; else itself."""
+    s = method.settings
+    if s.average_views == "probabilities":
+        return method
+    of_view, views = method.body.features, method.views
+
+    def averaged(theta: Parameters, norm: Norm, images: Tensor) -> Tensor:
+        return average_features([of_view(theta, norm, view) for view in views(images)])
+
+    changed = copy.copy(method)  # with the same parameters
+    changed.body = replace(method.body, features=averaged)
+    changed.settings = replace(s, zooms=(), flips=False, shift=0, average_views="probabilities")
+    return changed
 
 
 def move(images: Tensor, rows: int, columns: int) -> Tensor:

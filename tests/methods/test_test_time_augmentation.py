@@ -13,6 +13,7 @@ from anyshot.core.settings import TaskSettings
 from anyshot.data.tasks import TaskStream
 from anyshot.inner_loop import gradient
 from anyshot.methods.test_time_augmentation import make_views, zoom
+from anyshot.models.network import HEAD_PARAMETERS
 
 
 def both(name, **options):
@@ -71,6 +72,61 @@ def test_steps_see_the_views_in_turn_and_answers_are_averaged_over_them(
     torch.testing.assert_close(method.predict(task), (sum(answers) / len(answers)).detach())
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_averaged_features_are_the_same_for_a_mirrored_query_image(name):
+    options = {"alpha": 0.05, "flips": True, "test_steps": 2}
+    method, task = make_method(name, **options, average_views="features"), make_task()
+    mirrored = replace(task, query=task.query.flip(2))
+    p, q = (method.predict(t, torch_rng(0), prediction="naive") for t in (task, mirrored))
+    torch.testing.assert_close(p, q)
+    apart = make_method(name, **options)
+    assert not torch.allclose(p, apart.predict(task, torch_rng(0), prediction="naive"))
+
+
+@pytest.mark.parametrize("body", ["conv4", "conv4-unit"])
+@pytest.mark.parametrize("transductive", [True, False])
+def test_averaged_features_have_the_mean_length_of_those_of_the_views(body, transductive):
+    options = {"body": body, "transductive": transductive, "zooms": (0.75,), "flips": True}
+    method, task = make_method("protonet", **options, average_views="features"), make_task()
+    support, labels, query, _ = method.task_tensors(task)
+    pairs = list(zip(views(support, [1, 0.75], True), views(query, [1, 0.75], True), strict=True))
+
+    def average(features):
+        lengths = [f.norm(dim=1, keepdim=True) for f in features]
+        total = sum(features)
+        return total / total.norm(dim=1, keepdim=True) * sum(lengths) / len(lengths)
+
+    h = average([method.embed(seen) for seen, _ in pairs])
+    g = average(
+        [method.embed(asked, reference=None if transductive else seen) for seen, asked in pairs]
+    )
+    p = torch.stack([h[labels == c].mean(0) for c in range(task.way)])
+    expected = (-(torch.cdist(g, p) ** 2)).softmax(1).detach()
+    torch.testing.assert_close(method.predict(task), expected)
+
+
+def test_steps_on_a_frozen_body_see_averaged_features():
+    options = {"alpha_head": 0.1, "test_steps": 3, "adapt_body": False, "flips": True}
+    method, task = make_method("meta-sgd", **options, average_views="features"), make_task()
+    support, labels, query, _ = method.task_tensors(task)
+
+    def average(images):
+        pair = torch.stack([method.embed(images), method.embed(images.flip(3))])
+        return F.normalize(pair.mean(0)) * pair.norm(dim=2).mean(0)[:, None]
+
+    x, g = average(support).detach(), average(query).detach()
+    head = (torch.zeros(task.way, x.shape[1]).to(x), torch.zeros(task.way).to(x))
+    for _ in range(3):
+        weight, bias = (part.requires_grad_() for part in head)
+        loss = F.cross_entropy(x @ weight.t() + bias, labels)
+        slopes = torch.autograd.grad(loss, (weight, bias))
+        rates = (method.rates()[name].detach() for name in HEAD_PARAMETERS)
+        steps = zip((weight, bias), rates, slopes, strict=True)
+        head = tuple(value.detach() - rate * slope for value, rate, slope in steps)
+    weight, bias = head
+    torch.testing.assert_close(method.predict(task), (g @ weight.t() + bias).softmax(1))
+
+
 @pytest.mark.parametrize("transductive", [True, False])
 def test_prototypes_are_means_over_all_views(transductive):
     method, task = make_method("protonet", zooms=(0.75,), transductive=transductive), make_task()
@@ -121,6 +177,8 @@ def test_images_that_do_not_mirror_are_left_alone():
     flipping, plain = both("taml")
     torch.testing.assert_close(flipping.predict(task), plain.predict(task))
     assert flipping.settings.flips
+    averaging, plain = both("taml", average_views="features")
+    torch.testing.assert_close(averaging.predict(task), plain.predict(task))
 
 
 @pytest.mark.parametrize("scale", [0.5, 0.75, 1.0, 1.3, 4.0])
