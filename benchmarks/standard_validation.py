@@ -21,9 +21,10 @@ from anyshot.experiments.plan import PlanBuilder
 from anyshot.experiments.scale import SHORT
 from anyshot.experiments.standard import STANDARD_64
 
-NO_VIEWS = {"flips": False, "shift": 0}
-MIRROR = {"flips": True, "shift": 0}
-SHIFTED = {"flips": True, "shift": 2}
+APART = {"average_views": "probabilities"}
+NO_VIEWS = {"flips": False, "shift": 0, **APART}
+MIRROR = {"flips": True, "shift": 0, **APART}
+SHIFTED = {"flips": True, "shift": 2, **APART}
 AVERAGED = {**SHIFTED, "average_views": "features"}
 
 #: Rows by name: a model of the table, and changes of its test

@@ -76,6 +76,7 @@ def _encoder_sentences(plan: Plan) -> list[str]:
         for job in plan.jobs
         if job.settings.method.name == "taml"
         and job.settings.method.start == "paper"
+        and job.settings.method.all_options()["encoder"] == "convolutional"
         and 0 < job.settings.train.iterations < ENCODER_ITERATIONS
     ]
     if not short:

@@ -34,8 +34,8 @@ def write_report(result: ExperimentResult, folder: Path) -> None:
         figure.name: save_figure(figure.image, folder / figure.name)[0] for figure in result.figures
     }
     texts = {
-        "table.md": _markdown(result),
-        "table.tex": _latex(result),
+        "table.md": markdown_page(result),
+        "table.tex": latex_page(result),
         "report.html": _html(result, images),
     }
     for name, text in texts.items():
@@ -59,7 +59,8 @@ def tables(result: ExperimentResult) -> dict[str, TableRows]:
     return by_title | {"Details": detail_lines(comparison)}
 
 
-def _markdown(result: ExperimentResult) -> str:
+def markdown_page(result: ExperimentResult) -> str:
+    """All tables with the notes and links to the figures."""
     paragraphs = [f"# {result.plan.experiment.title}"]
     for title, rows in tables(result).items():
         paragraphs += [f"{title}:", markdown(rows).strip()]
@@ -68,7 +69,7 @@ def _markdown(result: ExperimentResult) -> str:
     return "\n\n".join(paragraphs) + "\n"
 
 
-def _latex(result: ExperimentResult) -> str:
+def latex_page(result: ExperimentResult) -> str:
     """The tables; the caption is that of the first."""
     texts = []
     for number, (name, rows) in enumerate(tables(result).items()):

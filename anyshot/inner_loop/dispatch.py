@@ -6,6 +6,8 @@ reason. ``"engine"`` and ``"autograd"`` insist on one of the two.
 
 from __future__ import annotations
 
+from itertools import repeat
+
 from torch import Tensor
 
 from anyshot.core.errors import SettingsError
@@ -15,6 +17,7 @@ from anyshot.inner_loop.engine.parameters import unsupported_reason
 from anyshot.inner_loop.fallback import fall_back_to_autograd
 from anyshot.inner_loop.module_gradient import module_gradient
 from anyshot.models.bodies import conv4
+from anyshot.models.derived_features import DerivedFeatures
 from anyshot.models.module_features import ModuleFeatures
 from anyshot.models.network import (
     HEAD_PARAMETERS,
@@ -183,10 +186,35 @@ def features(
 
     They are differentiable in θ, β and s.
     """
+    if isinstance(body, DerivedFeatures):
+        return _derived_features(theta, norm, images, centre, reference, engine, body)
     reason = unsupported_reason(body, theta, norm, _with_reference(images, reference))
     if _use_engine(engine, reason):
         return autograd_functions.features(theta, norm, images, centre, reference, engine)
     return embed(body, theta, norm, images, centre, reference)
+
+
+def _derived_features(
+    theta: Parameters,
+    norm: Norm,
+    images: Tensor,
+    centre: bool,
+    reference: Tensor | None,
+    engine: str,
+    body: DerivedFeatures,
+) -> Tensor:
+    """Features that are a function of those of another body, which the engine may compute."""
+
+    def compute(x: Tensor, statistics_of: Tensor | None) -> Tensor:
+        others = repeat(None) if statistics_of is None else body.views(statistics_of)
+        pairs = zip(body.views(x), others, strict=False)
+        views = [features(theta, norm, a, False, b, engine, body.base) for a, b in pairs]
+        return body.combine(views)
+
+    f = compute(images, reference)
+    if not centre:
+        return f
+    return f - (f if reference is None else compute(reference, None)).mean(0)
 
 
 def logits(

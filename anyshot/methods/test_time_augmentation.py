@@ -17,7 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from anyshot.inner_loop import InnerProblem, logits_many
-from anyshot.models.network import Norm, Parameters
+from anyshot.models.derived_features import DerivedFeatures
+from anyshot.models.network import Parameters
 
 if TYPE_CHECKING:
     from anyshot.methods.base import Method
@@ -93,11 +94,7 @@ def with_averaged_features(method: Method) -> Method:
     s = method.settings
     if s.average_views == "probabilities":
         return method
-    of_view, views = method.body.features, method.views
-
-    def averaged(theta: Parameters, norm: Norm, images: Tensor) -> Tensor:
-        return average_features([of_view(theta, norm, view) for view in views(images)])
-
+    averaged = DerivedFeatures(method.body.features, average_features, method.views)
     changed = copy.copy(method)  # with the same parameters
     changed.body = replace(method.body, features=averaged)
     changed.settings = replace(s, zooms=(), flips=False, shift=0, average_views="probabilities")

@@ -56,17 +56,19 @@ def test_only_sizes_that_differ_from_the_experiments_are_listed(tasks, seeds):
 
 
 @pytest.mark.parametrize(
-    ("method", "start", "iterations", "expected"),
+    ("method", "options", "iterations", "expected"),
     [
-        ("taml", "paper", 200, True),
-        ("taml", "paper", 50_000, False),
-        ("taml", "he", 200, False),
-        ("meta-sgd", "paper", 200, False),
+        ("taml", {}, 200, True),
+        ("taml", {}, 50_000, False),
+        ("taml", {"start": "he"}, 200, False),
+        ("taml", {"encoder": "normalized"}, 200, False),
+        ("meta-sgd", {}, 200, False),
     ],
 )
-def test_the_caption_warns_of_an_encoder_that_hardly_moves(method, start, iterations, expected):
+def test_the_caption_warns_of_an_encoder_that_hardly_moves(method, options, iterations, expected):
     settings = Settings(
-        method=MethodSettings(name=method, start=start), train=TrainSettings(iterations=iterations)
+        method=MethodSettings(name=method).with_values(options),
+        train=TrainSettings(iterations=iterations),
     )
     sentences = caption._encoder_sentences(
         SimpleNamespace(jobs=[SimpleNamespace(settings=settings)])
