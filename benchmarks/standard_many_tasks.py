@@ -6,7 +6,8 @@ With stored statistics, an image's features do not depend on other images. So fe
 once for all images of the split and all views, and a task looks them up. Rows with the same body
 and statistics share them. The first tasks are also computed without this table, and must have the
 same probabilities. Tasks and settings are those of
-`anyshot reproduce standard-64 --tasks 10000`. Runs are taken from OUT, or trained.
+`anyshot reproduce standard-64 --tasks 10000`. Runs are taken from OUT, or trained. After
+`--tasks 600`, `anyshot reproduce --out OUT` finds these measurements and does not repeat them.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ from anyshot import TaskStream
 from anyshot.core.files import read_json, write_json
 from anyshot.core.registry import EXPERIMENTS
 from anyshot.core.settings import MethodSettings
-from anyshot.data.tasks import TaskIndices
-from anyshot.evaluation.metrics.summary import confidence_half_width
+from anyshot.data.tasks import Task
+from anyshot.evaluation.evaluate_tasks import evaluate
+from anyshot.evaluation.metrics import Summary
 from anyshot.experiments.experiment import Block, Experiment, Model
 from anyshot.experiments.job import run_job
+from anyshot.experiments.measurement import Measurement, values_of, write_cached
 from anyshot.experiments.plan import PlanBuilder
 from anyshot.experiments.scale import SHORT
 from anyshot.inner_loop.dispatch import features
@@ -63,8 +66,12 @@ def main() -> None:
             row, label = found.setdefault(name, {}), block.columns[0].name
             if row.get(label, {}).get("tasks") != arguments.tasks:
                 builder = PlanBuilder(experiment, SHORT, arguments.out, arguments.start)
-                run, settings = train_model(builder, block, experiment.model(name))
-                row[label] = test_run(run, settings, "test", 0, arguments.tasks)
+                run, measurement = train_model(builder, block, experiment.model(name))
+                summary = test_run(run, measurement.method, "test", 0, arguments.tasks)
+                row[label] = describe(summary)
+                if summary.tasks == measurement.tasks:
+                    values = values_of(summary, summary.tasks / summary.tasks_per_second)
+                    write_cached(run.folder, measurement, values)
                 write_json(arguments.json, found)
             print(name, label, row[label], flush=True)
 
@@ -75,38 +82,38 @@ def select_blocks(experiment: Experiment, shots: str) -> list[Block]:
     return [block for block in experiment.blocks if block.preset.endswith(tuple(names))]
 
 
-def train_model(builder: PlanBuilder, block: Block, model: Model) -> tuple[Run, MethodSettings]:
-    """The run of a model, trained if it is missing, and the settings of its inductive test."""
+def train_model(builder: PlanBuilder, block: Block, model: Model) -> tuple[Run, Measurement]:
+    """The run of a model, trained if it is missing, and the measurement of its inductive test."""
     [job] = builder.add(block, model, block.columns[0], "test")
     run_job(replace(job, measurements=()), workers=1)
-    return Run(job.folder), job.measurements[0].method
+    return Run(job.folder), job.measurements[0]
+
+
+def describe(summary: Summary) -> dict[str, Any]:
+    """Accuracy in % with its interval, and that of the first tasks."""
+    found: dict[str, Any] = {
+        "tasks": summary.tasks,
+        "accuracy": 100 * summary.accuracy,
+        "interval": 100 * (summary.interval or 0),
+    }
+    if summary.tasks > 600:
+        first = [score.accuracy for score in summary.scores[:600]]
+        found["accuracy of the first 600"] = 100 * float(np.mean(first))
+    return found
 
 
 @torch.no_grad()
-def test_run(
-    run: Run, settings: MethodSettings, split: str, seed: int, tasks: int
-) -> dict[str, Any]:
-    """Accuracy in % over the first tasks of a split, with its interval."""
+def test_run(run: Run, settings: MethodSettings, split: str, seed: int, tasks: int) -> Summary:
+    """Test the first tasks of a split."""
     run.settings = replace(run.settings, method=settings)
     images = run.imageset(run.settings.images[0])
     stream = TaskStream(images, split, run.settings.task, seed)
     method, table = run.load_method(), FeatureTable(run.load_method(), stream)
-    accuracies = []
-    for index in range(tasks):
-        indices = stream.sample_indices(index)
-        task = stream.load_task(indices)
-        p = table.predict(indices)
-        if index < CHECKED:
-            torch.testing.assert_close(p, method.predict(task), rtol=1e-3, atol=1e-4)
-        accuracies.append((p.argmax(1) == task.query_labels).double().mean().item())
-    found: dict[str, Any] = {
-        "tasks": tasks,
-        "accuracy": 100 * float(np.mean(accuracies)),
-        "interval": 100 * (confidence_half_width(accuracies) or 0),
-    }
-    if tasks > 600:
-        found["accuracy of the first 600"] = 100 * float(np.mean(accuracies[:600]))
-    return found
+    for index in range(CHECKED):
+        task = stream.task(index)
+        p = table.method.predict(task)
+        torch.testing.assert_close(p, method.predict(task), rtol=1e-3, atol=1e-4)
+    return evaluate(table.method, stream, tasks, workers=1)
 
 
 #: Features [n, width] of a view, by body and statistics, split and view
@@ -175,14 +182,17 @@ class FeatureTable:
         method.body = replace(method.body, features=look_up)
         method.views = self.index_views  # type: ignore[method-assign]
 
-    def predict(self, indices: TaskIndices) -> Tensor:
-        """Probabilities [M, way] of a task."""
+        self.predict_images, method.predict = method.predict, self.predict  # type: ignore[method-assign]
+
+    def predict(self, task: Task, *arguments: object, **options: object) -> Tensor:
+        """Probabilities [M, way] of a task of the stream."""
+        indices = self.stream.sample_indices(int(task.seed[-1]))
         self.positions: Mapping[int, np.ndarray] = {
             sum(map(len, part)): self.position[np.concatenate(part)]
             for part in (indices.support, indices.query)
         }
         assert len(self.positions) == 2, "support and query set must have different sizes"
-        return self.method.predict(self.stream.load_task(indices))
+        return self.predict_images(task)
 
     def index_views(self, images: Tensor) -> Iterator[Tensor]:
         """The views of the support or query set, whichever has this size."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from standard_many_tasks import select_blocks, test_run, train_model
+from standard_many_tasks import describe, select_blocks, test_run, train_model
 
 from anyshot.core.files import read_json, write_json
 from anyshot.experiments.plan import PlanBuilder
@@ -61,8 +61,9 @@ def main() -> None:
                 builder = PlanBuilder(STANDARD_64, SHORT, arguments.out, arguments.start)
                 model = STANDARD_64.model(model_name)
                 model = replace(model, test={**model.test, **test})
-                run, settings = train_model(builder, block, model)
-                row[label] = test_run(run, settings, "validation", 1, arguments.tasks)
+                run, measurement = train_model(builder, block, model)
+                summary = test_run(run, measurement.method, "validation", 1, arguments.tasks)
+                row[label] = describe(summary)
                 write_json(arguments.json, found)
             print(f"{name}, {label}: {row[label]}", flush=True)
 

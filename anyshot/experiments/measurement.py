@@ -54,8 +54,7 @@ def measure_accuracy(
     """The score of every task, and the bins of the calibration error."""
     started = time.perf_counter()
     summary = evaluate(method, stream, measurement.tasks, workers=workers)
-    scores = [score.to_json() for score in summary.scores]
-    return {"scores": scores, "bins": summary.bins, "seconds": time.perf_counter() - started}
+    return values_of(summary, time.perf_counter() - started)
 
 
 def measure_balancing(
@@ -96,11 +95,17 @@ def run_measurement(
     if (values := read_cached(folder, measurement)) is not None:
         return values
     run = Run(folder, trust_code=True)  # the experiment names the code and has trained the run
-    images, checksums = _open_inputs(run, measurement)
+    images, _ = _open_inputs(run, measurement)
     run.settings = dataclasses.replace(run.settings, method=measurement.method)
     with torch.inference_mode(False):
         stream = TaskStream(images, "test", measurement.task, measurement.seed)
         values = KINDS[measurement.kind](run.load_method(), stream, measurement, workers)
+    return write_cached(folder, measurement, values)
+
+
+def write_cached(folder: str | Path, measurement: Measurement, values: Values) -> Values:
+    """Keep the values of a measurement for :func:`read_cached`, and return them as JSON types."""
+    _, checksums = _open_inputs(Run(folder, trust_code=True), measurement)
     values = to_plain(
         {"measurement": measurement, "checksums": checksums, "version": VERSION, **values}
     )
@@ -129,6 +134,12 @@ def cache_path(folder: str | Path, measurement: Measurement) -> Path:
     words = f"{measurement.kind} {Path(measurement.images).name} {measurement.task.shots}"
     name = re.sub(r"\W+", "-", words)
     return Path(folder) / "measured" / f"{name}-{digest(measurement)}.json"
+
+
+def values_of(summary: Summary, seconds: float) -> Values:
+    """The measurement of accuracy with this summary."""
+    scores = [score.to_json() for score in summary.scores]
+    return {"scores": scores, "bins": summary.bins, "seconds": seconds}
 
 
 def summary_of(values: Values) -> Summary:

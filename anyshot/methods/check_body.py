@@ -20,6 +20,7 @@ from anyshot.core.errors import CodeError
 from anyshot.core.random import torch_rng
 from anyshot.core.registry import BODIES
 from anyshot.core.settings import MethodSettings
+from anyshot.models.derived_features import DerivedFeatures
 from anyshot.models.layer_calls import (
     UNKNOWN,
     Call,
@@ -80,6 +81,8 @@ def check_body(body: Body, settings: MethodSettings, second_order: bool) -> None
 
 
 def _comes_with_anyshot(features: Features) -> bool:
+    if isinstance(features, DerivedFeatures):
+        return _comes_with_anyshot(features.base)
     return isinstance(features, FunctionType) and features.__module__.startswith("anyshot.")
 
 

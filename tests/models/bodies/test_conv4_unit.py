@@ -41,3 +41,9 @@ def test_the_engine_computes_the_features_and_their_gradients(centre, with_refer
     theta = {name: value.double() for name, value in start.items()}
     expected = embed(body.features, theta, norm, images, centre, reference)
     torch.testing.assert_close(results[0][0], expected)
+
+
+def test_a_method_with_second_order_can_be_created_without_gradients():
+    settings = anyshot.MethodSettings(name="meta-sgd", body="conv4-unit", channels=4)
+    with torch.no_grad():  # as in tests of a run
+        assert anyshot.create_method(settings).body.width == 16
