@@ -25,7 +25,8 @@ METHOD = {
     "name": "taml", "body": "conv4", "channels": None, "adapt_body": True, "steps": 5,
     "test_steps": 10, "order": 2,
     "alpha": None, "alpha_head": None, "start": "paper", "centre": False, "transductive": True,
-    "flips": False, "zooms": (), "shift": 0, "remedy": "none",
+    "flips": False, "zooms": (), "shift": 0, "average_views": "probabilities",
+    "remedy": "none",
 }  # fmt: skip
 TRAIN = {
     "decay": "none", "body_rate": 1.0, "clip": 3.0, "body_from": None, "augment": (),
