@@ -5,11 +5,13 @@ An ensemble is a packed run whose folder has further packed runs, the other memb
 
 from __future__ import annotations
 
+import copy
+import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anyshot.core.errors import RunError
 from anyshot.core.files import sha256, write_json
@@ -87,11 +89,32 @@ def _check_members(members: Sequence[Run]) -> None:
 
 def _write(run: Run, folder: Path, members: Sequence[str]) -> None:
     """Write a member; ``members`` are the subfolders of the others if it is the first."""
-    info = {key: value for key, value in run.info.items() if key != KEY}
+    info = {key: value for key, value in _without_paths(run.info).items() if key != KEY}
     write_json(folder / "config.json", info | ({KEY: members} if members else {}))
     shutil.copyfile(run.best_path, folder / run.best_path.name)
     if (code := run.folder / CODE_FOLDER).is_dir():
         shutil.copytree(code, folder / CODE_FOLDER, dirs_exist_ok=True)
+
+
+def _without_paths(info: dict[str, Any]) -> dict[str, Any]:
+    """Name other runs by their folder alone: packed runs are for other machines."""
+    info = copy.deepcopy(info)
+    words = shlex.split(info.get("command") or "")
+    info["command"] = shlex.join(_last_part(word) for word in words)
+    places = (
+        (info["settings"]["train"], "body_from"),
+        (info["settings"]["pretrain"], "teacher"),
+        (info.get("body"), "source"),
+    )
+    for group, key in places:
+        if group and group.get(key):
+            group[key] = _last_part(group[key])
+    return info
+
+
+def _last_part(text: str) -> str:
+    """The last part of an absolute path, or other text as it is."""
+    return Path(text).name if Path(text).is_absolute() else text
 
 
 def _compared(run: Run) -> tuple[MethodSettings, tuple[int, int], list[tuple[str, str, str]]]:

@@ -137,3 +137,13 @@ def test_members_take_images_of_one_size():
         anyshot.Ensemble(members)
     with pytest.raises(SettingsError, match="at least one"):
         anyshot.Ensemble([])
+
+
+def test_a_packed_run_has_no_paths_of_this_machine(runs, tmp_path):
+    started = tiny("maml", iterations=1).with_initial_body(str(runs[0].folder))
+    run = train_tiny(started, tmp_path / "run")
+    assert str(runs[0].folder) in (run.folder / "run.json").read_text()
+    pack([run], tmp_path / "packed")
+    packed = Run(tmp_path / "packed")
+    assert packed.settings.train.body_from == runs[0].folder.name
+    assert str(tmp_path.parent) not in (tmp_path / "packed" / "config.json").read_text()
