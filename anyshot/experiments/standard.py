@@ -108,4 +108,4 @@ def standard(name: str, images: str, channels: int) -> Experiment:
 
 STANDARD = standard("standard", "cifar-fs", 32)
 STANDARD_64 = standard("standard-64", "cifar-fs", 64)
-STANDARD_MINI = standard("standard-miniimagenet", "miniimagenet", 32)
+STANDARD_MINI = standard("standard-miniimagenet", "miniimagenet", 64)

@@ -250,7 +250,7 @@ def test_the_bundled_runs_have_the_settings_of_this_version():
 
     files = sorted(Path(anyshot.__file__).parent.glob("runs/weights/*/config.json"))
     recorded = [json.loads(file.read_text()).get("settings") for file in files]
-    assert len([values for values in recorded if values]) == 4
+    assert len([values for values in recorded if values]) == 5
     for values in recorded:
         if values:
             assert json.loads(json.dumps(Settings.from_dict(values).as_dict())) == values

@@ -14,6 +14,7 @@ from anyshot.experiments.experiment import Published
 from anyshot.experiments.plan import make_plan
 from anyshot.experiments.scale import PAPER, SHORT, DataChoice
 from anyshot.methods import create_method
+from anyshot.training.presets import preset
 
 NAMES = ("standard", "standard-64", "standard-miniimagenet")
 INDUCTIVE = {"protonet", "r2d2", "simpleshot", "rfs"}
@@ -51,6 +52,15 @@ def test_every_model_is_tested_inductively_and_transductively_on_one_run():
 def test_both_shots_start_from_one_pretrained_body():
     planned = make_plan(EXPERIMENTS["standard"], SHORT, Path("out"))
     assert sum(job.is_pretraining for job in planned.jobs) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "images"), [("standard-64", "cifar-fs"), ("standard-miniimagenet", "miniimagenet")]
+)
+def test_a_body_that_the_preset_pretrains_fits_every_model(name, images):
+    channels = preset(f"{images}-5shot").method.channels
+    jobs = make_plan(EXPERIMENTS[name], SHORT, Path("out")).jobs
+    assert {job.settings.method.channels for job in jobs} == {channels}
 
 
 def test_other_image_sets_keep_shots_and_both_kinds_of_tests():
