@@ -16,7 +16,7 @@ import json
 
 import numpy as np
 import torch
-from heads import check_confidence, train_without
+from heads import train_without
 from heads_baselines import BACKBONE, open_features, options, set_names, test_task
 
 from anyshot.classifier.confidence.unknown_tradeoff import estimate_tradeoff
@@ -60,6 +60,34 @@ def measure_task(learned, task, tradeoff, native):
         )
         row["flagged, estimated"], row["found, estimated"] = found.at(threshold)
     return row
+
+
+def check_confidence(confidence, adapted, task, p):
+    """Expected and measured accuracy, unknown images, and whether the task is unfamiliar."""
+    expected, hits = confidence.expected_accuracy(adapted), p.argmax(1) == task.query_labels.numpy()
+    half = 0.5 / len(hits)  # a measured accuracy is exact to half an image
+    found = {
+        "expected": expected.overall,
+        "accuracy": hits.mean(),
+        "width": expected.high - expected.low,
+        "held": bool(expected.low - half <= hits.mean() <= expected.high + half),
+        "unfamiliar": bool(confidence.unfamiliarity(adapted) > 1),
+    }
+    if len(task.unknown):
+        inside, outside = (
+            confidence.unknown_score(adapted, x).numpy() for x in (task.query, task.unknown)
+        )
+        doubt = 1 - adapted(task.unknown).exp().max(1).values.numpy()
+        threshold = float(confidence.threshold)
+        found |= {
+            "auroc": auroc(inside, outside), "auroc of doubt": auroc(1 - p.max(1), doubt),
+            "kept": (inside <= threshold).mean(), "found": (outside > threshold).mean(),
+        }  # fmt: skip
+    return {key: value if isinstance(value, bool) else float(value) for key, value in found.items()}
+
+
+def auroc(inside, outside):
+    return (outside[:, None] > inside).mean() + (outside[:, None] == inside).mean() / 2
 
 
 def take_away(data, learned, tasks, native):

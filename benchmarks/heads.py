@@ -2,13 +2,13 @@
 
     python benchmarks/heads_baselines.py OUT …
     python benchmarks/heads.py OUT [--tasks 600] [--side 224] [--photos FOLDER] [--sets A,B]
-                                   [--accuracy] [--backbone NAME]
+                                   [--backbone NAME]
 
 All methods get the same tasks and features. The learner that was trained without SET is saved to
 OUT/weights/SET, its results to OUT/ours/SET.json; existing files are not computed again. Prints and
 writes (OUT/summary.json) the means over sets and paired differences with 95% intervals. With
---accuracy, there is no confidence model and no file of weights. With --backbone, the tasks have the
-features of another backbone; the learner is still trained on those of EfficientNet-Lite0.
+--backbone, the tasks have the features of another backbone, and results are in OUT/NAME; the
+learner is still trained on those of EfficientNet-Lite0.
 
 "As given" is the accuracy if the classes are as common in the test as in the support set. Every
 method answers with its own probabilities and with p · n_c (Bayes' rule); the more accurate counts.
@@ -27,6 +27,7 @@ from heads_baselines import (
     Tally,
     open_features,
     options,
+    results_folder,
     set_names,
     test_task,
 )
@@ -35,8 +36,7 @@ from anyshot.classifier.heads.learner import HEADS
 from anyshot.classifier.meta_training.build import (
     all_feature_sets,
     build_learner,
-    train_learner,
-    wide_tasks,
+    prepare_tasks,
 )
 from anyshot.classifier.meta_training.within_class import estimate_damping
 from anyshot.classifier.weights import ClassifierWeights, open_weights
@@ -49,8 +49,8 @@ BEST = "balanced logistic regression"
 
 
 def measure(data, learned, tasks, native=True):
-    """Results of the mixture and its heads on each task, and how confident it was."""
-    tally, confidence, seconds = Tally(), [], []
+    """Results of the mixture and its heads on each task."""
+    tally, seconds = Tally(), []
     for i in range(tasks):
         task = test_task(data, i)
         start = time.process_time()
@@ -65,12 +65,9 @@ def measure(data, learned, tasks, native=True):
         labels = task.query_labels.numpy()
         for name, p in answers.items():
             tally.add(i, name, p, labels, np.bincount(task.labels.numpy()))
-        if learned.confidence:
-            confidence.append(check_confidence(learned.confidence, adapted, task, answers[OURS]))
-    return {
-        "set": data.name, "tasks": tasks, "methods": tally.as_dict(), "confidence": confidence,
-        "cpu_seconds": float(np.median(seconds)),
-    }  # fmt: skip
+    methods = tally.as_dict()
+    cpu = float(np.median(seconds))
+    return {"set": data.name, "tasks": tasks, "methods": methods, "cpu_seconds": cpu}
 
 
 def answer_by_last_layer(learner, task, native):
@@ -80,40 +77,12 @@ def answer_by_last_layer(learner, task, native):
     return adapted(task.query[:, :width]).exp().numpy()
 
 
-def check_confidence(confidence, adapted, task, p):
-    """Expected and measured accuracy, unknown images, and whether the task is unfamiliar."""
-    expected, hits = confidence.expected_accuracy(adapted), p.argmax(1) == task.query_labels.numpy()
-    half = 0.5 / len(hits)  # a measured accuracy is exact to half an image
-    found = {
-        "expected": expected.overall,
-        "accuracy": hits.mean(),
-        "width": expected.high - expected.low,
-        "held": bool(expected.low - half <= hits.mean() <= expected.high + half),
-        "unfamiliar": bool(confidence.unfamiliarity(adapted) > 1),
-    }
-    if len(task.unknown):
-        inside, outside = (
-            confidence.unknown_score(adapted, x).numpy() for x in (task.query, task.unknown)
-        )
-        doubt = 1 - adapted(task.unknown).exp().max(1).values.numpy()
-        threshold = float(confidence.threshold)
-        found |= {
-            "auroc": auroc(inside, outside), "auroc of doubt": auroc(1 - p.max(1), doubt),
-            "kept": (inside <= threshold).mean(), "found": (outside > threshold).mean(),
-        }  # fmt: skip
-    return {key: value if isinstance(value, bool) else float(value) for key, value in found.items()}
-
-
-def auroc(inside, outside):
-    return (outside[:, None] > inside).mean() + (outside[:, None] == inside).mean() / 2
-
-
 @functools.cache
 def load_tasks():
     """The damping, and the tasks of all sets."""
     sets = all_feature_sets(BACKBONE)
     damping = estimate_damping(sets)
-    return damping, [wide_tasks(data, damping) for data in sets]
+    return damping, [prepare_tasks(data, damping) for data in sets]
 
 
 def train_without(name, out):
@@ -129,24 +98,18 @@ def train_without(name, out):
 
 
 def main():
-    parser = options(__doc__.split("\n")[0])
-    parser.add_argument("--accuracy", action="store_true")
-    arguments = parser.parse_args()
+    arguments = options(__doc__.split("\n")[0]).parse_args()
     torch.set_num_threads(1)
+    out = results_folder(arguments)
     for name in set_names(arguments):
-        path = arguments.out / "ours" / f"{name}.json"
+        path = out / "ours" / f"{name}.json"
         if not path.exists():
-            if arguments.accuracy:
-                damping, sets = load_tasks()
-                learner = train_learner([t for t in sets if t.name != name], damping)
-                learned = ClassifierWeights(learner, None, {})
-            else:
-                learned = train_without(name, arguments.out)
+            learned = train_without(name, arguments.out)
             data, native = open_features(name, arguments), arguments.backbone == BACKBONE
             write_json(path, measure(data, learned, arguments.tasks, native))
             print(name, "measured", flush=True)
-    summary = summarise([read_results(arguments.out, name) for name in set_names(arguments)])
-    write_json(arguments.out / "summary.json", summary)
+    summary = summarise([read_results(out, name) for name in set_names(arguments)])
+    write_json(out / "summary.json", summary)
     show(summary)
 
 
@@ -160,7 +123,7 @@ def read_results(out, name):
 
 def summarise(results):
     """Means over sets, and paired differences with intervals; each set counts the same."""
-    methods, confidence = {}, {}
+    methods = {}
     for name in results[0]["methods"]:
         rows = [np.array(r["methods"][name]["rows"]) for r in results]
         ours = [
@@ -194,20 +157,8 @@ def summarise(results):
                 r["set"]: float(row[:, column].mean()) for r, row in zip(results, rows, strict=True)
             }
         methods[name] = found
-    if not results[0]["confidence"]:
-        seconds = {r["set"]: r["cpu_seconds"] for r in results}
-        return {"methods": methods, "confidence": {}, "cpu_seconds": seconds}
-    for key in ("held", "width", "unfamiliar", "auroc", "auroc of doubt", "kept", "found"):
-        confidence[key] = {
-            r["set"]: mean(o[key] for o in r["confidence"])
-            for r in results
-            if key in r["confidence"][0]
-        }
-    confidence["error"] = {
-        r["set"]: mean(abs(o["expected"] - o["accuracy"]) for o in r["confidence"]) for r in results
-    }
     seconds = {r["set"]: r["cpu_seconds"] for r in results}
-    return {"methods": methods, "confidence": confidence, "cpu_seconds": seconds}
+    return {"methods": methods, "cpu_seconds": seconds}
 
 
 def mean(values):
@@ -232,13 +183,6 @@ def show(summary):
         found = summary["methods"][key]
         for part in ("by set", "given by set", "nll by set"):
             print(f"{part}, {key}:", {s: round(v, 3) for s, v in found[part].items()})
-    for key, values in summary["confidence"].items():
-        print(
-            f"{key}:",
-            {s: round(v, 3) for s, v in values.items()},
-            "mean",
-            round(mean(values.values()), 3),
-        )
     print("processor seconds to adapt and answer:", summary["cpu_seconds"])
 
 

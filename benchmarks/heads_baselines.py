@@ -4,7 +4,8 @@
                                              [--photos FOLDER] [--sets A,B] [--backbone NAME]
 
 5-way any-shot 1-50 tasks on a backbone's features (2-way if a set has two classes). Writes
-OUT/baselines/SET.json, which benchmarks/heads.py reads; existing files are not computed again.
+OUT/baselines/SET.json, which benchmarks/heads.py reads; existing files are not computed again. With
+--backbone, the folder is OUT/NAME.
 Baselines see the last layer, as is usual; "all blocks" marks those that see all features. The
 search for C is slow and gets the first --slow tasks only.
 """
@@ -262,6 +263,13 @@ def folder_features(folder, backbone, side):
     return FeatureSet(folder.name, classes, block_widths(backbone, classes[0].shape[1]))
 
 
+def results_folder(arguments):
+    """OUT; for another backbone a folder in it."""
+    if arguments.backbone == BACKBONE:
+        return arguments.out
+    return arguments.out / arguments.backbone.replace(":", "-").replace("/", "-")
+
+
 def set_names(arguments):
     return arguments.sets.split(",") + (["photos"] if arguments.photos else [])
 
@@ -271,7 +279,7 @@ def main():
     parser.add_argument("--slow", type=int, default=100)
     arguments = parser.parse_args()
     for name in set_names(arguments):
-        path = arguments.out / "baselines" / f"{name}.json"
+        path = results_folder(arguments) / "baselines" / f"{name}.json"
         if not path.exists():
             write_json(
                 path, measure(open_features(name, arguments), arguments.tasks, arguments.slow)

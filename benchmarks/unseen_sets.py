@@ -1,16 +1,19 @@
 """The shipped learner on sets unlike those of its meta-training: clothes, digits, made-up scans.
 
-    python benchmarks/unseen_sets.py OUT [--tasks 40] [--backbone NAME]
+    python benchmarks/unseen_sets.py OUT [--tasks 40] [--backbone NAME] [--folders A,B]
 
 Fashion-MNIST (`anyshot data prepare fashion-mnist`), scikit-learn's digits (8 x 8 grey values,
 enlarged), and simulated scans: a round slice with noise and with no, one bright, one dark or two
-bright spots. 65 images a class; the tasks and rivals are those of benchmarks/heads_baselines.py.
-Writes OUT/unseen.json and prints accuracy, NLL and how far expected accuracies hold.
+bright spots. 65 images a class. With --folders, other sets instead: folders of class folders, for
+example those of benchmarks/package_images.py. The tasks and rivals are those of
+benchmarks/heads_baselines.py. Writes OUT/unseen.json and prints accuracy, NLL and how far expected
+accuracies hold.
 """
 
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,6 +22,8 @@ from heads_baselines import (
     Tally,
     all_blocks_baselines,
     balanced,
+    by_means,
+    folder_features,
     in_span,
     normalise_blocks,
     options,
@@ -89,6 +94,7 @@ def measure(data, learned, tasks, native):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             answers["balanced logistic regression"] = balanced(s, Y).predict_proba(q)
+            answers["cosine to centred means"] = by_means(s, Y, q)["cosine to centred means"]
             answers |= all_blocks_baselines(blocks[0], Y, blocks[1])
         for name, probabilities in answers.items():
             tally.add(i, name, probabilities, labels, np.bincount(Y))
@@ -127,17 +133,30 @@ def show(name, methods, expected):
 
 def main():
     parser = options(__doc__.split("\n")[0], tasks=40)
+    parser.add_argument("--folders", default="")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    learned, backbone = open_weights("photos-lite0"), open_backbone(arguments.backbone)
+    learned = open_weights("photos-lite0")
+    folders = [Path(name) for name in arguments.folders.split(",") if name]
     summary = {}
-    for name, make in (("clothes", clothes), ("digits", digits), ("scans", scans)):
-        classes = [compute_features(images, backbone) for images in make()]
-        widths = block_widths(arguments.backbone, classes[0].shape[1])
-        data = FeatureSet(name, classes, widths)
+    for data in read_folders(folders, arguments) if folders else built_in_sets(arguments.backbone):
         found = measure(data, learned, arguments.tasks, arguments.backbone == BACKBONE)
-        summary[name] = show(name, *found)
+        summary[data.name] = show(data.name, *found)
     write_json(arguments.out / "unseen.json", summary)
+
+
+def built_in_sets(name):
+    """Features of clothes, digits and simulated scans."""
+    backbone = open_backbone(name)
+    for title, make in (("clothes", clothes), ("digits", digits), ("scans", scans)):
+        classes = [compute_features(images, backbone) for images in make()]
+        yield FeatureSet(title, classes, block_widths(name, classes[0].shape[1]))
+
+
+def read_folders(folders, arguments):
+    """Features of folders of class folders."""
+    for folder in folders:
+        yield folder_features(folder, arguments.backbone, arguments.side)
 
 
 if __name__ == "__main__":

@@ -107,13 +107,17 @@ def weights_from_tensors(tensors: Mapping[str, Tensor], config: Any) -> Classifi
 
 def make_weights(folder: str | Path, backbone: str) -> None:
     """Meta-train on the data sets of `meta_training.feature_sets` and write the weights."""
-    from anyshot.classifier.meta_training.build import all_feature_sets, build_learner, wide_tasks
+    from anyshot.classifier.meta_training.build import (
+        all_feature_sets,
+        build_learner,
+        prepare_tasks,
+    )
     from anyshot.classifier.meta_training.feature_sets import SUBSETS
     from anyshot.classifier.meta_training.within_class import estimate_damping
 
     sets = all_feature_sets(backbone)
     damping = estimate_damping(sets)
-    learner, confidence = build_learner([wide_tasks(data, damping) for data in sets], damping)
+    learner, confidence = build_learner([prepare_tasks(data, damping) for data in sets], damping)
     names = sorted({data.name for data in sets})
     config = {"backbone": backbone, "side": max(SUBSETS), "sets": names, "version": VERSION}
     ClassifierWeights(learner, confidence, config).save(folder)

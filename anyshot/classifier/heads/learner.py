@@ -24,7 +24,6 @@ from anyshot.classifier.heads.mixture import (
     Mixture,
     MixtureWeights,
     class_evidence,
-    compared_classes,
 )
 from anyshot.classifier.heads.near_copies import group_near_copies, merge_groups
 from anyshot.classifier.heads.support_set import (
@@ -49,12 +48,6 @@ DEEPER = ("second block", "third block", "fourth block", "first two blocks", "al
 #: a kernel on the last view
 DEEP_KERNEL = "kernel, all blocks"
 HEADS = (*FIXED, *LAST_LAYER, *DEEPER, DEEP_KERNEL)
-#: ω is divided by this power of the class size: training for both readings of the class prior
-#: leaves small classes a little too weak; 0.1 was chosen on left-out sets
-SMALL_CLASS_TILT = 0.1
-#: the same if at most one class has held-out results: nothing shows then that a large class is
-#: preferred too much; 0.5 was chosen on simulated brain lesions, clip art, textures and faces
-TILT_WITHOUT_EVIDENCE = 0.5
 VIEW_OF_HEAD = (
     *(0 for _ in (*FIXED, *LAST_LAYER)),
     *range(1, len(VIEWS)),
@@ -186,12 +179,12 @@ class Learner(nn.Module):
         widths: Sequence[int] = (),
         merge: bool = True,
     ) -> AdaptedLearner:
-        """Fit a task as the classifier does: as `adapt`, with a tilt towards small classes.
+        """Fit a task as the classifier does: as `adapt`, and near-copies count as one image.
 
-        `merge`: near-copies count as one image, the mean of their features.
+        Its features are the mean of theirs. Without `merge` each image counts.
         """
         if not merge:
-            return self._adapt_tilted(features, labels, native, widths)
+            return self.adapt(features, labels, native, widths)
         edges = block_edges(features, self._block_widths(features, native, widths))
         copies, series = group_near_copies(View(tuple(edges))(features), labels, len(edges) == 1)
         adapted = self._adapt_groups(features, labels, native, widths, copies)
@@ -211,22 +204,8 @@ class Learner(nn.Module):
         """Fit a task in which each group counts as one image."""
         merged = merge_groups(features, groups)
         labels = labels.new_zeros(len(merged)).scatter(0, groups, labels)
-        adapted = self._adapt_tilted(merged, labels, native, widths)
+        adapted = self.adapt(merged, labels, native, widths)
         return dataclasses.replace(adapted, groups=groups)
-
-    def _adapt_tilted(
-        self,
-        features: Tensor,
-        labels: Tensor,
-        native: bool,
-        widths: Sequence[int],
-    ) -> AdaptedLearner:
-        """Fit a task, with a tilt towards small classes."""
-        adapted = self.adapt(features, labels, native, widths)
-        counts = adapted.support.counts
-        known = bool(compared_classes(counts).any())
-        tilt = counts ** -(SMALL_CLASS_TILT if known else TILT_WITHOUT_EVIDENCE)
-        return adapted.under_prior(tilt / tilt.sum())
 
     @torch.no_grad()
     def adapt(

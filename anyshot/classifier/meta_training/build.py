@@ -14,6 +14,7 @@ from anyshot.classifier.meta_training.episodes import (
     FeatureSet,
     PreparedEpisode,
     prepare_episode,
+    sample_lopsided_task,
     sample_usual_task,
     sample_wide_task,
 )
@@ -21,10 +22,11 @@ from anyshot.classifier.meta_training.feature_sets import SUBSETS, feature_sets
 from anyshot.classifier.meta_training.train import HEAD_STEPS, MIXTURE_STEPS, meta_train
 from anyshot.core.progress import progress
 
-TRAINING_TASKS = 40  # of each data set at each image size
+TRAINING_TASKS = 40  # of each data set at each image size, of each of SAMPLERS
 CALIBRATION_TASKS = 48  # of each, for the confidence model
 WIDE_EVERY = 3  # every how many-th of these is a wide task; the others are usual ones
 PLAIN_EVERY = 4  # every how many-th training task has the last layer only
+SAMPLERS = (sample_wide_task, sample_lopsided_task)  # of training tasks
 
 
 @dataclass(frozen=True)
@@ -52,16 +54,17 @@ def all_feature_sets(backbone: str) -> list[FeatureSet]:
     return [data for side in SUBSETS for data in feature_sets(backbone, side)]
 
 
-def wide_tasks(data: FeatureSet, damping: WithinClassDamping, seed: int = 0) -> SetTasks:
-    """Tasks of a data set.
+def prepare_tasks(data: FeatureSet, damping: WithinClassDamping, seed: int = 0) -> SetTasks:
+    """Training tasks of a data set.
 
     One in PLAIN_EVERY has the last layer only and no damping, like tasks of other backbones.
     """
     last_layer = FeatureSet(data.name, [c[:, : len(damping.directions)] for c in data.classes])
     tasks = [
-        prepare_episode(sample_wide_task(data, seed, i), damping)
+        prepare_episode(sample(data, seed, i), damping)
         if i % PLAIN_EVERY
-        else prepare_episode(sample_wide_task(last_layer, seed, i))
+        else prepare_episode(sample(last_layer, seed, i))
+        for sample in SAMPLERS
         for i in range(TRAINING_TASKS)
     ]
     return SetTasks(data, tasks, seed)

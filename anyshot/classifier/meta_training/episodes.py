@@ -25,6 +25,7 @@ UNKNOWN_CLASSES = 6  # classes outside the task, and images of each, for novelty
 MAX_SUPPORT = 300  # support images of a meta-training task
 USUAL_SIZES = (1, 50)  # images of a class
 CEILINGS = (1, 3, 10, 30, 50, 150, 300)  # class sizes go up to one of these
+LOPSIDED_CEILINGS = (3, 10, 30, 50)  # the same if other classes have a single image
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,16 @@ def sample_wide_task(data: FeatureSet, seed: int, index: int) -> Episode:
     else:  # most classes small, a few large
         shots = np.exp(rng.random(way) * np.log(ceiling)).round().astype(np.int64)
     return sample_task(data, shots, rng)
+
+
+def sample_lopsided_task(data: FeatureSet, seed: int, index: int) -> Episode:
+    """A task of 2 to 6 classes, half of the time 2; some of them have a single image."""
+    rng = numpy_rng(seed, data.name, "lopsided", index)
+    way = 2 if rng.integers(2) else int(rng.integers(2, 7))
+    singles = int(rng.integers(1, way))
+    ceiling = LOPSIDED_CEILINGS[rng.integers(len(LOPSIDED_CEILINGS))]
+    others = 2 * (ceiling / 2) ** rng.random(way - singles)
+    return sample_task(data, rng.permutation([*[1] * singles, *others.round().astype(int)]), rng)
 
 
 def sample_usual_task(data: FeatureSet, seed: int, index: int) -> Episode:

@@ -23,7 +23,7 @@ from anyshot.core.random import torch_rng
 HEAD_STEPS = 60  # more make the heads too sure on new sets
 HEAD_RATE = 0.05  # learning rate
 HEAD_IMAGES = 120  # support images of the tasks that the heads are trained on: small ones are quick
-MIXTURE_STEPS = 120  # more fit the mixture too closely to the sets that it is trained on
+MIXTURE_STEPS = 240  # many more fit the mixture too closely to the sets that it is trained on
 MIXTURE_RATE = 0.01
 BATCH = 8  # tasks, from the data sets in turn
 DECAY = 1e-3  # weight decay

@@ -207,16 +207,6 @@ def test_learner_predicts_for_any_number_and_size_of_classes(sizes):
     torch.testing.assert_close(p.sum(1), torch.ones(len(query), dtype=torch.double))
 
 
-@pytest.mark.parametrize(("sizes", "exponent"), [((9, 3, 1), 0.1), ((9, 1, 1), 0.5)])
-def test_the_classifier_tilts_its_answers_towards_small_classes(sizes, exponent):
-    """More if at most one class has held-out results."""
-    features, labels, query = task(sizes=sizes)
-    learner = Learner().requires_grad_(False)
-    p = learner.adapt(features, labels)(query).exp() * torch.tensor(sizes) ** -exponent
-    tilted = learner.adapt_for_use(features, labels, merge=False)(query).exp()
-    torch.testing.assert_close(tilted, p / p.sum(1, keepdim=True), check_dtype=False)
-
-
 def test_a_prediction_does_not_depend_on_the_batch():
     features, labels, query = task()
     adapted = Learner().requires_grad_(False).adapt(features, labels)

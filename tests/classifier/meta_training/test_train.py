@@ -12,6 +12,7 @@ from anyshot.classifier.meta_training.episodes import (
     QUERY,
     FeatureSet,
     prepare_episode,
+    sample_lopsided_task,
     sample_task,
     sample_usual_task,
     sample_wide_task,
@@ -74,6 +75,15 @@ def test_usual_tasks_have_two_to_six_classes_of_up_to_fifty_images():
     sizes = torch.cat([torch.bincount(t.labels) for t in tasks])
     assert sizes.min() < 4
     assert 40 < sizes.max() <= 50
+
+
+def test_lopsided_tasks_have_classes_of_one_image_and_larger_ones():
+    data = FeatureSet("many", [np.ones((70, 2), np.float32)] * 8)
+    sizes = [torch.bincount(sample_lopsided_task(data, 0, i).labels) for i in range(60)]
+    assert all(n.min() == 1 < n.max() for n in sizes)
+    assert {len(n) for n in sizes} == {2, 3, 4, 5, 6}
+    assert max(n.max() for n in sizes) > 30
+    assert {(n == 1).sum().item() for n in sizes} >= {1, 2, 3}
 
 
 def test_meta_training_lowers_the_loss_on_new_tasks(learner):
