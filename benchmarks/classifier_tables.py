@@ -40,6 +40,14 @@ RIVALS = (
     OURS,
     "mixture, last layer only",
 )
+README_ROWS = {
+    "nearest mean": "nearest class mean",
+    "balanced random forest": "balanced random forest",
+    "linear SVM": "linear SVM",
+    "balanced logistic regression": "balanced logistic regression",
+    "balanced logistic regression, all blocks": "the same, on four depths of the backbone",
+    OURS: "**anyshot**",
+}
 LEVELS = ("accuracy", "nll", "worst_class", "ece", "few", "many", "given", "given_nll")
 AHEAD = ("accuracy", "nll", "worst_class", "given")
 BY_SET = (
@@ -57,7 +65,11 @@ SMALL = {
 def table(header, rows):
     """Markdown: the first column is text, the others are numbers."""
     line = "|---" + "|--:" * (len(header) - 1) + "|"
-    return [f"| {' | '.join(header)} |", line, *(f"| {' | '.join(row)} |" for row in rows)]
+    return [
+        f"| {' | '.join(header)} |".replace("|  |", "| |"),
+        line,
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
 
 
 def level(value, key):
@@ -102,6 +114,17 @@ def main_table(methods):
                 *(ahead if method != OURS else [""] * len(ahead)),
             ]
         )
+    return table(header, rows)
+
+
+def readme_table(methods):
+    """The table of README.md."""
+    keys = ("accuracy", "nll", "ece", "worst_class", "few", "given")
+    rows = []
+    for method, title in README_ROWS.items():
+        cells = [level(methods[method][key], key) for key in keys]
+        rows.append([title, *(f"**{c}**" if method == OURS else c for c in cells)])
+    header = ["", "accuracy", "NLL", "ECE", "worst class", "classes of 1–5 images", "as given"]
     return table(header, rows)
 
 
@@ -334,6 +357,7 @@ def make_tables(folder):
     unseen = read("unseen") | read("unseen-packages")
     return {
         "accuracy": main_table(methods),
+        "README": readme_table(methods),
         "by set": by_set_table(methods),
         "heads": heads_table(methods),
         "unseen sets": unseen_table(unseen),

@@ -5,8 +5,8 @@
                                    [--backbone NAME]
 
 All methods get the same tasks and features. The learner that was trained without SET is saved to
-OUT/weights/SET, its results to OUT/ours/SET.json; existing files are not computed again. Prints and
-writes (OUT/summary.json) the means over sets and paired differences with 95% intervals. With
+OUT/learners/SET, its results to OUT/ours/SET.json; existing files are not computed again. Prints
+and writes (OUT/summary.json) the means over sets and paired differences with 95% intervals. With
 --backbone, the tasks have the features of another backbone, and results are in OUT/NAME; the
 learner is still trained on those of EfficientNet-Lite0.
 
@@ -32,11 +32,13 @@ from heads_baselines import (
     test_task,
 )
 
+from anyshot.classifier.confidence.model import ConfidenceModel
 from anyshot.classifier.heads.learner import HEADS
 from anyshot.classifier.meta_training.build import (
     all_feature_sets,
-    build_learner,
     prepare_tasks,
+    train_confidence,
+    train_learner,
 )
 from anyshot.classifier.meta_training.within_class import estimate_damping
 from anyshot.classifier.weights import ClassifierWeights, open_weights
@@ -48,18 +50,18 @@ LAST = "mixture, last layer only"
 BEST = "balanced logistic regression"
 
 
-def measure(data, learned, tasks, native=True):
+def measure(data, learner, tasks, native=True):
     """Results of the mixture and its heads on each task."""
     tally, seconds = Tally(), []
     for i in range(tasks):
         task = test_task(data, i)
         start = time.process_time()
-        adapted = learned.learner.adapt_for_use(task.support, task.labels, native, task.widths)
+        adapted = learner.adapt_for_use(task.support, task.labels, native, task.widths)
         answers = {OURS: adapted(task.query).exp().numpy()}
         seconds.append(time.process_time() - start)
         outputs = adapted.head_outputs(task.query).exp().numpy()
         heads = dict(zip(HEADS, outputs, strict=True))
-        answers[LAST] = answer_by_last_layer(learned.learner, task, native)
+        answers[LAST] = answer_by_last_layer(learner, task, native)
         answers |= {f"head: {name}": p for name, p in heads.items()}
         answers["heads, plain mean"] = np.mean(list(heads.values()), 0)
         labels = task.query_labels.numpy()
@@ -85,15 +87,23 @@ def load_tasks():
     return damping, [prepare_tasks(data, damping) for data in sets]
 
 
-def train_without(name, out):
-    """Weights that are trained without a set, from a folder if there is one."""
-    folder = out / "weights" / name
+def learner_without(name, out):
+    """The learner that is trained without a set, from OUT/learners if it is there."""
+    folder = out / "learners" / name
     if not (folder / "config.json").exists():
         damping, sets = load_tasks()
-        sets = [t for t in sets if t.name != name]
-        learner, confidence = build_learner(sets, damping)
+        learner = train_learner([t for t in sets if t.name != name], damping)
+        ClassifierWeights(learner, ConfidenceModel(), {"backbone": BACKBONE}).save(folder)
+    return open_weights(folder).learner
+
+
+def train_without(name, out):
+    """The same with a confidence model, from OUT/weights if it is there."""
+    folder = out / "weights" / name
+    if not (folder / "config.json").exists():
+        learner, sets = learner_without(name, out), [t for t in load_tasks()[1] if t.name != name]
         config = {"backbone": BACKBONE, "sets": sorted({t.name for t in sets}), "version": VERSION}
-        ClassifierWeights(learner, confidence, config).save(folder)
+        ClassifierWeights(learner, train_confidence(learner, sets), config).save(folder)
     return open_weights(folder)
 
 
@@ -104,9 +114,9 @@ def main():
     for name in set_names(arguments):
         path = out / "ours" / f"{name}.json"
         if not path.exists():
-            learned = train_without(name, arguments.out)
+            learner = learner_without(name, arguments.out)
             data, native = open_features(name, arguments), arguments.backbone == BACKBONE
-            write_json(path, measure(data, learned, arguments.tasks, native))
+            write_json(path, measure(data, learner, arguments.tasks, native))
             print(name, "measured", flush=True)
     summary = summarise([read_results(out, name) for name in set_names(arguments)])
     write_json(out / "summary.json", summary)

@@ -10,8 +10,10 @@ of different classes, which are not copies. Clusters closer than a threshold are
 s is 0 in usual tasks and 1 for series. It grows with the share of pairs that are near (below NEAR)
 among those that are less than FAR apart: in usual tasks the number of pairs rises steeply with the
 distance, and near ones are a few percent. The images of a homogeneous class, such as close-ups of
-one material, are as alike as a series, but new ones are like them. Images alone cannot tell the
-two apart. Predictions therefore merge near-copies only; the expected accuracy allows for both.
+one material, are as alike as a series, but new ones are like them. Clusters within them are not
+apart, so there are no series if the mean silhouette of the images is below SEPARATED (that of an
+image is 1 − mean distance in its cluster / mean distance to the next cluster of its class). This is
+no proof: predictions merge near-copies only, and the expected accuracy allows for both.
 
 This needs features of several depths. The last layer of a good backbone can be as alike for a whole
 class as for a series; with it alone, only copies are grouped.
@@ -31,6 +33,7 @@ COPY = 0.01  # below it, images are practically the same
 NEAR, FAR = 0.55, 0.7
 USUAL_SHARE, SERIES_SHARE = 0.1, 0.4  # of near pairs: s is 0 up to the first, 1 from the second
 MAX_IMAGES = 2000  # images of a class that are compared; the others are groups of their own
+SEPARATED = 0.2  # close-ups of materials have 0.05 to 0.2, tracks 0.25 to 0.3, bursts 0.5
 SAMPLE = 500  # images of all classes that the median distance is taken from
 
 Distances = list[tuple[Tensor, NDArray[np.float64]]]  # members of a class, distances of its pairs
@@ -56,7 +59,10 @@ def group_near_copies(
         return copies, copies
     threshold = _choose_threshold(distances)
     copies = _group_within(distances, len(x), STRICT)
-    return copies, copies if threshold == STRICT else _group_within(distances, len(x), threshold)
+    if threshold == STRICT:
+        return copies, copies
+    series = _group_within(distances, len(x), threshold)
+    return copies, series if _mean_silhouette(distances, series) >= SEPARATED else copies
 
 
 def _group_within(distances: Distances, images: int, threshold: float) -> Tensor:
@@ -94,6 +100,29 @@ def _choose_threshold(distances: Distances) -> float:
     share = near / max(far, 1)
     s = (share - USUAL_SHARE) / (SERIES_SHARE - USUAL_SHARE)
     return STRICT + min(max(s, 0.0), 1.0) * (LOOSE - STRICT)
+
+
+def _mean_silhouette(distances: Distances, groups: Tensor) -> float:
+    """The mean over images of groups of several, in classes of several groups; 1 if there is none.
+
+    >>> groups = torch.tensor([0, 0, 1])
+    >>> _mean_silhouette([(torch.arange(3), np.array([1.0, 4.0, 4.0]))], groups)
+    0.75
+    """
+    from scipy.spatial.distance import squareform  # slow to import
+
+    found = [np.ones(0)]
+    for members, of_pairs in distances:
+        own = groups[members].unique(return_inverse=True)[1]
+        sizes = torch.bincount(own)
+        if len(sizes) > 1:
+            cluster = torch.nn.functional.one_hot(own).double()
+            sums = torch.from_numpy(squareform(of_pairs)) @ cluster  # [n, clusters]
+            inside = sums.gather(1, own[:, None])[:, 0] / (sizes[own] - 1)
+            nearest = (sums / sizes).scatter(1, own[:, None], torch.inf).min(1).values
+            found.append((1 - inside / nearest)[sizes[own] > 1].numpy())
+    silhouettes = np.concatenate(found)
+    return float(silhouettes.mean()) if len(silhouettes) else 1.0
 
 
 def _first_of_cluster(of_pairs: NDArray[np.float64], threshold: float) -> Tensor:

@@ -75,8 +75,13 @@ def build_learner(
 ) -> tuple[Learner, ConfidenceModel]:
     """Meta-train a learner and its confidence model on tasks of several data sets."""
     learner = train_learner(tasks, damping)
+    return learner, train_confidence(learner, tasks)
+
+
+def train_confidence(learner: Learner, tasks: Sequence[SetTasks]) -> ConfidenceModel:
+    """Train the confidence model of a learner on other tasks of the same data sets."""
     episodes = ((t.name, episode) for t in tasks for episode in t.calibration_tasks())
-    return learner, train_confidence_model(learner, episodes)
+    return train_confidence_model(learner, episodes)
 
 
 def train_learner(tasks: Sequence[SetTasks], damping: WithinClassDamping) -> Learner:

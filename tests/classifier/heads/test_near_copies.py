@@ -13,6 +13,7 @@ from anyshot.classifier.confidence.model import ConfidenceModel
 from anyshot.classifier.heads.learner import Learner
 from anyshot.classifier.heads.near_copies import (
     LOOSE,
+    NEAR,
     STRICT,
     group_near_copies,
     merge_groups,
@@ -82,6 +83,18 @@ def test_many_usual_images_do_not_loosen_the_threshold():
     assert (d < LOOSE).sum() > 100
     _, series = group_near_copies(torch.from_numpy(x), torch.from_numpy(labels))
     assert len(series.unique()) == 300
+
+
+def test_images_of_a_homogeneous_class_are_no_series():
+    # many are near each other, like frames of a video, but not in clusters that are apart
+    rng = np.random.default_rng(0)
+    centres, labels = 1.55 * rng.normal(size=(3, 90)), np.arange(60) % 3
+    x = centres[labels] + rng.normal(size=(60, 90))
+    d = np.linalg.norm(x[:, None] - x, axis=2)
+    d = d[np.triu(labels[:, None] == labels, 1)] / np.median(d[labels[:, None] != labels])
+    assert (d < NEAR).sum() > 0.3 * (d < LOOSE).sum()
+    _, series = group_near_copies(torch.from_numpy(x), torch.from_numpy(labels))
+    assert len(series.unique()) == 60
 
 
 def test_images_of_two_classes_are_never_one_group():
