@@ -1,6 +1,7 @@
 """The classifier's heads and mixture against baselines, with each data set left out in turn.
 
     python benchmarks/heads_baselines.py OUT …
+    python benchmarks/metaqda_baseline.py OUT …    # if wanted
     python benchmarks/heads.py OUT [--tasks 600] [--side 224] [--photos FOLDER] [--sets A,B]
                                    [--backbone NAME]
 
@@ -48,6 +49,7 @@ from anyshot.core.version import VERSION
 OURS = "mixture"
 LAST = "mixture, last layer only"
 BEST = "balanced logistic regression"
+RIVALS = ("metaqda", "baselines")  # folders of results; the first need not be there
 
 
 def measure(data, learner, tasks, native=True):
@@ -124,11 +126,10 @@ def main():
 
 
 def read_results(out, name):
-    """Results of the baselines and of the mixture on a set."""
-    ours, baselines = (
-        json.loads((out / part / f"{name}.json").read_text()) for part in ("ours", "baselines")
-    )
-    return {**ours, "methods": baselines["methods"] | ours["methods"]}
+    """Results of all rivals that were measured and of the mixture on a set."""
+    files = [out / part / f"{name}.json" for part in (*RIVALS, "ours")]
+    results = [json.loads(file.read_text()) for file in files if file.exists()]
+    return results[-1] | {"methods": {k: v for r in results for k, v in r["methods"].items()}}
 
 
 def summarise(results):

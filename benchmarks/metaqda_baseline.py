@@ -8,8 +8,7 @@ learns the prior by gradient steps on tasks. Here it comes in closed form from m
 features: m is their mean, S their within-class covariance, and κ, ν and the temperature are those
 with the best NLL on tasks of one half of miniImageNet's classes with the prior of the other half.
 Features are centred at m and have unit length, as in the paper. Writes OUT/metaqda/SET.json;
-existing files are not computed again. Prints the means and the paired differences of the mixture
-(OUT/ours/SET.json) minus MetaQDA.
+existing files are not computed again. benchmarks/heads.py reads them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import numpy as np
 import torch
 from heads_baselines import Tally, open_features, options, set_names, softmax, test_task, unit
 from scipy.special import gammaln
-from tabpfn_baseline import show
 
 from anyshot.core.files import write_json
 
@@ -131,7 +129,6 @@ def main():
             data = last_layer(open_features(name, arguments))
             write_json(path, measure(data, prior, chosen, arguments.tasks))
             print(name, "measured", chosen, flush=True)
-    show(arguments, "metaqda")
 
 
 if __name__ == "__main__":
