@@ -22,11 +22,10 @@ from anyshot.classifier.meta_training.feature_sets import SUBSETS, feature_sets
 from anyshot.classifier.meta_training.train import HEAD_STEPS, MIXTURE_STEPS, meta_train
 from anyshot.core.progress import progress
 
-TRAINING_TASKS = 40  # of each data set at each image size, of each of SAMPLERS
+TRAINING_TASKS = 40  # of each data set at each image size, of either kind
 CALIBRATION_TASKS = 48  # of each, for the confidence model
 WIDE_EVERY = 3  # every how many-th of these is a wide task; the others are usual ones
 PLAIN_EVERY = 4  # every how many-th training task has the last layer only
-SAMPLERS = (sample_wide_task, sample_lopsided_task)  # of training tasks
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,8 @@ class SetTasks:
     """Tasks of a data set for meta-training, and others for the confidence model."""
 
     data: FeatureSet
-    training_tasks: list[PreparedEpisode]
+    wide_tasks: list[PreparedEpisode]  # for the heads and the mixture
+    lopsided_tasks: list[PreparedEpisode]  # for the mixture; they make the heads worse
     seed: int
 
     @property
@@ -60,14 +60,16 @@ def prepare_tasks(data: FeatureSet, damping: WithinClassDamping, seed: int = 0) 
     One in PLAIN_EVERY has the last layer only and no damping, like tasks of other backbones.
     """
     last_layer = FeatureSet(data.name, [c[:, : len(damping.directions)] for c in data.classes])
-    tasks = [
-        prepare_episode(sample(data, seed, i), damping)
-        if i % PLAIN_EVERY
-        else prepare_episode(sample(last_layer, seed, i))
-        for sample in SAMPLERS
-        for i in range(TRAINING_TASKS)
-    ]
-    return SetTasks(data, tasks, seed)
+    wide, lopsided = (
+        [
+            prepare_episode(sample(data, seed, i), damping)
+            if i % PLAIN_EVERY
+            else prepare_episode(sample(last_layer, seed, i))
+            for i in range(TRAINING_TASKS)
+        ]
+        for sample in (sample_wide_task, sample_lopsided_task)
+    )
+    return SetTasks(data, wide, lopsided, seed)
 
 
 def build_learner(
@@ -88,6 +90,10 @@ def train_learner(tasks: Sequence[SetTasks], damping: WithinClassDamping) -> Lea
     """Meta-train a learner on tasks of several data sets."""
     with progress("Meta-training", HEAD_STEPS + MIXTURE_STEPS) as advance:
         learner = meta_train(
-            [t.training_tasks for t in tasks], damping, tasks[0].data.widths, advance=advance
+            [t.wide_tasks for t in tasks],
+            damping,
+            tasks[0].data.widths,
+            advance=advance,
+            mixture_sets=[t.wide_tasks + t.lopsided_tasks for t in tasks],
         )
     return learner

@@ -54,10 +54,12 @@ def meta_train(
     mixture_steps: int = MIXTURE_STEPS,
     seed: int = 0,
     advance: Advance | None = None,
+    mixture_sets: Sequence[Sequence[PreparedEpisode]] = (),
 ) -> Learner:
     """Train a learner on tasks of several data sets, each set counting the same.
 
     `damping` is the one that the tasks were prepared with, `widths` are those of their blocks.
+    The mixture is trained on `mixture_sets`; by default on the same tasks as the heads.
     """
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
@@ -73,7 +75,9 @@ def meta_train(
         rng,
         advance,
     )
-    outputs = [[compute_head_outputs(learner, task) for task in tasks] for tasks in sets]
+    outputs = [
+        [compute_head_outputs(learner, task) for task in tasks] for tasks in mixture_sets or sets
+    ]
     mixture = learner.mixture
     _optimise(
         mixture,
