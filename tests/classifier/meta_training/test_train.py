@@ -109,6 +109,18 @@ def test_meta_training_is_deterministic(tasks):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
 
 
+def test_the_mixture_may_be_trained_on_other_tasks_than_the_heads(tasks):
+    others = [
+        [prepare_episode(sample_lopsided_task(make_feature_set("a"), 0, i)) for i in range(3)]
+    ]
+    same, other = (
+        meta_train(tasks, head_steps=3, mixture_steps=3, mixture_sets=sets) for sets in ((), others)
+    )
+    for a, b in zip(same.learned.parameters(), other.learned.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+    assert not torch.equal(same.mixture.out.weight, other.mixture.out.weight)
+
+
 def test_confidence_model_holds_on_its_training_tasks(learner):
     sets = [make_feature_set("a", seed=0, apart=0.2), make_feature_set("b", seed=1, apart=0.6)]
     episodes = [sample_wide_task(data, 1, i) for data in sets for i in range(15)]
